@@ -27,8 +27,8 @@ _JOB_LABELS: Final = (
     "job-name",
     "training.kubeflow.org/job-name",
 )
-# Maximum length of a field in characters, and of the text that is read from a file.
-_LONGEST, _LARGEST_FILE_BYTES = 200, 1_000_000
+# Maximum lengths in characters: of a field, and of the text that is read from a file.
+_LONGEST, _LONGEST_TEXT = 200, 1_000_000
 _SLURM: Final = {
     "id": "JOB_ID",
     "array_id": "ARRAY_JOB_ID",
@@ -51,13 +51,13 @@ class Job:
         system: ``slurm``, ``htcondor`` or ``kubernetes``.
         id: ``SLURM_JOB_ID``, ``ClusterId.ProcId`` of HTCondor, or the name of the pod.
         array_id: id of the Slurm job array, or ``ClusterId`` of HTCondor.
-        task: number of the task in the array, ``ProcId`` of HTCondor, or completion index of an
-            Indexed Job of Kubernetes.
+        task: number of the task in the Slurm job array, ``ProcId`` of HTCondor, or completion index
+            of an Indexed Job of Kubernetes.
         name: name of the job; in Kubernetes, of the Job that the pod belongs to.
         user: name of the user who owns the job.
         account: account that is charged for the job.
         queue: partition of Slurm, or namespace of Kubernetes.
-        cluster: name of the Slurm cluster, or of the schedd of HTCondor.
+        cluster: name of the Slurm cluster, or of the HTCondor scheduler (schedd).
         slot: name of the HTCondor slot that runs the job.
     """
 
@@ -93,7 +93,7 @@ def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | No
 
     Args:
         environment: environment variables of the process.
-        root: root folder of its file system.
+        root: root folder of the file system of the process.
     """
     return _slurm(environment) or _htcondor(environment) or _kubernetes(environment, root)
 
@@ -171,6 +171,6 @@ def _text(path: Path) -> str:
     """Return the text of a small file; empty if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_LARGEST_FILE_BYTES)
+            return file.read(_LONGEST_TEXT)
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""The records of a profile of the host: Python calls, memory and workers; their tables."""
+"""Records of the host profile (Python calls, memory by line, data-loader workers), with tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ KNOWS_BY_FUNCTION = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFunction:
-    """One function, over the whole window.
+    """Calls and time of one function in the profiled time.
 
     Attributes:
-        name: with its file and line.
-        calls: of it.
-        own_s: in it, without what it called.
-        all_s: with what it called.
+        name: name of the function with its file and line.
+        calls: number of calls.
+        own_s: time in the function itself, without the functions that it called.
+        all_s: time in the function and in the functions that it called.
     """
 
     name: str
@@ -35,12 +35,14 @@ class HostFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpan:
-    """A rectangle of the icicle: a function below those that called it.
+    """A rectangle of the icicle chart: a function below the functions that called it.
 
     Attributes:
-        depth: number of callers above.
-        start_s: from the left; order is by duration, not by time.
-        width_s: seconds with callees.
+        name: name of the function with its file and line.
+        depth: number of callers above the function.
+        start_s: left edge, in seconds. Functions are ordered by their time, longest first, not by
+            the moment at which they were called.
+        width_s: time in the function and in the functions that it called.
     """
 
     name: str
@@ -51,18 +53,19 @@ class HostSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCalls:
-    """A window of Python calls.
+    """Python calls in a window of training steps.
 
     Attributes:
-        file: for SnakeViz and pstats, in the run folder's ``profile``.
-        steps: that the window held.
-        first_step: steps before it.
-        duration_s: of the window.
-        own_s: of all functions together.
-        energy_j: of the host in the window; ``None`` if not known.
-        all_threads: whether calls of other threads are among them, as from Python 3.12 on.
-        functions: those with most time, most own time first.
-        tree: callers first.
+        file: file for SnakeViz and ``pstats``, in the folder ``profile`` of the run folder.
+        steps: number of steps in the window.
+        first_step: number of steps before the window.
+        duration_s: duration of the window.
+        own_s: sum of the own times of all functions.
+        energy_j: energy of the host in the window; ``None`` if not known.
+        all_threads: whether the calls of all threads are included (from Python 3.12 on), or only
+            those of the training thread.
+        functions: functions with most time, by descending own time.
+        tree: rectangles of the icicle chart, callers first.
     """
 
     file: str
@@ -77,7 +80,7 @@ class HostCalls:
 
     @property
     def sentence(self) -> str:
-        """What was measured, and the energy of the host."""
+        """What was measured, and the energy of the host, as a sentence."""
         place = f"after {self.first_step} steps" if self.first_step else "from the beginning"
         threads = "all threads" if self.all_threads else "the training thread"
         joules = (
@@ -90,11 +93,18 @@ class HostCalls:
 
     @property
     def whole_s(self) -> float:
-        """The time that is distributed over functions; more than ``duration_s`` for threads."""
+        """Time that is divided among the functions; above ``duration_s`` with several threads."""
         return max(self.duration_s, self.own_s)
 
     def attributed_j(self, own_s: float) -> float | None:
-        """Returns the host's energy in proportion to a time; ``None`` if not known."""
+        """Return the part of the host's energy that is attributed to some own time.
+
+        Args:
+            own_s: own time of one or more functions.
+
+        Returns:
+            Joules, in proportion to the time; ``None`` if the energy is not known.
+        """
         if self.energy_j is None or self.whole_s <= 0.0:
             return None
         return self.energy_j * own_s / self.whole_s
@@ -102,12 +112,12 @@ class HostCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLines:
-    """Memory line by line, by memory_profiler.
+    """Memory by line of source, measured by memory_profiler.
 
     Attributes:
-        file: with the whole table.
-        lines: its first ones.
-        left_out: how many more there are.
+        file: file with the whole table.
+        lines: first lines of the table.
+        left_out: number of lines of the table that are not in ``lines``.
     """
 
     file: str
@@ -117,13 +127,13 @@ class MemoryLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorkers:
-    """Worker processes of data loaders, all together.
+    """Calls and memory of the worker processes of data loaders, summed over the workers.
 
     Attributes:
-        processes: that have written something.
-        files: theirs, the first ones.
-        functions: those with most time, most own time first.
-        lines: the beginning of their memory tables.
+        processes: number of workers that have written a file.
+        files: first files of the workers.
+        functions: functions with most time, by descending own time.
+        lines: first lines of the workers' memory tables.
     """
 
     processes: int
@@ -134,7 +144,13 @@ class HostWorkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProfile:
-    """What was found on the host; ``None`` if that was not looked at."""
+    """The host profile of an attempt; ``None`` for each part that was not profiled.
+
+    Attributes:
+        calls: Python calls of rank 0.
+        memory: memory of rank 0 by line of source.
+        workers: calls and memory of the data-loader workers.
+    """
 
     calls: HostCalls | None
     memory: MemoryLines | None
@@ -142,7 +158,10 @@ class HostProfile:
 
 
 def rows(calls: HostCalls) -> list[tuple[str, ...]]:
-    """Returns the table of functions by own time, with rows for all others and for the rest."""
+    """Return the table of functions by own time, with the columns ``HEAD``.
+
+    Its last two rows are the other functions and the time outside all functions.
+    """
     shown = calls.functions[:_ROWS]
     others_s = max(calls.own_s - sum(one.own_s for one in shown), 0.0)
     rest_s = max(calls.duration_s - calls.own_s, 0.0)
@@ -161,7 +180,7 @@ def _row(calls: HostCalls, name: str, count: str, own_s: float) -> tuple[str, ..
 
 
 def callee_rows(functions: Sequence[HostFunction]) -> list[tuple[str, ...]]:
-    """Returns the table of functions by time with callees, with the columns ``CALLEES_HEAD``."""
+    """Return the functions by time including callees, with the columns ``CALLEES_HEAD``."""
     longest = sorted(functions, key=attrgetter("all_s"), reverse=True)[:_ROWS]
     return [
         (one.name, formatting.grouped(one.calls), *map(formatting.duration, (one.all_s, one.own_s)))

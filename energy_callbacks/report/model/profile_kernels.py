@@ -1,4 +1,4 @@
-"""The records of a profile by kernels, and their sentences and tables."""
+"""Records of the kernel profile, and its sentences and tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ _NAMES: Final = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """A kernel's, or a kind of kernels', part of a step.
+    """The part of a step that belongs to one kernel, or to one class of kernels.
 
     Attributes:
-        name: of it; operators of the host if no accelerator worked.
-        class_name: what kind of work; ``idle`` for none.
-        calls: a step.
-        time_s: a step, on all devices of the process together.
-        share: of the devices' time.
-        energy_j: a step, attributed by that share; ``None`` if nothing was measured.
+        name: name of the kernel or class; an operator of the host if no accelerator worked.
+        class_name: class of the kernel, such as ``attention``; ``idle`` for idle time.
+        calls: calls per step.
+        time_s: time per step, summed over the devices of the process.
+        share: share of the devices' time, 0 to 1.
+        energy_j: energy per step, attributed by ``share``; ``None`` if no energy was measured.
     """
 
     name: str
@@ -36,14 +36,15 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRoofline:
-    """Where a step lies under the card's roof.
+    """The position of a training step in the roofline of the GPU.
 
     Attributes:
-        flops_per_s: of the user's FLOPs, over the whole step, a device.
-        flops_per_byte: of the memory's traffic by its counter.
-        ridge: FLOPs a byte from which on arithmetic is the limit.
-        peak_flops_per_s: of the card.
-        source: of the peaks.
+        flops_per_s: FLOPs that the user stated, per second of the whole step and per GPU.
+        flops_per_byte: the same FLOPs per byte of memory traffic, which a counter of the GPU
+            measured.
+        ridge: FLOPs per byte above which arithmetic, and not memory, is the limit.
+        peak_flops_per_s: peak of the GPU.
+        source: data sheet of the peaks.
     """
 
     flops_per_s: float
@@ -55,37 +56,44 @@ class KernelRoofline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProfile:
-    """What windows of the framework's profiler have found.
+    """Results of the windows of steps that the framework's profiler recorded.
 
     Attributes:
-        framework: whose profiler; ``None`` if none ran.
-        has_device: whether an accelerator was seen at work.
-        windows: that were recorded.
-        measured_steps: whole steps in them that are in the figures.
-        steps: of the training.
-        step_s: mean outside of windows; ``None`` if there was nothing outside.
-        overhead: what windows cost, as a share of the time of training without them.
-        scope: whose energy: ``gpu`` or ``host``.
-        j_per_step: measured outside of windows; ``None`` if not known.
-        j_per_step_error: half-width of its 95 % interval.
-        kernels_per_step: kernels and copies.
-        busy_share: of the devices' time in which anything ran.
-        classes: by kind of work, most time first, idle last; they add up to the step.
-        kernels: those with most time, and all others in one row.
-        parts: shares of the busy time: ``forward``, ``backward``, ``optimizer``.
-        idle_s: a step, by cause: ``input``, ``launch``, ``host``, ``device``.
-        cudnn_share: of the busy time, in cuDNN.
-        copy_s: a step, copies between host and devices.
-        copy_overlap: share of it that kernels hide.
-        activity: the card's own counters while training, shares of the time.
-        roofline: if the user gave FLOPs.
-        bound: what holds the training back.
-        sentence: the same in words.
-        evidence: by which figures.
+        framework: framework whose profiler recorded the windows; ``None`` if no profiler ran.
+        has_device: whether an accelerator executed kernels.
+        windows: number of recorded windows.
+        measured_steps: number of whole steps in the windows, on which the times are based.
+        steps: number of optimizer steps of the training.
+        step_s: mean duration of a step outside the windows; ``None`` if no step was outside.
+        overhead: time that the windows added, as a share of the training time without it; ``None``
+            if not known.
+        scope: scope of the energy: ``gpu`` or ``host``.
+        j_per_step: energy per step outside the windows; ``None`` if not known.
+        j_per_step_error: half-width of the 95 % interval of ``j_per_step``; ``None`` if not known.
+        kernels_per_step: number of kernels and copies per step, or of operators of the host if no
+            accelerator worked; ``None`` if no step was recorded.
+        busy_share: share of the devices' time in which anything ran; ``None`` if not known.
+        classes: one row for each class of kernels, longest first, then idle time; the rows add up
+            to the step.
+        kernels: one row for each of the longest kernels, and one for all others.
+        parts: share of ``forward``, ``backward`` and ``optimizer`` in the busy time; ``None`` if
+            not known.
+        idle_s: idle time per step by cause: ``input`` (a batch was fetched), ``launch`` (the host
+            launched kernels), ``host`` (the host did other work), ``device`` (work was queued);
+            ``None`` if not known.
+        cudnn_share: share of kernels of cuDNN in the busy time; ``None`` if not known.
+        copy_s: time of copies between host and devices per step; ``None`` if not known.
+        copy_overlap: share of the time of copies in which kernels ran too; ``None`` without copies.
+        activity: means of the GPU's own counters while training, 0 to 1; ``None`` if not known.
+        roofline: position in the roofline; ``None`` if the user stated no FLOPs, or the GPU's peaks
+            or its memory traffic are not known.
+        bound: what limits the speed of the training.
+        sentence: the limit as a sentence.
+        evidence: figures that support the sentence.
         traces: files for Perfetto, ``chrome://tracing`` or TensorBoard, in the run folder.
-        folded: file of joules as folded stacks.
-        speedscope: file of the same for speedscope.
-        notes: what went amiss.
+        folded: file with the energy as folded stacks; ``None`` if not written.
+        speedscope: file with the energy for speedscope; ``None`` if not written.
+        notes: problems of the profiler.
     """
 
     framework: str | None
@@ -124,22 +132,22 @@ class KernelProfile:
 
     @property
     def energy_j(self) -> float | None:
-        """Energy of all steps at the energy of a step outside of windows; ``None`` if unknown."""
+        """Energy of all steps, ``j_per_step`` times ``steps``; ``None`` if not known."""
         return None if self.j_per_step is None else self.j_per_step * self.steps
 
     def share_of(self, class_name: str) -> float:
-        """Returns the share of a kind of work in the devices' time."""
+        """Return the share of a class of kernels in the devices' time."""
         return sum(row.share for row in self.classes if row.class_name == class_name)
 
     def idle_share(self, cause: str) -> float | None:
-        """Returns the share of idle time with a cause in the devices' time; ``None`` if unknown."""
+        """Return the share of the devices' time that was idle for a cause; ``None`` if unknown."""
         if self.idle_s is None or not self.device_s:
             return None
         return self.idle_s[cause] / self.device_s
 
 
 def sentences(profile: KernelProfile) -> tuple[str, ...]:
-    """Returns the findings as sentences, for the text before the tables."""
+    """Return the results as sentences, which are shown above the tables."""
     return tuple(_sentences(profile))
 
 
@@ -202,13 +210,13 @@ def _roof(roof: KernelRoofline) -> str:
 
 
 def class_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
-    """Returns the table of kinds of work with the columns ``HEAD``; rows sum to the step."""
+    """Return the table of classes with the columns ``HEAD``; the rows add up to the step."""
     steps = profile.steps
     return [(row.name, *_times(row), *_joules(row.energy_j, steps)) for row in profile.classes]
 
 
 def kernel_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
-    """Returns the table of the longest kernels, with the columns ``KERNEL_HEAD``."""
+    """Return the table of the longest kernels with the columns ``KERNEL_HEAD``."""
     return [
         (_short(row.name), *_times(row), _joules(row.energy_j, profile.steps)[0])
         for row in profile.kernels[:_ROWS]
@@ -226,7 +234,7 @@ def _joules(energy_j: float | None, steps: int) -> tuple[str, str]:
 
 
 def _short(name: str) -> str:
-    """Removes the common prefix of PyTorch's kernels from a name, and limits its length.
+    """Return the name of a kernel without PyTorch's common prefixes, cut to a maximum length.
 
     >>> _short("void at::native::reduce_kernel<512, 1>()")
     'reduce_kernel<512, 1>()'

@@ -1,4 +1,4 @@
-"""The records of a profile by lines of source, and their tables."""
+"""Records of the line profile, and its tables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,20 +15,23 @@ MOST_ROWS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
-    """One line, or one function with all lines of its own.
+    """Time and energy of one line of source, or of all lines of one function without its callees.
 
     Attributes:
-        file: path, as the interpreter knew it.
-        line: number of the line; of a function the first one seen.
-        function: qualified name.
-        source: the line's text; ``""`` if it cannot be read, and of a function.
-        wall_s: that the training thread spent there, calls to libraries included.
-        cpu_s: CPU time of that thread, and of others while it was in a call.
-        wait_s: time in which no thread of the process ran.
-        gpu_share: of the time of kernels in the windows; ``None`` if there was no window.
-        host_j: attributed, by CPU time and by waiting; ``None`` if not known.
-        waiting_j: of it, while it waited.
-        gpu_j: attributed, by the time of the kernels that it launched; ``None`` if not known.
+        file: path of the file, as the interpreter reports it.
+        line: line number; for a function, its lowest line number in the profile.
+        function: qualified name of the function.
+        source: text of the line; ``""`` for a function, or if the file cannot be read.
+        wall_s: time that the training thread spent in the line, including calls to libraries.
+        cpu_s: CPU time of the training thread in the line, and of other threads during its calls.
+        wait_s: time in the line during which no thread of the process ran.
+        gpu_share: time of the kernels that the line launched, as a share of the time of all kernels
+            in the windows, 0 to 1; ``None`` if no window was recorded.
+        host_j: energy of the host, attributed by CPU time and by waiting time; ``None`` if not
+            known.
+        waiting_j: part of ``host_j`` that is attributed by waiting time; ``None`` if not known.
+        gpu_j: energy of the GPUs, attributed by the time of the kernels that the line launched;
+            ``None`` if not known.
     """
 
     file: str
@@ -45,25 +48,25 @@ class SourceLine:
 
     @property
     def energy_j(self) -> float | None:
-        """Attributed energy of all scopes; ``None`` if not known."""
+        """Attributed energy of host and GPUs; ``None`` if not known."""
         known = [value for value in (self.host_j, self.gpu_j) if value is not None]
         return sum(known) if known else None
 
     @property
     def place(self) -> str:
-        """Name of the file and number of the line."""
+        """Name of the file and line number."""
         return f"{PurePath(self.file).name}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeShare:
-    """Energy of a scope while lines were followed, and how much of it they got.
+    """Energy of one scope during the profiled time, and the part that is attributed to lines.
 
     Attributes:
         scope: ``gpu`` or ``host``.
-        energy_j: by the sensors or a model of them.
-        attributed_j: to lines; ``None`` if none could be.
-        reason: why not all, if known.
+        energy_j: energy of the scope, measured or estimated.
+        attributed_j: part that is attributed to lines; ``None`` if no energy could be attributed.
+        reason: why energy is not attributed; ``None`` if no reason is known.
     """
 
     scope: str
@@ -74,17 +77,18 @@ class ScopeShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineProfile:
-    """Where in the user's source the energy went.
+    """Energy by line of the user's source.
 
     Attributes:
-        duration_s: that was followed.
-        looks: how many times the stack was read.
-        cost_share: of the time that reading took, of the thread that trains and one of ours.
-        windows: in which kernels were recorded.
-        scopes: totals, each with its unattributed part.
-        lines: what took most first.
-        functions: the one that took most first.
-        files: written into the run folder.
+        duration_s: profiled time.
+        looks: number of times that the call stack was read.
+        cost_share: time for reading the stack, on the training thread and on the profiler's thread,
+            as a share of the profiled time.
+        windows: number of windows of training steps in which kernels were recorded.
+        scopes: energy of each scope with its attributed part.
+        lines: lines of source, highest energy first.
+        functions: functions, highest energy first.
+        files: files written into the run folder.
     """
 
     duration_s: float
@@ -109,14 +113,14 @@ class LineProfile:
 
     @property
     def unattributed_j(self) -> float | None:
-        """Energy that is not attributed; ``None`` if not known."""
+        """Energy that is not attributed to lines; ``None`` if not known."""
         if self.energy_j is None:
             return None
         return max(self.energy_j - (self.attributed_j or 0.0), 0.0)
 
     @property
     def sentence(self) -> str:
-        """What was measured, and how much of the energy is attributed."""
+        """What was measured, and the attributed part of the energy, as a sentence."""
         head = f"{self.looks} looks at the stack in {formatting.duration(self.duration_s)}"
         if not self.energy_j:
             return f"{head}; no sensor told of energy: joules are not known"
@@ -127,7 +131,7 @@ class LineProfile:
 
 
 def tables(profile: LineProfile) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Returns title, head and rows of each table."""
+    """Return title, head and rows of each table."""
     return [
         ("Energy by lines of source", HEAD, rows(profile)),
         ("Energy by functions", FUNCTION_HEAD, function_rows(profile)),
@@ -135,13 +139,19 @@ def tables(profile: LineProfile) -> list[tuple[str, tuple[str, ...], list[tuple[
 
 
 def rows(profile: LineProfile) -> list[tuple[str, ...]]:
-    """Returns the table of the first lines with the columns ``HEAD``, and a row for the rest."""
+    """Return the table of the lines with most energy, with the columns ``HEAD``.
+
+    Its last row is the energy that is not attributed.
+    """
     names = (f"{line.place} {line.source.strip()}".strip() for line in profile.lines)
     return _rows(profile, zip(names, profile.lines, strict=True))
 
 
 def function_rows(profile: LineProfile) -> list[tuple[str, ...]]:
-    """Returns the same table of functions, with the columns ``FUNCTION_HEAD``."""
+    """Return the table of the functions with most energy, with the columns ``FUNCTION_HEAD``.
+
+    Its last row is the energy that is not attributed.
+    """
     names = (f"{function.function} {function.place}" for function in profile.functions)
     return _rows(profile, zip(names, profile.functions, strict=True))
 

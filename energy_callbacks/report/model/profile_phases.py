@@ -1,4 +1,4 @@
-"""The records of a profile by phases of the step, and their table."""
+"""Records of the energy of the phases of a training step, and their table."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,13 +10,14 @@ HEAD = ("phase of the step", "time/step", "power", "J/step (95 %)", "share")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPhase:
-    """One phase of the step, means over all steps that were followed.
+    """One phase of a training step; times and energies are means over the profiled steps.
 
     Attributes:
-        name: such as ``forward``.
-        time_s: a step.
-        energy_j: a step, attributed; ``None`` if the split was refused.
-        error_j: half-width of its 95 % interval.
+        name: name of the phase, such as ``forward``.
+        time_s: time per step.
+        energy_j: attributed energy per step; ``None`` if the energy could not be split.
+        error_j: half-width of the 95 % interval of ``energy_j``; ``None`` if the energy could not
+            be split.
     """
 
     name: str
@@ -27,20 +28,21 @@ class StepPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPhases:
-    """Energy of one device, split over the phases of the step.
+    """Energy of one device, split into the phases of a training step.
 
     Attributes:
         device: key of the device.
-        timed_by: what dated the phases: events of the device, or the clock of the host.
-        steps: that were followed.
-        step_s: mean time of one.
-        measured_j: a step, by the sensor.
-        split_j: sum over the phases as they were fitted, nothing scaled; ``None`` if refused.
-        lag_s: fitted: the sensor is so late.
-        response_s: fitted: time constant of the sensor.
-        refusal: why there is no split; ``None`` if there is one.
-        help: what would make one possible.
-        phases: in the order in which they come in a step.
+        timed_by: whether events of the device or the clock of the host gave the times of phases.
+        steps: number of profiled steps.
+        step_s: mean duration of a step.
+        measured_j: measured energy per step; ``None`` if not known.
+        split_j: sum of the fitted energies of the phases, which are not scaled to ``measured_j``;
+            ``None`` if the energy could not be split.
+        lag_s: fitted delay of the sensor; ``None`` if the energy could not be split.
+        response_s: fitted time constant of the sensor; ``None`` if the energy could not be split.
+        refusal: why the energy could not be split; ``None`` if it was split.
+        help: what would make a split possible; ``None`` if the energy was split.
+        phases: phases in their order in a step.
     """
 
     device: str
@@ -57,7 +59,7 @@ class StepPhases:
 
     @property
     def sentence(self) -> str:
-        """What was measured, or why the energy was not split."""
+        """What was measured, or why the energy was not split, as a sentence."""
         timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
         step = formatting.short_time(self.step_s)
         head = f"{self.steps} steps of {step} on {self.device}, {timed}"
@@ -70,7 +72,7 @@ class StepPhases:
 
 
 def rows(profile: StepPhases) -> list[tuple[str, ...]]:
-    """Returns the table of phases with the columns ``HEAD``."""
+    """Return the table of phases with the columns ``HEAD``."""
     return [_row(profile, phase) for phase in profile.phases]
 
 
