@@ -28,8 +28,8 @@ class FakeClock:
     Periodic jobs run during ``advance``, at their virtual times and in order.
 
     Args:
-        start_s: initial monotonic time.
-        start_unix_s: initial wall time.
+        start_s: initial monotonic time, s.
+        start_unix_s: initial wall time, seconds since 1970.
     """
 
     def __init__(self, start_s: float = 1000.0, start_unix_s: float = 1.7e9) -> None:
@@ -39,23 +39,23 @@ class FakeClock:
         self._serial = 0
 
     def monotonic_s(self) -> float:
-        """Virtual monotonic time."""
+        """Return the virtual monotonic time."""
         return self._now_s
 
     def unix_s(self) -> float:
-        """Virtual wall time."""
+        """Return the virtual wall time."""
         return self._now_s + self._unix_offset_s
 
     def set_wall_clock(self, jump_s: float) -> None:
-        """Set the wall clock forward by this much, as a time server does."""
+        """Move the wall clock forward by ``jump_s`` seconds, as a time server may do."""
         self._unix_offset_s += jump_s
 
     def sleep(self, duration_s: float) -> None:
-        """Let time pass without running jobs; for jobs that sleep."""
+        """Let time pass without running jobs; jobs may call it."""
         self._now_s += duration_s
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:  # noqa: ARG002
-        """Run ``job`` in every ``advance`` that passes its time, first in the next one."""
+        """Run ``job`` whenever ``advance`` reaches its time; the first run is due now."""
         periodic = _FakePeriodic(job, interval_s)
         self._put(self._now_s, periodic)
         return periodic
@@ -67,12 +67,12 @@ class FakeClock:
             due_s, _, periodic = heapq.heappop(self._queue)
             self._now_s = max(self._now_s, due_s)
             if not periodic.is_stopped:
-                started_s = self._now_s  # a long run does not delay the next one
+                started_s = self._now_s  # a long run does not delay the next
                 self._put(max(started_s + periodic.run(), self._now_s), periodic)
         self._now_s = max(self._now_s, end_s)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has the same time; the jobs stay with the original."""
+        """Return the state for a copy, which has the same time and no jobs."""
         return self.__dict__ | {"_queue": []}
 
     def _put(self, due_s: float, periodic: "_FakePeriodic") -> None:
@@ -96,7 +96,7 @@ class _FakePeriodic:
         self.is_stopped = True
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
-        """Run the job a last time."""
+        """Run the job a last time, unless that has been done."""
         if not self.is_done:
             self.is_done = True
             self.job()
@@ -104,20 +104,21 @@ class _FakePeriodic:
 
 
 class ScriptedSource:
-    """A sensor that plays a power signal known in closed form.
+    """A source whose readings follow a given power signal.
 
     Args:
-        clock: time.
-        power_w: the signal over monotonic time, W.
-        energy_j: its integral from any origin, J; offered as a counter if given.
-        kind: ``gauge`` readings of ``power_w`` every ``interval_s``; ``mean`` the mean since the
-            previous reading, from ``energy_j``; ``None`` no power readings.
+        clock: time of the readings.
+        power_w: returns the power at a monotonic time, W.
+        energy_j: returns the integral of the power from any origin, J. It is offered as a counter
+            unless ``kind`` is ``mean``.
+        kind: ``gauge``: readings of ``power_w``; ``mean``: readings of the mean power since the
+            previous reading, from ``energy_j``; ``None``: no power readings.
         device: the device of the readings; defaults to ``gpu0``.
-        sensor: known properties of the sensor.
-        interval_s: between readings.
+        sensor: known properties of the sensor; ``None`` if there are none.
+        interval_s: time between two readings, s.
 
     Raises:
-        ValueError: for ``kind="mean"`` without ``energy_j``.
+        ValueError: if ``kind`` is ``mean`` and ``energy_j`` is ``None``.
     """
 
     name = "scripted"
@@ -150,11 +151,11 @@ class ScriptedSource:
             self._channels.append((counter, energy_j))
 
     def open(self) -> Sequence[Channel]:
-        """Offer power, energy or both."""
+        """Return the channels: power, energy or both."""
         return [channel for channel, _ in self._channels]
 
     def read(self) -> Sequence[Reading]:
-        """Return one reading of each channel, now."""
+        """Return one reading of each channel, at the present time."""
         t_s = self._clock.monotonic_s()
         readings = [Reading(channel, t_s, value(t_s)) for channel, value in self._channels]
         self._last_s = t_s
@@ -167,12 +168,12 @@ class ScriptedSource:
         return (self._energy_j(t_s) - self._energy_j(last_s)) / (t_s - last_s)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 @dataclass(slots=True)
 class InMemoryOutput:
-    """Stores the rows that were written, in order."""
+    """Stores the rows that were written, as (step, scalars) in order."""
 
     rows: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     is_closed: bool = False
@@ -182,5 +183,5 @@ class InMemoryOutput:
         self.rows.append((step, dict(scalars)))
 
     def close(self) -> None:
-        """Note that it was closed."""
+        """Set ``is_closed``."""
         self.is_closed = True

@@ -1,4 +1,4 @@
-"""Calls into a driver with a time limit."""
+"""Calls functions that may hang, such as those of a driver, with a time limit."""
 
 import threading
 from collections.abc import Callable
@@ -8,22 +8,22 @@ from typing import Final, TypeVar
 Answer = TypeVar("Answer")
 
 PATIENCE_S: Final = 10.0
-"""Time limit for NVIDIA's driver. Without the persistence daemon it wakes up each card in one to
-three seconds (NVIDIA, "Driver Persistence")."""
+"""Time limit for NVIDIA's driver, s. Without the persistence daemon it takes one to three seconds
+to initialise each card (NVIDIA, "Driver Persistence")."""
 
 _hanging: dict[str, threading.Thread] = {}
 
 
 def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
-    """Call ``ask`` on a thread of its own and return its result, or raise its exception.
+    """Call ``ask`` on its own thread and return its result, or raise its exception.
 
     Args:
-        timeout_s: how long to wait. A call that takes longer is abandoned on its thread.
-        ask: the call.
-        name: name of the callee. While an earlier call of this name hangs, no other is made.
+        timeout_s: maximum time to wait, s. A call that takes longer continues on its thread.
+        ask: the function to call.
+        name: name of the function. While an earlier call with this name hangs, no new call is made.
 
     Raises:
-        TimeoutError: if there is no result in time.
+        TimeoutError: if there is no result in time, or if an earlier call hangs.
     """
     before = _hanging.get(name)
     if before is not None and before.is_alive():

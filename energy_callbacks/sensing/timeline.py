@@ -1,4 +1,4 @@
-"""All readings of a run, as series and energy curves that are queried by time window."""
+"""Stores all readings of an attempt, and returns values and energy of time windows."""
 
 import math
 import threading
@@ -16,9 +16,10 @@ from energy_callbacks.sensing.estimation.series import TimeSeries
 # Returns the end of a curve; ``None`` before it has one.
 _EndOf = Callable[[EnergyCurve], float | None]
 
-# Longer pauses do not count as reading time; every source reads at least every 1.6 s.
+# A pause between two readings adds at most this much to ``_Track.read_s``; every source is read at
+# least every 1.6 s.
 _PAUSE_S: Final = 2.0
-# Ten minutes of the fastest sensor, which reads every 10 ms.
+# Maximum number of raw power readings kept: ten minutes of the fastest sensor, one every 10 ms.
 _MOST_FOLLOWED: Final = 60_000
 
 
@@ -29,14 +30,14 @@ class _Track:
     Attributes:
         device: the device.
         channels: its channels, of all sources.
-        curve: its energy; empty if it has no energy.
-        is_metered: whether it has energy.
+        curve: its cumulative energy; empty if no channel measures power or energy.
+        is_metered: whether a channel measures power or energy.
         series: readings of its gauges and counters.
         newest_s: time of the newest reading of any quantity.
-        read_s: seconds during which it gave readings.
+        read_s: total time with readings, s.
         last: time of the last reading of each quantity, and ``read_s`` at that time.
-        power: raw power readings, if requested.
-        silent_since_s: when its energy was first queried before it had any.
+        power: raw power readings as (t_s, W) since ``follow_power``; ``None`` if not requested.
+        silent_since_s: time of the first query while it had no energy; ``None`` if it had some.
         is_lost: whether its sensor is gone.
     """
 
@@ -54,10 +55,10 @@ class _Track:
 
 
 class Timeline:
-    """Series per quantity and one energy curve per device, safe to use from any thread.
+    """Stores series per quantity and one energy curve per device; safe to use from any thread.
 
     Args:
-        keep_s: how long readings stay at full resolution. Energy is kept permanently: exact at
+        keep_s: how long readings stay at full resolution, s. Energy is kept permanently: exact at
             pinned moments, otherwise at one knot per second.
     """
 
@@ -65,7 +66,7 @@ class Timeline:
         self._keep_s = keep_s
         self._lock = threading.RLock()
         self._tracks: dict[str, _Track] = {}
-        # For devices that open later, whose buffers may contain earlier readings.
+        # Kept for devices that open later: their buffers may contain earlier readings.
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
         self._expected = 0
@@ -73,7 +74,7 @@ class Timeline:
         self._reached: dict[_EndOf, float] = {}
 
     def expect(self, sources: int) -> None:
-        """Announce sources that are about to open, so that queries wait for their readings."""
+        """Announce a number of sources that will open, so that ``settled_s`` waits for them."""
         with self._lock:
             self._expected += sources
 
@@ -145,7 +146,7 @@ class Timeline:
             self._tracks[key].power = deque(maxlen=_MOST_FOLLOWED)
 
     def leave_power(self, key: str) -> list[tuple[float, float]]:
-        """Stop keeping them, and return the readings since ``follow_power``: (t_s, W)."""
+        """Stop keeping raw power readings, and return those since ``follow_power``: (t_s, W)."""
         with self._lock:
             track = self._tracks[key]
             followed, track.power = track.power, None
@@ -215,7 +216,7 @@ class Timeline:
             return self._tracks[key].curve.energy(start_s, end_s)
 
     def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return joules and coverage of ``energy``, without their errors."""
+        """Return the joules and the coverage that ``energy`` returns, without errors."""
         with self._lock:
             return self._tracks[key].curve.seen(start_s, end_s)
 
@@ -230,7 +231,7 @@ class Timeline:
         """Keep all energy curves permanently exact at this moment.
 
         Takes no lock, because the training thread calls it at every change of phase. The curves
-        get the moment before their next readings.
+        receive the moment before they receive their next readings.
         """
         self._new_pins.append(t_s)
 
@@ -248,8 +249,8 @@ class Timeline:
         device without readings for ``patience_s`` is not waited for, and has a gap.
 
         Returns:
-            The moment, which never moves back while it is known. ``None`` if it is not known yet,
-            or if no device had readings in the last ``patience_s``.
+            The moment, which never decreases. ``None`` if it is not known yet, or if no device had
+            readings in the last ``patience_s``.
         """
         return self._reached_s(_final_until, now_s, patience_s)
 
@@ -257,12 +258,12 @@ class Timeline:
         """Return the moment up to which every device has readings; see ``settled_s``.
 
         The energy up to this moment may change a little until a counter confirms it: on an H200
-        that concerns the last four seconds, by 0.2 %.
+        the energy of the last four seconds may change by 0.2 %.
         """
         return self._reached_s(_seen_until, now_s, patience_s)
 
     def _reached_s(self, end_of: _EndOf, now_s: float, patience_s: float) -> float | None:
-        """Return the earliest end of the curves that are still waited for."""
+        """Return the earliest end of all curves with readings in the last ``patience_s``."""
         with self._lock:
             before_s = self._reached.get(end_of)
             if self._is_waiting(now_s, patience_s):
@@ -277,8 +278,8 @@ class Timeline:
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """Return the moment up to which the energy of every device with readings is final.
 
-        Unlike ``settled_s`` this waits up to ``patience_s`` for a driver that hangs. It does not
-        wait for a lost device.
+        Unlike ``settled_s`` this waits up to ``patience_s`` for a device whose driver hangs. It
+        does not wait for a lost device.
         """
         with self._lock:
             ends = [_final_until(t.curve) for t in self._tracks.values() if not t.is_lost]
@@ -286,13 +287,13 @@ class Timeline:
         return min(known) if known else self.settled_s(now_s)
 
     def lose(self, keys: Iterable[str]) -> None:
-        """Mark devices as lost: they are not waited for any more."""
+        """Mark devices as lost, so that ``complete_s`` does not wait for them."""
         with self._lock:
             for key in keys:
                 self._tracks[key].is_lost = True
 
     def _is_waiting(self, now_s: float, patience_s: float) -> bool:
-        """Return whether a new source or device may still report past moments."""
+        """Return whether a new source or device may still add readings of past moments."""
         if self._asked_s is None:
             self._asked_s = now_s
         is_waiting = self._expected > 0 and now_s - self._asked_s < patience_s
@@ -304,7 +305,7 @@ class Timeline:
         return is_waiting
 
     def silent(self, limit_s: float) -> dict[tuple[str, Quantity], float]:
-        """Return quantities without a reading for ``limit_s`` although their device has others.
+        """Return quantities that had no reading for ``limit_s`` while their device had others.
 
         Returns:
             Time of the last reading by device key and quantity.
@@ -352,7 +353,7 @@ class Timeline:
         return self._tracks[key].series.get(quantity) or TimeSeries(0.0)
 
     def gauges(self, key: str, start_s: float, end_s: float) -> "dict[Quantity, array[float]]":
-        """Return the ``values`` of all gauges and counters of a device that have any."""
+        """Return the ``values`` of a device's gauges and counters, without empty ones."""
         with self._lock:
             series = self._tracks[key].series.items()
             values = {quantity: one.between(start_s, end_s) for quantity, one in series}
@@ -377,7 +378,7 @@ class Timeline:
 
 
 def _final_until(curve: EnergyCurve) -> float | None:
-    """Return the end of what is final: before anything is settled, the start of the curve."""
+    """Return the moment up to which a curve is final; its start if nothing is settled yet."""
     settled_s = curve.settled_s
     return curve.start_s if settled_s is None else settled_s
 

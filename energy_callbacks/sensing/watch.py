@@ -24,14 +24,14 @@ class DeviceLook:
 
     Attributes:
         device: the device.
-        power_w: mean of the newest two seconds with readings.
-        energy: energy since the start.
+        power_w: mean power of the last two seconds with readings.
+        energy: energy since ``Watch`` was created.
         utilisation: fraction of the time in which the device was busy.
         memory_used_bytes: used memory.
         temperature_c: degrees Celsius.
         clock_hz: clock of the multiprocessors.
-        throttled_s: seconds with clocks reduced by heat or power, since the start.
-        processes: processes on a card, most memory first.
+        throttled_s: seconds in which heat or a power limit reduced clocks; a counter of the driver.
+        processes: processes on a card, most memory first; empty for other devices.
     """
 
     device: Device
@@ -82,7 +82,7 @@ class Watch:
         return tuple(one for one in newest.values() if one.kind in ("unavailable", "lost"))
 
     def look(self) -> list[DeviceLook]:
-        """Return the state of all devices that have energy, cards first."""
+        """Return the state of all devices that have energy, GPUs first."""
         keys = self._timeline.metered
         known = [device for device in self._timeline.devices if device.key in keys]
         known.sort(key=lambda device: (device.kind != "gpu", device.index or 0))
@@ -90,7 +90,7 @@ class Watch:
 
     def _look(self, device: Device) -> DeviceLook:
         timeline, key = self._timeline, device.key
-        # The driver's buffer contains readings from before the start.
+        # The driver's buffer may contain readings from before the start.
         first_s = max(timeline.start_s(key) or self._start_s, self._start_s)
         newest_s = timeline.newest_s(key)
         energy, power_w = Energy(energy_j=None), None

@@ -1,4 +1,4 @@
-"""The protocol of sensors: open, read, close."""
+"""Defines the protocol of sources: open, read, close."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -7,11 +7,11 @@ from energy_callbacks.core.records import Channel, Reading
 
 
 class Source(Protocol):
-    """A sensor that is read on a thread of its own.
+    """A sensor, or a model in its place, that is read on its own thread.
 
     A source fails in exactly three ways: ``open`` raises ``SourceUnavailable``; ``read`` raises
     ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (no later call will).
-    A source can be pickled until it is opened, because everything heavy happens in ``open``.
+    A source that has not been opened can be pickled: all resources are acquired in ``open``.
     """
 
     @property
@@ -21,7 +21,7 @@ class Source(Protocol):
 
     @property
     def interval_s(self) -> float:
-        """Seconds until the next call of ``read``."""
+        """Seconds from the start of the last ``read`` to the start of the next."""
         ...
 
     def open(self) -> Sequence[Channel]:
@@ -51,7 +51,7 @@ class FinishingSource(Source, Protocol):
     """A source whose ``read`` does not return everything that is available."""
 
     def finish(self) -> Sequence[Reading]:
-        """Return everything up to now; called instead of the last ``read``."""
+        """Return all new values up to now; called instead of the last ``read``."""
         ...
 
 
@@ -60,5 +60,5 @@ class RemarkingSource(Source, Protocol):
     """A source that corrects faults of its sensor and reports them."""
 
     def remarks(self) -> Sequence[str]:
-        """Return the corrections since ``open``, none of which makes a figure wrong."""
+        """Return messages about corrected faults since ``open``; none of them affects a figure."""
         ...

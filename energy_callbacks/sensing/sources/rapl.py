@@ -1,4 +1,4 @@
-"""CPU packages and their memory, from the RAPL energy counters in Linux's powercap folder.
+"""Reads the energy of CPU packages and their memory from RAPL counters in Linux's powercap folder.
 
 The zones ``package-*`` and their child zones ``dram`` are read. The others are left out: ``core``
 and ``uncore`` (inside the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the
@@ -22,11 +22,11 @@ POWERCAP = Path("/sys/class/powercap")
 # Energy status registers are updated about every millisecond (Intel SDM volume 3B, 15.10.3).
 _PERIOD_S = 0.001
 
-# No vendor states an error. Intel measures since Haswell (Hackenberg et al., IPDPSW 2015,
-# doi 10.1109/IPDPSW.2015.70), and then follows plug power closely (Khan et al., ToMPECS 2018).
-# AMD's built-in monitoring has known limits (Schoene et al., 2021). Memory differs from a meter
-# by an offset, most when idle (Desrochers et al., MEMSYS 2016). These bounds are our own, wide
-# enough for both vendors.
+# No vendor states an error. Since Haswell, Intel's counters are based on measurements (Hackenberg
+# et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the power at the plug closely (Khan et
+# al., ToMPECS 2018). AMD's built-in monitoring has known limits (Schoene et al., 2021). The counter
+# of memory differs from a meter by an offset, which matters most if the memory is idle (Desrochers
+# et al., MEMSYS 2016). These bounds are our assumption, wide enough for both vendors.
 _PACKAGE_ERROR = 0.1
 _DRAM_ERROR = 0.2
 _CITATION = (
@@ -34,21 +34,23 @@ _CITATION = (
     "doi 10.1145/2989081.2989088 (memory)"
 )
 
-# A counter that decreases has wrapped around, unless that would mean more energy than a package can
-# use: then it was reset. A reset looks like up to 262 kJ at once (range seen: 262143328850
-# microjoules, hubblo-org/scaphandre issue 351), a wrap between two readings like a few hundred
-# joules. The limit is ten times the largest TDP on sale (500 W, AMD EPYC 9965 data sheet), with one
-# second of tolerance for a late reading.
+# A counter that decreases has either wrapped around at the end of its range or was reset. Taken for
+# a wrap, a reset looks like up to 262 kJ at once (range seen: 262143328850 microjoules,
+# hubblo-org/scaphandre issue 351); a real wrap means a few hundred joules between two readings. A
+# decrease counts as a reset if a wrap would mean more than this power: ten times the largest TDP on
+# sale (500 W, AMD EPYC 9965 data sheet). One second of tolerance allows for a late reading.
 _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 
 # All dies of a package may show the same package-wide counter (mlco2/codecarbon issue 1274). Two
 # zones of a package count as one if they differ by less than the energy of the few milliseconds
-# between two reads. Two separate counters of 262 kJ do so by chance once in 100 000 times.
+# between the two reads. Two separate counters with a range of 262 kJ are that close by chance in
+# one of 100 000 cases.
 _MIRROR_UJ = 1_000_000
 
 _ZONE = re.compile(r"intel-rapl:(\d+)(?::(\d+))?")
-# As in /sys/class/powercap (flat links, children inside), and as in /sys/devices/virtual/powercap.
+# Folders of zones below /sys/class/powercap (a link to each zone, which contains its child zones),
+# and below /sys/devices/virtual/powercap.
 _PLACES = (
     "intel-rapl:*",
     "intel-rapl:*/intel-rapl:*",
@@ -70,15 +72,15 @@ _ABSENCE_FIX = (
 
 
 class RaplSource:
-    """Joules of each CPU package and its memory since ``open``.
+    """Reports the joules of each CPU package and its memory since ``open``.
 
-    Values never decrease and start at 0. If the file of a zone cannot be read at one time, the zone
-    has no reading then, and its next reading includes that energy. Two readings must not be
-    further apart than a minute: the counter of a 500 W package wraps around every nine minutes,
+    Values start at 0 and never decrease. If the file of a zone cannot be read once, the zone has no
+    reading at that time, and its next reading includes the energy. Two readings must not be further
+    apart than a minute: the counter of a 500 W package wraps around every nine minutes, that of
     memory sooner, and a second wrap is not detected.
 
     Args:
-        clock: time.
+        clock: time of the readings.
         root: folder of the powercap zones.
     """
 
@@ -92,11 +94,11 @@ class RaplSource:
 
     @property
     def interval_s(self) -> float:
-        """Time to the next common moment: the counter is updated 800 times per interval."""
+        """Seconds to the next common moment of ``schedule``: 800 updates of the counter."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Open each zone, and take its present value as zero.
+        """Open all zones and return their channels; the present values count as zero.
 
         Raises:
             SourceUnavailable: if there is no zone, or none can be read.
@@ -157,14 +159,14 @@ class RaplSource:
 
 
 class _Counter:
-    """One ``energy_uj`` file as a counter that never decreases.
+    """Reads an ``energy_uj`` file as a counter that never decreases.
 
     The file is opened once; each read at offset 0 gets a new value.
 
     Args:
         folder: folder of the zone.
         device: the package or its memory.
-        t_s: monotonic time.
+        t_s: present monotonic time.
 
     Raises:
         OSError: if the file cannot be opened or read; ``filename`` is the file.
@@ -174,7 +176,7 @@ class _Counter:
         self.device = device
         self.path = folder / "energy_uj"
         text = _text(folder / "max_energy_range_uj")
-        self._range_uj = int(text) if text.isdigit() else 0  # unknown: no wrap is accepted
+        self._range_uj = int(text) if text.isdigit() else 0  # 0: unknown, no wrap is accepted
         self._total_uj = 0
         self.wraps = 0
         self._t_s = t_s
@@ -193,11 +195,11 @@ class _Counter:
         return int(text)
 
     def advance(self, raw_uj: int, t_s: float) -> float:
-        """Return the joules since ``open``.
+        """Add a value of the file, and return the joules since ``open``.
 
         Args:
-            raw_uj: value of the file.
-            t_s: when it was read.
+            raw_uj: value of the file, microjoules.
+            t_s: monotonic time at which it was read.
 
         Raises:
             ReadingMissed: if the counter has decreased by a reset, so that the difference is
@@ -225,7 +227,7 @@ class _Counter:
 def _opened(
     zones: Iterable[tuple[Path, Device]], clock: Clock
 ) -> tuple[list[_Counter], list[OSError]]:
-    """Return a counter for each readable zone that copies no other, and the errors of others."""
+    """Return a counter for each readable, distinct zone, and the errors of unreadable zones."""
     counters: list[_Counter] = []
     failures: list[OSError] = []
     for folder, device in zones:
@@ -242,7 +244,7 @@ def _opened(
 
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
-    """Return whether two zones of one package show the same counter; unknown while it is 0."""
+    """Return whether two zones of a package show the same counter; ``False`` while it is 0."""
     sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
     if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
         return False
@@ -250,7 +252,7 @@ def _is_one_counter(first: _Counter, second: _Counter) -> bool:
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
-    """Yield the packages in the order of their numbers, each followed by its memory.
+    """Yield folder and device of the packages by number, each followed by its memory.
 
     A package that is listed twice under one name is yielded once.
     """
@@ -289,7 +291,7 @@ def _channel(counter: _Counter, notes: tuple[str, ...]) -> Channel:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small file; ``""``, which names no zone, if it cannot be read."""
+    """Return the text of a small file; ``""`` if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -18,18 +18,18 @@ _time_s = attrgetter("t_s")
 class ReplaySource:
     """A source whose readings are given in advance.
 
-    ``read`` returns each reading once, when the clock has reached its time. After ``close`` and
-    ``open`` it continues where it was.
+    ``read`` returns each reading once, as soon as the clock has reached its time. After ``close``
+    and ``open`` it continues with the next reading.
 
     Args:
-        clock: time; the readings are in its monotonic time.
+        clock: monotonic time, which is also that of the readings.
         channels: channels that the source offers.
         readings: readings of these channels, in any order.
-        interval_s: time between two calls of ``read``.
+        interval_s: time between two calls of ``read``, s.
         name: name in messages.
 
     Raises:
-        ValueError: for a reading of a channel that is not offered.
+        ValueError: if a reading belongs to a channel that is not offered.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ReplaySource:
         Playback starts now: the start of the recorded attempt corresponds to the present time.
 
         Raises:
-            JournalError: if the file is not such a recording.
+            JournalError: if the file is not a recording of readings, or has a newer version.
         """
         start_s = clock.monotonic_s()
         channels, readings = recording.read(path)

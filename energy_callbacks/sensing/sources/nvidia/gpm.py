@@ -1,9 +1,9 @@
-"""Activity of an NVIDIA card's units: its GPM counters, on Hopper and newer.
+"""Reads the activity of an NVIDIA card's units from its GPM counters (Hopper and newer).
 
-Two samples bracket a span of time, and the driver returns the fraction of it during which the
-multiprocessors, the tensor cores and the memory were active. The names are those of DCGM's
+From two samples the driver computes the fraction of the time between them in which the
+multiprocessors, the tensor cores and the memory were active. The quantities are named after DCGM's
 profiling fields (DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY, PIPE_TENSOR_ACTIVE, DRAM_ACTIVE). The
-counters need no CUPTI and disturb no profiler. Some systems permit them to root only.
+counters need no CUPTI and disturb no profiler. On some systems only root may read them.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, known
 
-# A sample costs 0.2 ms (H200, driver 580); the driver's own values are up to 100 ms old
+# Taking a sample takes 0.2 ms (H200, driver 580). The driver's values are up to 100 ms old
 # (nvml.h, nvmlGpmSampleGet: samples should be more than 100 ms apart).
 _BEATS: Final = 2
 _INTERVAL_S: Final = _BEATS * BEAT_S
@@ -30,17 +30,17 @@ _NOTE: Final = (
 
 
 def activity(card: NvmlCard) -> "Activity | None":
-    """Return a reader of all metrics; ``None`` before Hopper.
+    """Return a reader of all metrics; ``None`` for cards before Hopper.
 
     Raises:
-        NVMLError: if the card gives no sample.
+        NVMLError: if the driver returns no sample.
     """
     is_supported = card.nvml.nvmlGpmQueryDeviceSupport(card.handle).isSupportedDevice
     return Activity(card) if is_supported else None
 
 
 def permission_note(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return a note for the report if a card has these counters and this user may not read them."""
+    """Return a note for the report if a card has these counters but this user may not read them."""
     try:
         if nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             sample = nvml.nvmlGpmSampleAlloc()
@@ -57,7 +57,7 @@ class Activity:
     """Reads the means of all metrics between the two newest samples of a card.
 
     Raises:
-        NVMLError: if the card gives no sample.
+        NVMLError: if the driver returns no sample.
     """
 
     def __init__(self, card: NvmlCard) -> None:
@@ -75,11 +75,11 @@ class Activity:
         card.at_close.callback(self._free)
 
     def _free(self) -> None:
-        for sample in self._samples:  # fails if the driver was unloaded, which frees them too
+        for sample in self._samples:  # fails if the driver was unloaded, which also frees samples
             answer(self._card.nvml, self._card.nvml.nvmlGpmSampleFree, sample)
 
-    def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs its time
-        """Return the newest means, if they are due."""
+    def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs time
+        """Return the means since the last reading, if they are due."""
         if self._card.clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return []
         t_s, t_error_s = self._take_sample()
@@ -91,7 +91,7 @@ class Activity:
         ]
 
     def _take_sample(self) -> tuple[float, float]:
-        """Overwrite the older sample; returns its time and the error of that time."""
+        """Replace the older sample by a new one; returns the new time and its error, both in s."""
         card = self._card
         start_s = card.clock.monotonic_s()
         self.due_s = next_reading_s(start_s, _BEATS)

@@ -1,7 +1,7 @@
-"""Known properties of the power sensors of NVIDIA's generations, with sources.
+"""Known properties of the power sensors of each generation of NVIDIA cards, with citations.
 
-Periods and windows are those of Yang, Adamek and Armour, "Part-time Power Measurements"
-(SC'24, arXiv 2312.02741), table of generations, drivers newer than 530. They found the on-board
+Periods and windows are from Yang, Adamek and Armour, "Part-time Power Measurements" (SC'24, arXiv
+2312.02741), table of generations, for drivers newer than 530. The authors found the on-board
 sensors within 5 % of an external meter on most cards and within 10 % on nearly all. The error
 differs between cards of one model (five RTX 3090 are between -5.5 and +1.7 %), so no table can
 correct it. For H100 and H200 no comparison with an external meter has been published. Their counter
@@ -24,10 +24,10 @@ class CardGeneration:
     """The sensors of one generation of cards.
 
     Attributes:
-        name: such as ``Hopper``.
+        name: name of the generation, such as ``Hopper``.
         usage: sensor of ``nvmlDeviceGetPowerUsage``.
         instant: sensor of the field ``POWER_INSTANT``; ``None`` if ``usage`` is as fast.
-        counter_period_s: time between two values of the energy counter.
+        counter_period_s: time between two values of the energy counter, s.
     """
 
     name: str
@@ -44,11 +44,12 @@ def _polled(
     error: float = _TYPICAL_ERROR,
     note: str = "",
 ) -> Sensor:
-    """Return a sensor that is polled at times unrelated to its own.
+    """Return a sensor that is polled at times unrelated to its updates.
 
-    A value stands for the middle of its window, and when it is read it is on average half a period
-    old. For the study's RTX 3090 with an external meter (1 s windows, polled every 0.1 s) this lag
-    of 0.1 s leaves an error of 1.1 % at the 95th percentile; half the window alone leaves 2.3 %.
+    Its lag is half the window plus half the period: a value belongs to the middle of its window,
+    and is on average half a period old when it is read. For the study's RTX 3090 with an external
+    meter (1 s windows, polled every 0.1 s) this lag of 0.1 s leaves an error of 1.1 % at the 95th
+    percentile. A lag of half the window alone leaves 2.3 %.
     """
     return Sensor(
         name=name,
@@ -70,8 +71,9 @@ def _old(name: str, period_s: float) -> CardGeneration:
 
 
 _MEAN_OF_A_SECOND: Final = _polled(0.1, 1.0, note=f"; {_NVML}: average over 1 s")
-# The mean of an RTX 3090 fits its external meter best when moved back by 0.7 s: p95 of 1 s
-# windows 2.5 % instead of 5.3 % at 0.55 s (recording of the SC'24 study, polled every 0.1 s).
+# The readings of an RTX 3090 fit its external meter best if they are moved back by 0.7 s: the 95th
+# percentile of the error of 1 s windows is then 2.5 %, and 5.3 % if they are moved back by 0.55 s
+# (recording of the SC'24 study, polled every 0.1 s).
 _MEAN_OF_GA10X: Final = replace(_MEAN_OF_A_SECOND, lag_s=0.7)
 _UNSTUDIED: Final = "; not in that study, taken as Hopper's"
 
@@ -91,8 +93,8 @@ _BY_MAJOR: Final = {
     3: _old("Kepler", 0.1),
     5: _old("Maxwell", 0.1),
     6: CardGeneration(name="Pascal", usage=_polled(0.02, 0.01)),
-    # The counter of a V100 changes every 20 ms, an H200's every 100 ms (measured); PETSc's
-    # documentation gives 20 to 100 ms. A first guess: ``counter_ticks`` finds the real period.
+    # The counter of a V100 changes every 20 ms, that of an H200 every 100 ms (measured); PETSc's
+    # documentation gives 20 to 100 ms. The period is a first guess: ``counter_ticks`` measures it.
     7: CardGeneration(name="Volta", usage=_polled(0.02, 0.01), counter_period_s=0.02),
     8: CardGeneration(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1)),
     9: _HOPPER,
@@ -112,13 +114,14 @@ def generation(compute_capability: tuple[int, int]) -> CardGeneration:
 def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
     """Return the sensor of the driver's buffer of power samples.
 
-    On an H200 (driver 580) a change begins to show after 5 to 15 ms and follows an exponential of
-    15 to 20 ms. The integral of the samples agrees with the energy counter within 0.7 % under seven
-    square waves. Other generations have not been measured, and get the same lag and response.
+    On an H200 (driver 580) a change of power begins to show after 5 to 15 ms, and then follows an
+    exponential with a time constant of 15 to 20 ms. The integral of the samples agrees with the
+    energy counter within 0.7 % under seven square waves. Other generations have not been measured;
+    the same lag and response are assumed for them.
 
     Args:
         found: the card's generation.
-        period_s: time between two samples of this card; ``None`` for the H200's 20 ms.
+        period_s: time between two samples of this card, s; ``None`` means the H200's 20 ms.
     """
     measured = "measured on an H200, driver 580, 2026-11 (docs/how-it-measures.md)"
     how = measured if found is _HOPPER else f"lag and response as {measured}"

@@ -1,4 +1,4 @@
-"""Lists the processes on a card, with their memory."""
+"""Lists the processes that use a card, with their memory."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ _PATIENCE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardProcess:
-    """A process on a card.
+    """A process that uses a card.
 
     Attributes:
         pid: process number on this machine, or on the host of this container.
-        name: name of its program; ``None`` if the process is not visible from here.
+        name: name of its program; ``None`` if the process is not visible in this container.
         memory_bytes: memory that it holds on the card; ``None`` if the driver does not report it.
     """
 
@@ -26,7 +26,7 @@ class CardProcess:
 
 
 def card_processes(uuid: str) -> tuple[CardProcess, ...]:
-    """Return the processes on a card, most memory first; empty if the driver lists none."""
+    """Return the processes on a card, most memory first; empty if they cannot be listed."""
     try:
         return time_limit.within(_PATIENCE_S, lambda: _found(uuid), f"processes of {uuid}")
     except (SourceUnavailable, TimeoutError):
@@ -43,7 +43,7 @@ def _found(uuid: str) -> tuple[CardProcess, ...]:
                 nvml.nvmlDeviceGetComputeRunningProcesses,
                 nvml.nvmlDeviceGetMPSComputeRunningProcesses,
             )
-            # Not supported by a MIG card or a virtual one.
+            # MIG cards and virtual cards do not support every call; such a call counts as empty.
             for one in answer(nvml, ask, handle, otherwise=())
         }
     found = (CardProcess(pid=p, name=_name(p), memory_bytes=held) for p, held in running.items())

@@ -1,6 +1,6 @@
 """Readers of an NVIDIA card's power and energy, and the parts that other readers share.
 
-Quantities that are polled at long intervals are in ``gauges``, activity is in ``gpm``.
+``gauges`` reads quantities that are polled at long intervals, ``gpm`` reads activity.
 """
 
 import math
@@ -31,13 +31,15 @@ from energy_callbacks.sensing.sources.nvidia.known_sensors import (
 
 _POLL_INTERVAL_S: Final = 0.1
 _QUICK_INTERVAL_S: Final = 0.02
+# Range in which a polling interval varies randomly, as a fraction of its mean.
 _SWING: Final = 0.5
-# The newest sample of an H200 is 3 to 16 ms old; a buffer that stays empty this long is not used.
+# A buffer that stays empty this long is not used; the newest sample of an H200 is 3 to 16 ms old.
 _FIRST_SAMPLE_S: Final = 0.06
 _FEWEST_SPACINGS: Final = 10
 # NVML's "no value" has all bits set (nvml.h, NVML_VALUE_NOT_AVAILABLE).
 _NO_VALUE: Final = frozenset({2**32 - 1, 2**64 - 1})
-# Members of nvmlValue_t in the order of nvmlValueType_t, and the layout of nvmlSample_t with each.
+# Layout of nvmlSample_t with each member of nvmlValue_t, and the names of these members, both in
+# the order of nvmlValueType_t.
 _SAMPLE_LAYOUTS: Final = tuple(
     np.dtype({"names": ("stamp", "mw"), "formats": ("u8", mw), "offsets": (0, 8), "itemsize": 16})
     for mw in ("f8", "u4", "L", "u8", "i8", "i4", "u2")
@@ -50,7 +52,12 @@ class NvmlCard:
     """An opened card.
 
     Attributes:
-        at_close: releases what readers hold before NVML is shut down.
+        nvml: the module ``pynvml``, initialised.
+        handle: NVML's handle of the card.
+        clock: monotonic and wall time.
+        device: the card, as it is described in the report.
+        generation: known properties of its sensors.
+        at_close: callbacks that release resources of readers before NVML is shut down.
     """
 
     nvml: Any
@@ -73,29 +80,29 @@ class NvmlCard:
 
 
 Query = Callable[[NvmlCard], float | None]
-"""Asks a card for a value; ``None`` if it has none."""
+"""Queries a value of a card; returns ``None`` if the card has no value."""
 
 
 class Reader(Protocol):
-    """Reads one channel or several."""
+    """Reads one or several channels of a card."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Channels of its readings."""
+        """Channels of the readings."""
         ...
 
     @property
     def due_s(self) -> float:
-        """When there is something to read; earlier calls return nothing."""
+        """Monotonic time of the next reading; earlier calls of ``read`` return nothing."""
         ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """Return new readings, if they are due or wanted at once; raises ``NVMLError``."""
+        """Return new readings if they are due or ``at_once`` is set; raises ``NVMLError``."""
         ...
 
 
 def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader | None:
-    """Return the reader, if the card answers its first call.
+    """Return the reader that ``make`` returns; ``None`` if it raises an ``NVMLError``.
 
     Raises:
         NVMLError: if the card is gone.
@@ -120,13 +127,13 @@ def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any =
 
 
 def power(card: NvmlCard) -> Reader | None:
-    """Return the best power reader: the driver's samples, an instant reading, or the common one."""
+    """Return the best power reader: buffered samples, else instant power, else power usage."""
     makers = (SampledPower.found_on, _polled_instant, _polled_usage)
     return next(filter(None, (tried(card, make) for make in makers)), None)
 
 
 class SampledPower:
-    """Reads power from the driver's buffer of samples, which loses none between two calls.
+    """Reads power from the driver's buffer, so that no sample between two calls is lost.
 
     Attributes:
         stamps: converts and checks the time stamps of the samples.
@@ -142,7 +149,7 @@ class SampledPower:
 
     @classmethod
     def found_on(cls, card: NvmlCard) -> "SampledPower | None":
-        """Return the reader, if the card has a buffer that fills."""
+        """Return a reader, or ``None`` if the card has no buffer or its buffer stays empty."""
         samples = _samples(card)
         if not samples:
             card.clock.sleep(_FIRST_SAMPLE_S)
@@ -163,8 +170,8 @@ class SampledPower:
 def _samples(card: NvmlCard) -> list[tuple[int, float]]:
     """Return the whole buffer as (Unix time in microseconds, mW), without missing values.
 
-    Reading all of it takes 0.2 ms (H200). If asked for newer samples only, the driver would hide
-    those that it stamps after the wall clock was set back.
+    Reading all of it takes 0.2 ms (H200). If only samples newer than a time were requested, the
+    driver would leave out all samples that are stamped after the wall clock was set back.
     """
     try:
         value_type, samples = card.nvml.nvmlDeviceGetSamples(
@@ -208,7 +215,7 @@ def _polled_power(card: NvmlCard, sensor: Sensor, power_mw: Query) -> Reader | N
     random = Random(0)  # noqa: S311 - no secret
 
     def next_s(now_s: float) -> float:
-        """Vary the interval, so that no periodic load aliases with it."""
+        """Return the time of the next reading, at a random interval to avoid aliasing."""
         interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
         return now_s + interval_s * (1.0 + _SWING * (random.random() - 0.5))
 
@@ -263,9 +270,9 @@ class PolledQuantity:
     Attributes:
         card: the card to query.
         channels: channel of the readings.
-        query: returns the value in SI; ``None`` if the driver has none.
-        next_s: returns when to read next, from the time of the last reading.
-        due_s: when to read; at once at first.
+        query: returns the value in the SI unit; ``None`` if the driver has none.
+        next_s: returns the time of the next reading, given the time of the last one.
+        due_s: time of the next reading; the first is due immediately.
     """
 
     card: NvmlCard
@@ -275,7 +282,7 @@ class PolledQuantity:
     due_s: float = -math.inf
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """Return one value, with the time of the middle of the call, if it is due."""
+        """Return one value if it is due; its time is the middle of the call."""
         start_s = self.card.clock.monotonic_s()
         if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
@@ -291,7 +298,7 @@ class PolledQuantity:
 def polled(
     card: NvmlCard, channel: Channel, query: Query, next_s: Callable[[float], float]
 ) -> Reader | None:
-    """Return a ``PolledQuantity``, if it has a value now."""
+    """Return a ``PolledQuantity``; ``None`` if the quantity has no value now."""
     return None if query(card) is None else PolledQuantity(card, (channel,), query, next_s)
 
 
@@ -299,7 +306,7 @@ def polled(
 
 
 def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
-    """Return fields by number, queried in one call, without those that have no value."""
+    """Query fields in one call; returns values by field number, without fields that have none."""
     values: dict[int, float] = {}
     for answer in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
         value = _number(answer.value, answer.valueType)
@@ -309,7 +316,7 @@ def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
 
 
 def _number(value: Any, value_type: int) -> float | None:
-    """Return the member of an ``nvmlValue_t`` that its type selects."""
+    """Return the member of an ``nvmlValue_t`` that its type selects; ``None`` if unknown."""
     if value_type >= len(_UNION_MEMBERS):
         return None
     return known(getattr(value, _UNION_MEMBERS[value_type]))

@@ -33,20 +33,20 @@ logger = logging.getLogger("energy_callbacks")
 
 _WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
-# Gauges are read every second interval.
+# Longer than the interval of the gauges (twice ``schedule.BEAT_S``).
 _SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
 
 class NvmlSource:
-    """All quantities of one card that the driver offers.
+    """Reads all quantities of one card that the driver offers.
 
-    There is one source per card, so that a card whose driver hangs stops only its own thread. The
-    UUID of a MIG instance opens its parent card and reports the energy of the whole card, because
-    the sensors do not distinguish instances.
+    There is one source per card, so that a card that does not answer blocks only its own thread.
+    For the UUID of a MIG instance the parent card is opened and the energy of the whole card is
+    reported, because the sensors do not distinguish instances.
 
     Args:
-        clock: time.
+        clock: monotonic and wall time.
         uuid: UUID of a card (``GPU-...``) or of a MIG instance on it (``MIG-...``).
         more_instances: UUIDs of other MIG instances on that card that this process uses.
     """
@@ -65,21 +65,21 @@ class NvmlSource:
 
     @property
     def interval_s(self) -> float:
-        """Time from the start of the last ``read`` until something is due."""
+        """Seconds from the start of the last ``read`` until the next reading is due, at most 1."""
         due_s = min((reader.due_s for reader in self._readers), default=self._read_s + _WAIT_S)
         return min(max(due_s - self._read_s, _SHORTEST_S), _WAIT_S)
 
     def open(self) -> Sequence[Channel]:
-        """Find the card and read each quantity once; those with a value are offered.
+        """Open the card, and return the channels of all quantities that have a value.
 
         Raises:
-            SourceUnavailable: without driver, permission, or card.
+            SourceUnavailable: if there is no driver, no permission, no such card, or no value.
         """
         self.close()
         with ExitStack() as stack:
             nvml = stack.enter_context(session(self._uuid))
             card = _opened(nvml, self._clock, self._uuid, self._more_instances, stack)
-            # The counter comes first, so that the samples read after it reach past its tick.
+            # The counter is read first, so that the power samples extend beyond its tick.
             makers = (EnergyCounter, power, *GAUGES, activity)
             self._readers = tuple(filter(None, (tried(card, make) for make in makers)))
             if not self._readers:
@@ -112,8 +112,8 @@ class NvmlSource:
         """Return the new readings of all quantities that do not fail.
 
         Raises:
-            ReadingMissed: if there was no reading for longer than the longest interval.
-            SourceLost: if the card is gone and this call has no readings.
+            ReadingMissed: if a quantity fails and there was no reading for two seconds.
+            SourceLost: if the card is gone and this call has no readings, or after ``close``.
         """
         card = self._card
         if card is None:
@@ -138,7 +138,7 @@ class NvmlSource:
         return readings
 
     def _report_failing(self, card: NvmlCard, answered: set[Quantity]) -> None:
-        """Log once each quantity that fails while others answer; it is no missed reading."""
+        """Log each quantity once that fails while others answer; this is no missed reading."""
         for quantity in answered:
             self._failing.pop(quantity, None)
         self._reported -= answered
@@ -160,7 +160,7 @@ def inventory() -> tuple[GpuInfo, ...]:
     A card that does not answer (fallen off the bus, not permitted) is left out.
 
     Raises:
-        SourceUnavailable: without driver or permission.
+        SourceUnavailable: if there is no driver or no permission.
     """
     with session() as nvml:
         cards = (_info(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
@@ -169,15 +169,15 @@ def inventory() -> tuple[GpuInfo, ...]:
 
 @contextmanager
 def session(uuid: str = "") -> Iterator[Any]:
-    """Initialise NVML for the block, and yield its library.
+    """Initialise NVML for the block, and yield the module ``pynvml``.
 
     NVML counts its users: each ``nvmlInit`` needs an ``nvmlShutdown``.
 
     Args:
-        uuid: the card that is asked for, for messages.
+        uuid: UUID of the card that the block uses, for messages; may be empty.
 
     Raises:
-        SourceUnavailable: without driver or permission, or if a call in the block fails.
+        SourceUnavailable: if there is no driver or no permission, or if a call in the block fails.
     """
     import pynvml as nvml
 
@@ -249,7 +249,7 @@ def _opened(
 
 
 def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return notes about other processes on the card, whose energy is part of its figures.
+    """Return notes about other processes on the card, because the card's energy includes theirs.
 
     In a container the driver may report process numbers of the host, which are not visible here.
     One of them may be this process.
@@ -270,7 +270,7 @@ def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _family(psutil: Any) -> set[int]:
-    """Return the pids of this process, its ancestors and descendants: ranks of one training."""
+    """Return the pids of this process, its ancestors and descendants, which share a training."""
     me = psutil.Process()
     relatives = (*me.parents(), *me.children(recursive=True))
     return {os.getpid(), *(process.pid for process in relatives)}
@@ -286,7 +286,7 @@ def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
 
 
 def _unavailable(nvml: Any, error: Exception, uuid: str) -> SourceUnavailable:
-    """Return the error for a failure to open, with what the user can do."""
+    """Convert an ``NVMLError`` to one that states the reason and what the user can do."""
     known = {
         nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
             "no NVIDIA driver is found (libnvidia-ml.so.1 is missing)",

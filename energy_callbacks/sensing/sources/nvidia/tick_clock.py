@@ -1,37 +1,38 @@
 """Predicts the ticks of a counter from observed ticks.
 
-A tick is observed as an interval that contains its time. With ticks at ``phase + n period``, each
-observation is bounded by a pair of straight lines in the plane of phase and period, and all values
-that agree with all observations form a polygon. The counter of an H200 follows such a clock
-exactly: one polygon was consistent with all 99 ticks of 9 s, under seven loads
-(docs/how-it-measures.md).
+An observation of a tick is an interval that contains its time. Tick n happens at
+``phase + n * period``, so that each observation restricts phase and period to a strip between two
+straight lines of their plane. The values that agree with all observations form a polygon. The ticks
+of an H200 are exactly periodic: one polygon was consistent with all 99 ticks of 9 s, under seven
+loads (docs/how-it-measures.md).
 """
 
 from typing import Final
 
-# The shortest period of any energy counter is 20 ms (Volta); the longest seen is 104 ms.
+# Bounds of the period. The shortest known period is 20 ms (Volta), the longest is 104 ms.
 SHORTEST_S: Final = 0.015
 _LONGEST_S: Final = 0.30
 _Point = tuple[float, float]
 
 
 class TickClock:
-    """Predicts ticks with bounds of their time.
+    """Predicts the times of ticks, with bounds.
 
-    The first observed tick has number 0. Before the second one the period is almost unknown.
+    The first observed tick has number 0. Until a second tick is observed, the period is only known
+    to lie between ``shortest_s`` and 0.3 s.
 
     Args:
-        shortest_s: lower bound of the period.
+        shortest_s: lower bound of the period, s.
     """
 
     def __init__(self, shortest_s: float = SHORTEST_S) -> None:
         self._origin_s = 0.0
         self._shortest_s = shortest_s
-        self._corners: list[_Point] = []  # (phase after the origin, period), in order around
+        self._corners: list[_Point] = []  # polygon of (phase after the origin, period)
 
     @property
     def period_s(self) -> tuple[float, float]:
-        """The shortest and the longest possible period."""
+        """The shortest and the longest possible period, s."""
         periods = [period for _, period in self._corners]
         return (min(periods), max(periods)) if periods else (self._shortest_s, _LONGEST_S)
 
@@ -47,10 +48,10 @@ class TickClock:
         return round((t_s - (first_s + last_s) / 2.0) / ((low_s + high_s) / 2.0))
 
     def see(self, number: int, earliest_s: float, latest_s: float) -> bool:
-        """Add the observation that a tick happened between two moments.
+        """Add the observation that tick ``number`` happened between two moments.
 
         Returns:
-            Whether it agrees with the earlier ticks; if not, the clock is empty again.
+            Whether it agrees with the earlier observations. If not, all observations are discarded.
         """
         if not self._corners:
             self._origin_s = earliest_s
