@@ -10,7 +10,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 
 def job_of(report: EnergyReport) -> JobUse:
-    """Returns a run as a job: its energy with the uncertainty of its sensors.
+    """Return a run as a job: its energy with the uncertainty of its sensors.
 
     Time without readings is assumed to have the same power; the interval includes its uncertainty.
 
@@ -31,7 +31,7 @@ def job_of(report: EnergyReport) -> JobUse:
 
 
 def warnings_of(report: EnergyReport) -> Iterator[str]:
-    """Yields warnings if a run is a poor example of a job."""
+    """Yield warnings if a run is a poor example of a job."""
     name = report.run.name or report.run.run_id
     if report.run.status != "finished":
         yield f"{name} is {report.run.status}: a job that ends as it should takes another energy."
@@ -45,7 +45,7 @@ def warnings_of(report: EnergyReport) -> Iterator[str]:
 
 
 def changes_of(comparison: Comparison, label: str) -> list[Change]:
-    """Returns the change of energy and time of a whole run for each group but the first.
+    """Return the change of energy and time of a whole run for each group but the first.
 
     Raises:
         ValueError: if the energy of whole runs was not compared.

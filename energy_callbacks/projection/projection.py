@@ -33,7 +33,7 @@ class Amount:
     high: float | None
 
     def times(self, factor: "Amount | float") -> "Amount":
-        """Returns the product with the widest interval that both factors allow.
+        """Return the product with the widest interval that both factors allow.
 
         >>> Amount(value=2.0, low=-1.0, high=3.0).times(Amount(value=None, low=0.1, high=0.5))
         Amount(value=None, low=-0.5, high=1.5)
@@ -42,7 +42,7 @@ class Amount:
         return self._combined(operator.mul, other)
 
     def minus(self, other: "Amount") -> "Amount":
-        """Returns the difference with the widest interval that both amounts allow.
+        """Return the difference with the widest interval that both amounts allow.
 
         >>> Amount(value=3.0, low=2.0, high=4.0).minus(Amount(value=1.0, low=0.5, high=1.5))
         Amount(value=2.0, low=0.5, high=3.5)
@@ -61,7 +61,7 @@ class Amount:
 
 
 def exact(value: float) -> Amount:
-    """Returns a number without an error."""
+    """Return a number without an error."""
     return Amount(value=value, low=value, high=value)
 
 
@@ -80,7 +80,7 @@ class JobUse:
     gpu_s: Amount | None = None
 
     def minus(self, other: "JobUse") -> "JobUse":
-        """Returns the difference to a cheaper job."""
+        """Return the difference to a cheaper job."""
         return JobUse(
             energy_j=self.energy_j.minus(other.energy_j),
             wall_s=self.wall_s and other.wall_s and self.wall_s.minus(other.wall_s),
@@ -88,7 +88,7 @@ class JobUse:
         )
 
     def saving(self, energy_ratio: Amount, time_ratio: Amount | None = None) -> "JobUse":
-        """Returns the saving of a change that multiplies energy and time by these ratios.
+        """Return the saving of a change that multiplies energy and time by these ratios.
 
         >>> job = JobUse(energy_j=exact(100.0))
         >>> job.saving(Amount(value=0.75, low=0.5, high=1.5)).energy_j
@@ -164,7 +164,7 @@ class Projection:
 
 
 def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
-    """Returns the use of this many days; for a difference of jobs, the saving.
+    """Return the use of this many days; for a difference of jobs, the saving.
 
     One million jobs of 15 Wh a day, 5 % of which are saved, at 0.5 kg/kWh::
 
@@ -185,5 +185,5 @@ def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
 
 
 def one_job(job: JobUse, fleet: Fleet) -> Projection:
-    """Returns the use of one job, with its part of building and scheduler."""
+    """Return the use of one job, with its part of building and scheduler."""
     return project(job, replace(fleet, jobs_per_day=1.0))

@@ -66,7 +66,7 @@ class Change:
 
 
 def value(amount: Amount | None, unit: str) -> str:
-    """Returns the number with its unit; if it is not known, the interval.
+    """Return the number with its unit; if it is not known, the interval.
 
     >>> value(Amount(value=750.0, low=600.0, high=900.0), "kWh")
     '750 kWh'
@@ -80,7 +80,7 @@ def value(amount: Amount | None, unit: str) -> str:
 
 
 def interval(amount: Amount | None) -> str:
-    """Returns both ends, in the unit of the value; empty for an exact number.
+    """Return both ends, in the unit of the value; empty for an exact number.
 
     >>> interval(Amount(value=750.0, low=600.0, high=900.0))
     '600 to 900'
@@ -99,18 +99,18 @@ def _ends(amount: Amount) -> str:
 
 
 def _number(value: float) -> str:
-    """Returns a number with four significant digits and groups of thousands."""
+    """Return a number with four significant digits and groups of thousands."""
     rounded = float(f"{value:.{_DIGITS}g}")
     return formatting.grouped(rounded) if abs(rounded) >= 1000.0 else f"{rounded:g}"
 
 
 def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
-    """Returns the projection over a number of days; of one job if ``days`` is 0."""
+    """Return the projection over a number of days; of one job if ``days`` is 0."""
     return project(job, fleet, days=days) if days else one_job(job, fleet)
 
 
 def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Yields head and rows for each period: a row for each quantity of each column."""
+    """Yield head and rows for each period: a row for each quantity of each column."""
     has_price = fleet.price_per_kwh is not None
     for period, days in PERIODS:
         projections = [over(column.job, fleet, days) for column in columns]
@@ -126,7 +126,7 @@ def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[
 
 
 def conclusion(changes: Sequence[Change], fleet: Fleet) -> list[_Row]:
-    """Returns a row for each change; a cell can have several lines."""
+    """Return a row for each change; a cell can have several lines."""
     return [_concluded(change, fleet) for change in changes]
 
 
@@ -147,7 +147,7 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
-    """Returns a line each for the change, its interval, and its verdict if it is not resolved.
+    """Return a line each for the change, its interval, and its verdict if it is not resolved.
 
     >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
     ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']
@@ -165,7 +165,7 @@ def _clipped(name: str) -> str:
 
 
 def terms(fleet: Fleet) -> str:
-    """Returns the factors of the projection in one line."""
+    """Return the factors of the projection in one line."""
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler "
@@ -174,7 +174,7 @@ def terms(fleet: Fleet) -> str:
 
 
 def notes(fleet: Fleet) -> list[str]:
-    """Returns sentences on how the figures were computed."""
+    """Return sentences on how the figures were computed."""
     return [
         f"{_FACTORS}; a year has {DAYS_A_YEAR} days. Hours are those of the jobs alone.",
         _INTERVALS,

@@ -86,7 +86,7 @@ def query(sql: str, place: str | Path) -> QueryAnswer:
 
 
 def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
-    """Returns the table with only the columns that the SQL names, since parsing dominates the time.
+    """Return the table with only the columns that the SQL names, since parsing dominates the time.
 
     Columns that are left out are not checked. A name inside a string also counts. All columns are
     kept if the SQL can use columns without naming them: by a star, as a whole row, by position, or
@@ -113,7 +113,7 @@ def _uses_unnamed(tree: Any) -> bool:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yields all objects of a JSON tree."""
+    """Yield all objects of a JSON tree."""
     inner: Iterable[Any] = tree if isinstance(tree, list) else ()
     if isinstance(tree, dict):
         yield tree
@@ -123,7 +123,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _tables_of(connection: Any, sql: str) -> set[str]:
-    """Returns the names of the tables in the SQL; a name inside a string also counts.
+    """Return the names of the tables in the SQL; a name inside a string also counts.
 
     Raises:
         QueryError: if the SQL is not one statement that only reads.

@@ -70,7 +70,7 @@ class SqlTable:
         return ("path", *(column.name for column in self.columns))
 
     def only(self, names: frozenset[str]) -> "SqlTable":
-        """Returns the table with the columns of these names and with the required ones."""
+        """Return the table with the columns of these names and with the required ones."""
         required = (*self.required, _VERSION)
         kept = tuple(
             column
@@ -87,7 +87,7 @@ class SqlTable:
         return {path: kind for kind, path in pairs}
 
     def selection(self) -> str:
-        """Returns the columns as SQL over ``f1``, ``f2``, ..., the values of ``fields``."""
+        """Return the columns as SQL over ``f1``, ``f2``, ..., the values of ``fields``."""
         names = {path: f"f{i}" for i, path in enumerate(self.fields, start=1)}
         return ", ".join(
             f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"
@@ -112,7 +112,7 @@ def _grams(name: str, path: str, meaning: str) -> SqlColumn:
 
 
 def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
-    """Returns the columns of a figure: its energy, half of its 95 % interval, and its origin."""
+    """Return the columns of a figure: its energy, half of its 95 % interval, and its origin."""
     error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
@@ -122,7 +122,7 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
 
 
 def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
-    """Returns the columns of the figures of GPUs, host and both, at a path in the report."""
+    """Return the columns of the figures of GPUs, host and both, at a path in the report."""
     return (
         *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
         *_watt_hours("host", f"{path}host", "CPU and RAM"),
@@ -131,7 +131,7 @@ def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
 
 
 def _ratios() -> tuple[SqlColumn, ...]:
-    """Returns the columns of the energies per unit of work, with their intervals."""
+    """Return the columns of the energies per unit of work, with their intervals."""
     columns = []
     for scope in ("gpu", "total"):
         for unit in ("step", "sample", "token"):

@@ -43,7 +43,7 @@ Content = bytes | OSError
 
 
 def place_of(path: str) -> "ReportLocation":
-    """Returns the location of a path or an address.
+    """Return the location of a path or an address.
 
     Raises:
         JournalError: if the path does not exist.
@@ -63,7 +63,7 @@ class _Local:
         self._path = path
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """Yields the paths of all reports; appends runs without a report to ``skipped``."""
+        """Yield the paths of all reports; appends runs without a report to ``skipped``."""
         if Path(self._path).is_file():
             yield self._path
             return
@@ -82,11 +82,11 @@ class _Local:
                 skipped.append(_only_journals(folder))
 
     def heads(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yields the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
+        """Yield the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
         return _read_all(_head, paths)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yields each report."""
+        """Yield each report."""
         return _read_all(_whole, paths)
 
 
@@ -108,7 +108,7 @@ def _whole(path: str) -> Content:
 
 
 def _read_all(read: Callable[[str], Content], paths: Sequence[str]) -> Iterator[Content]:
-    """Yields the contents in the order of the paths; reads in parallel if reading is slow."""
+    """Yield the contents in the order of the paths; reads in parallel if reading is slow."""
     start_s = time.perf_counter()
     yield from map(read, paths[:_PROBE])
     rest = paths[_PROBE:]
@@ -136,7 +136,7 @@ class _Remote:
         self._sizes: dict[str, int] = {}
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """Yields the paths of all reports; appends runs without a report to ``skipped``."""
+        """Yield the paths of all reports; appends runs without a report to ``skipped``."""
         try:
             listed: dict[str, Any] = self._files.find(self._root, detail=True)
         except Exception as error:  # every file system raises its own errors
@@ -156,14 +156,14 @@ class _Remote:
         yield from self._sizes
 
     def heads(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yields the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
+        """Yield the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
         sizes = [self._sizes[path] for path in paths]
         heads = self._ranges(paths, [0] * len(paths), [min(size, HEAD_BYTES) for size in sizes])
         ends = self._ranges(paths, [max(size - _END_BYTES, 0) for size in sizes], sizes)
         return map(_checked, heads, ends)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yields each report."""
+        """Yield each report."""
         sizes = [self._sizes[path] for path in paths]
         return iter(self._ranges(paths, [0] * len(paths), sizes))
 
@@ -178,7 +178,7 @@ ReportLocation = _Local | _Remote
 
 
 def _checked(head: Content, end: Content) -> Content:
-    """Returns the head of a report, an error if the report does not end as a JSON object."""
+    """Return the head of a report, an error if the report does not end as a JSON object."""
     if isinstance(end, OSError) or not end.rstrip().endswith(b"}"):
         return OSError("the report is truncated")
     return head

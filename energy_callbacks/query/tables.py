@@ -36,7 +36,7 @@ _HEAD_END: Final = b',\n"phases": '
 
 
 def connect() -> "DuckDBPyConnection":
-    """Returns a locked database in memory with all tables, still empty, and no access to files."""
+    """Return a locked database in memory with all tables, still empty, and no access to files."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config=_CONFIG)
@@ -85,7 +85,7 @@ def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
 
 
 def _needed(content: Content, part: str | None) -> str | None:
-    """Returns the JSON that a table needs; ``None`` if a report is not formatted as we write it.
+    """Return the JSON that a table needs; ``None`` if a report is not formatted as we write it.
 
     For ``reports`` that is an object of the parts before the phases, otherwise the line of a part.
     """
@@ -139,7 +139,7 @@ def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, 
 
 
 def _parsed(table: SqlTable) -> str:
-    """Returns SQL that makes rows of ``given``: the value of each field, and all types as a shape.
+    """Return SQL that makes rows of ``given``: the value of each field, and all types as a shape.
 
     A value that is not a list, or an empty one, becomes one row with ``is_row`` false, so that
     every report is checked.
@@ -166,7 +166,7 @@ def _parsed(table: SqlTable) -> str:
 
 
 def _checks(table: SqlTable) -> str:
-    """Returns the SQL condition for valid values: finite, complete, and of a known version."""
+    """Return the SQL condition for valid values: finite, complete, and of a known version."""
     fields = list(enumerate(table.fields.items(), start=1))
     numbers = [f"coalesce(f{i}, 0)" for i, (_, kind) in fields if kind == "number"]
     checks = [f"isfinite({' + '.join(['0.0', *numbers])})"]
@@ -184,7 +184,7 @@ def _checks(table: SqlTable) -> str:
 
 
 def _structure(table: SqlTable) -> dict[str, Any]:
-    """Returns the fields as ``json_transform`` expects them; values of other types become null."""
+    """Return the fields as ``json_transform`` expects them; values of other types become null."""
     structure: dict[str, Any] = {}
     for path, kind in table.fields.items():
         *parents, name = path.split(".")
@@ -196,7 +196,7 @@ def _structure(table: SqlTable) -> dict[str, Any]:
 
 
 def _value(path: str, kind: Kind) -> str:
-    """Returns SQL for a field of the struct ``s``; a list is cast as a whole to check elements."""
+    """Return SQL for a field of the struct ``s``; a list is cast as a whole to check elements."""
     if kind == "list":
         return f"TRY_CAST(json_extract_string(item, '$.{path}') AS {KINDS[kind].sql})"
     return "s" + "".join(f"['{name}']" for name in path.split("."))

@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 2**28
 def save(
     report: EnergyReport, folder_or_stem: str | Path, formats: Sequence[Format] = FORMATS
 ) -> list[Path]:
-    """Writes a report to files, each of them atomically.
+    """Write a report to files, each of them atomically.
 
     Args:
         report: the report.
@@ -73,7 +73,7 @@ _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | b
 
 
 def load(path: str | Path) -> EnergyReport:
-    """Loads a saved report, or builds it from a run folder, a journal or another program's log.
+    """Load a saved report, or builds it from a run folder, a journal or another program's log.
 
     Args:
         path: path of a JSON or HTML report, or of the others. ``FILE#RUN`` selects one run of a

@@ -33,7 +33,7 @@ _SEVERITY: tuple[runs.Status, ...] = ("failed", "interrupted", "running", "cut o
 def build(
     paths: str | Path | Sequence[str | Path], *, now_unix_s: float | None = None
 ) -> EnergyReport:
-    """Builds the report of one run.
+    """Build the report of one run.
 
     Args:
         paths: a run folder, a journal, a log of another program, or several of these.
@@ -54,7 +54,7 @@ def build(
 
 
 def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt], int, list[str]]:
-    """Reads journals and merges the processes of the newest run into attempts.
+    """Read journals and merges the processes of the newest run into attempts.
 
     Args:
         paths: see ``build``.
@@ -98,7 +98,7 @@ def _journals_at(path: Path) -> list[Path]:
 
 
 def _add_earlier(processes: list[ProcessJournal]) -> None:
-    """Appends the journals of earlier run folders of the run, back to its first folder."""
+    """Append the journals of earlier run folders of the run, back to its first folder."""
     known = {process.folder for process in processes}
     for process in processes:  # the list grows during the iteration
         link = process.before.get("folder")
@@ -116,7 +116,7 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
 
 
 def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyReport:
-    """Returns the report without warnings, notes and advice, which are derived from it."""
+    """Return the report without warnings, notes and advice, which are derived from it."""
     counted = [device for attempt in merged for device in attempt.counted]
     whole, by_phase = figures.whole_parts(counted), figures.phase_parts(counted)
     scopes = figures.scopes(whole)
@@ -217,7 +217,7 @@ def _run(
 
 
 def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSensor, ...]:
-    """Returns the sensors that could not be opened, without duplicates."""
+    """Return the sensors that could not be opened, without duplicates."""
     sensors = (
         runs.UnavailableSensor(
             source=line["source"], reason=line["reason"].rstrip("."), fix=line["fix"] or ""
@@ -230,13 +230,13 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSenso
 
 
 def _forecast(merged: Sequence[MergedAttempt]) -> amounts.Forecast | None:
-    """Returns the newest forecast of a lead process."""
+    """Return the newest forecast of a lead process."""
     records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
     return from_record(amounts.Forecast, records[-1]) if records else None
 
 
 def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
-    """Returns the newest profile of each kind, of the lowest rank that has one."""
+    """Return the newest profile of each kind, of the lowest rank that has one."""
     records: dict[str, Record] = {}
     for attempt in merged:
         for process in reversed(attempt.processes):
@@ -257,7 +257,7 @@ def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> runs.Measu
 
 
 def _environment(header: Record) -> dict[str, str]:
-    """Returns host, start time, settings and environment of an attempt as flat strings."""
+    """Return host, start time, settings and environment of an attempt as flat strings."""
     started = datetime.fromtimestamp(header["unix_s"], tz=UTC).isoformat(timespec="seconds")
     flat = {"host": str(header["host"]), "started": started}
     world_size = header.get("world_size") or 1

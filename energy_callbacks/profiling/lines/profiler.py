@@ -1,4 +1,4 @@
-"""The line profiler that a callback or meter is given."""
+"""The line profiler, which a callback or meter takes in its list of profilers."""
 
 import logging
 import time
@@ -22,22 +22,22 @@ _PATIENCE_S = 6.0
 
 @dataclass(eq=False, kw_only=True)
 class LineProfiler(AttemptProfiler["_LineRun"]):
-    """Joules by line and function of your own files; libraries count for the line that calls them.
+    """Attributes energy to lines and functions of your files; library code to its calling line.
 
     ::
 
         GpuEnergyCallback(profile=[LineProfiler()])
 
     It reads the stack of the main thread 25 times a second, without signals, and records the
-    kernels of a few steps to know which lines keep the GPU busy. Only rank 0 is profiled. See
+    kernels of a few steps to find the lines that keep the GPU busy. Only rank 0 is profiled. See
     ``docs/lines.md``.
 
     Args:
-        rate_hz: maximum number of stack samples per second.
-        windows: how many times kernels are recorded; 0 for never.
+        rate_hz: mean number of stack samples per second; lower if they exceed ``max_overhead``.
+        windows: number of windows in which GPU kernels are recorded; 0 to record none.
         window_steps: number of steps recorded in each window.
-        max_overhead: share of the time that samples may cost, and the same share for windows; the
-            first window opens in any case.
+        max_overhead: maximum share of the time that stack samples may take, and the same maximum
+            for all windows together. The first window opens in any case.
 
     Raises:
         ValueError: if a setting is out of range.
@@ -87,28 +87,28 @@ class _LineRun:
         self._sampler.start()
 
     def mark(self, name: str, t_s: float) -> None:
-        """See ``Profiler``."""
+        """Record the spans of the phase ``train``; see ``Profiler``."""
         if not name.startswith("phase:"):
             return
         if self._phase == "phase:train":
             self._train.append((self._phase_s, t_s))
         self._phase, self._phase_s = name, t_s
 
-    def step(self, t_s: float) -> None:  # noqa: ARG002 - as the protocol has it
-        """See ``Profiler``."""
+    def step(self, t_s: float) -> None:  # noqa: ARG002 - required by the protocol
+        """Open or close a window for kernels; see ``Profiler``."""
         try:
             self._windows.step(is_training=self._phase in ("phase:train", None))
-        except Exception as error:  # noqa: BLE001 - energy of the host needs no windows
+        except Exception as error:  # noqa: BLE001 - the host's energy can be attributed without windows
             pass_on_signals()
             logger.warning("no kernels of lines: %r", error)
             self._windows.close()
 
     def stop(self) -> None:
-        """See ``Profiler``."""
+        """Attribute the energy to lines, and record the profile; see ``Profiler``."""
         end_s, process_s = self._meter.now_s(), time.process_time() - self._process_s
         self._sampler.stop()
         self._windows.close()
-        self.mark("phase:", end_s)  # ends the current one
+        self.mark("phase:", end_s)  # ends the current phase
         if end_s <= self._start_s:
             return
         self._meter.wait_until_seen(end_s, _PATIENCE_S)

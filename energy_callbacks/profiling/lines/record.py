@@ -1,4 +1,4 @@
-"""Writes a profile of lines: its record for the journal, and its files."""
+"""Writes a line profile: its record for the journal, and its files."""
 
 import linecache
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ def write(found: LineProfile, samples: Sequence[Stack], run_folder: Path | None)
     """Write the files, and return the record for the journal.
 
     Args:
-        found: the profile with all lines.
+        found: the profile with all lines; the record has the first 100 lines and 50 functions.
         samples: stacks with their time and energy.
-        run_folder: files go into its folder ``profile/``; ``None`` to write no files.
+        run_folder: files are written to its subfolder ``profile/``; ``None`` to write no files.
     """
     files: dict[str, str] = {}
     if run_folder is not None:
@@ -47,7 +47,7 @@ def write(found: LineProfile, samples: Sequence[Stack], run_folder: Path | None)
 
 
 def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
-    """Return the lines with their source, those with most energy first."""
+    """Return the lines with their source text, highest energy first."""
     gpu_s = sum(share.gpu_s or 0.0 for share in shares.values())
     lines = [
         SourceLine(
@@ -69,7 +69,7 @@ def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
 
 
 def functions(shares: Shares) -> tuple[SourceLine, ...]:
-    """Return the sums of the lines of each function; callees have their own."""
+    """Return the sum over the lines of each function; functions that it calls are not included."""
     totals: dict[tuple[str, str], LineShare] = {}
     first: dict[tuple[str, str], int] = {}
     for line, share in shares.items():

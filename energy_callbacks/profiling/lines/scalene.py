@@ -1,9 +1,9 @@
-"""Writes the profile in the JSON of Scalene 2, so that ``scalene view`` shows it.
+"""Formats a line profile as JSON of Scalene 2, which ``scalene view`` can display.
 
-Scalene has columns for time, GPU and memory, but none for energy. Joules are in its flame chart,
-whose counts are millijoules here, and as ``energy_j`` of each line, which its viewer ignores.
-Memory is not recorded. Scalene divides time into three kinds: working time is given as *Python*,
-native code included, and waiting as *system*.
+Scalene has columns for time, GPU and memory, but none for energy. Energy is therefore given in the
+flame chart, where the counts are millijoules, and in the field ``energy_j`` of each line, which
+Scalene's viewer ignores. Memory is not recorded. Of Scalene's three kinds of time (Python, native
+and system), *Python* is working time, including native code, and *system* is waiting time.
 """
 
 import json
@@ -26,11 +26,11 @@ _NOT_RECORDED: Final = {
 
 
 def profile(found: LineProfile, stacks: Sequence[Stack]) -> str:
-    """Return the JSON; percentages of lines sum to at most 100, as Scalene checks.
+    """Return the profile as JSON; percentages of lines sum to at most 100, as Scalene requires.
 
     Args:
         found: the profile with all lines.
-        stacks: for the flame chart.
+        stacks: stacks with their energy, for the flame chart.
     """
     files = {path: _file(found, path, lines) for path, lines in by_file(found)}
     main = max(files, key=lambda path: files[path]["percent_cpu_time"], default="")
@@ -66,9 +66,13 @@ def profile(found: LineProfile, stacks: Sequence[Stack]) -> str:
 
 
 def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[str, Any]:
-    """Return all lines of a file, because the viewer shows only these; zeros without a sample."""
+    """Return the entry of a file.
+
+    It contains all lines, because the viewer shows no others. Lines without samples have zeros.
+    """
     details = {n: _unseen(n, text) for n, text in enumerate(linecache.getlines(path), start=1)}
-    # Two functions may share a line, as a comprehension does; the larger one comes last here.
+    # A line can belong to two functions, such as a comprehension and the function around it. The
+    # larger one comes last: it overwrites the fields that are not added.
     for line in reversed(lines):
         detail = details.setdefault(line.line, _unseen(line.line, ""))
         detail |= _seen(found, line, detail)
@@ -82,7 +86,7 @@ def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[st
 
 
 def _seen(found: LineProfile, line: SourceLine, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a line, added to those of another function in the same line."""
+    """Return the fields of a line; times and energy of another function on it are added."""
     wait_s = min(line.wait_s, line.wall_s)
     shares = [(line.wall_s - wait_s) / found.duration_s, wait_s / found.duration_s]
     shares.append(line.gpu_share or 0.0)

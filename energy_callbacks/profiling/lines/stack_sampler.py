@@ -1,6 +1,7 @@
 """Samples the main thread's stack at random moments; the main thread reads its own stack.
 
-There is no signal and no timer, and no thread reads the stack of another: see ``main_thread``.
+No signal and no timer is used, and no thread reads another thread's stack: see
+``profiling/common/main_thread.py``.
 """
 
 import contextlib
@@ -23,29 +24,30 @@ from energy_callbacks.profiling.common.main_thread import Pending
 logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
-"""The main thread serves a request sooner than this between bytecodes, later during a call."""
+"""A request takes less than this to be served between bytecodes, and longer during a call."""
 _PUNCTUAL_S: Final = 0.00025
-"""A thread that waits only for its timer wakes up at most this late (0.2 ms, Linux 6.18)."""
+"""Maximum delay of a thread that waits only for its timer (0.2 ms with Linux 6.18)."""
 _JOIN_S: Final = 1.0
 _SMOOTHING: Final = 0.1
-"""Weight of the newest sample in the moving average of their cost."""
+"""Weight of the newest sample in the moving average of the cost of samples."""
 
 
 class StackSample(NamedTuple):
-    """The load of the threads at a stack sample, and the time that the sample represents.
+    """The time span that a stack sample represents, and the CPU load in it.
 
-    The moments of requests do not depend on the program, so each sample represents the time since
-    the previous one: on average each line gets the time that it took. Moments that pass while a
-    request waits for the end of a call belong to that call, too.
+    Sampling moments are random and do not depend on the program. Each sample represents the time
+    since the previous one, so that on average each line gets the time that it took. If further
+    moments pass while a request waits for the end of a call, their time counts for that call.
 
     Attributes:
-        since_s: the last moment that the previous sample represents.
-        asked_s: the moment of the request.
-        until_s: the newest moment; later than ``asked_s`` if a call lasted longer.
+        since_s: start of the span, which is the end of the previous sample's span.
+        asked_s: the sampling moment of the request.
+        until_s: end of the span: the newest sampling moment when the request was served.
         cpu: CPU seconds per second of the main thread, from the request until it was served.
         others: CPU seconds per second of the process's other threads in the same time.
-        is_before: the main thread held the interpreter at that moment and released it only in the
-            call that is sampled: the moment belongs to what was executed before the call.
+        is_before: whether the main thread held the interpreter at ``asked_s`` and released it only
+            in the sampled call. The time until ``asked_s`` then belongs to the code before the
+            call.
     """
 
     since_s: float
@@ -60,9 +62,9 @@ class SampleRequest(NamedTuple):
     """A request to the main thread that has not been served yet.
 
     Attributes:
-        moment_s: moment to sample.
-        asked_s: time of the request; later if the sampling thread was held up.
-        held_up_s: how long the interpreter held it up; 0 if it did not.
+        moment_s: the sampling moment, in seconds of ``time.monotonic``.
+        asked_s: time of the request; later than ``moment_s`` if the sampling thread was delayed.
+        held_up_s: how long the sampling thread waited for the interpreter; 0 if it did not.
         cpu_s: CPU time of the main thread at the request.
         process_s: CPU time of the process at the request.
     """
@@ -76,11 +78,11 @@ class SampleRequest(NamedTuple):
     def served(
         self, now_s: float, span_s: tuple[float, float], cpu_s: float, process_s: float
     ) -> StackSample:
-        """Return the sample.
+        """Return the sample for this request.
 
         Args:
             now_s: time at which the main thread serves the request.
-            span_s: the last moment that the previous sample represents, and the newest moment.
+            span_s: start and end of the time span that the sample represents.
             cpu_s: CPU time of the main thread now.
             process_s: CPU time of the process now.
         """
@@ -102,15 +104,15 @@ class SampleRequest(NamedTuple):
 
 
 class SamplingSchedule:
-    """Random moments, which become less frequent if samples are expensive.
+    """Chooses random sampling moments, fewer of them if samples are expensive.
 
     Args:
-        start_s: the first moment.
-        rate_hz: mean number of moments per second.
+        start_s: the first moment, in seconds of ``time.monotonic``.
+        rate_hz: mean number of moments per second; lower if samples exceed ``max_share``.
         max_share: maximum share of the time that samples may take.
 
     Attributes:
-        due_s: the next moment.
+        due_s: the next moment, in seconds of ``time.monotonic``.
     """
 
     def __init__(self, start_s: float, rate_hz: float, max_share: float) -> None:
@@ -118,18 +120,22 @@ class SamplingSchedule:
         self._period_s = 1.0 / rate_hz
         self._max_share = max_share
         self._cost_s = 0.0
-        self._random = random.Random()  # noqa: S311 - no secret; leaves the user's generator alone
+        self._random = random.Random()  # noqa: S311 - no secret; keeps the user's generator unchanged
 
     def pass_by(
         self, now_s: float, *, waited_s: float, sleeps: int | None, took_s: float
     ) -> tuple[float, float]:
-        """Return the newest moment, and how long the interpreter has delayed it.
+        """Return the moment to sample, and choose the next one.
 
         Args:
             now_s: time at which the sampling thread wakes up, after ``due_s``.
-            waited_s: how long it was ready to run before, without a processor.
-            sleeps: how many times it went to sleep; ``None`` if the kernel does not count.
+            waited_s: how long the thread was ready to run but had no processor.
+            sleeps: how many times the thread went to sleep since the previous call; ``None`` if
+                the kernel does not count.
             took_s: duration of the previous sample.
+
+        Returns:
+            The moment, and how many seconds the sampling thread waited for the interpreter.
         """
         late_s = now_s - self.due_s - waited_s
         is_held_up = late_s > _PUNCTUAL_S if sleeps is None else sleeps > 1
@@ -143,22 +149,23 @@ class SamplingSchedule:
 
 
 class StackSampler:
-    """A thread that asks the main thread for samples, one request at a time.
+    """Requests stack samples from the main thread on a thread of its own, one at a time.
 
     Args:
         take: called with the innermost frame and the sample, on the main thread.
-        rate_hz: mean number of moments per second. Periods scatter uniformly from 0.5 to 1.5 times
-            the mean, so that no step is synchronous with them.
-        max_share: maximum share of the time that samples may take. The main thread stands still
+        rate_hz: mean number of samples per second. Periods are uniformly distributed between 0.5
+            and 1.5 times the mean, so that they are not synchronous with the steps.
+        max_share: maximum share of the time that samples may take. A request stops the main thread
             until the sampling thread gets a processor. If other programs use all processors, that
-            takes some ms, and moments become less frequent.
+            takes some milliseconds, and samples become less frequent.
 
     Attributes:
         looks: number of samples so far.
         cost_s: time that samples have taken so far.
 
     Raises:
-        RuntimeError: on another thread than the main one, or if this interpreter is not supported.
+        RuntimeError: if called on another thread than the main thread, or if this interpreter is
+            not supported.
     """
 
     def __init__(
@@ -180,18 +187,18 @@ class StackSampler:
         now_s = self._until_s = self._since_s = time.monotonic()
         self._schedule = SamplingSchedule(now_s, rate_hz, max_share)
         self._request = SampleRequest(now_s, now_s, 0.0, 0.0, 0.0)
-        self._running = threading.Lock()  # held until the end; cheaper than an event
+        self._running = threading.Lock()  # held until sampling ends; cheaper than an event
         self._running.acquire()
         self._thread = threading.Thread(
             target=self._run, name="energy_callbacks lines", daemon=True
         )
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the sampling thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; a pending request will do nothing. Callable on any thread."""
+        """Stop sampling; a pending request does nothing. Can be called on any thread."""
         self._end()
         if self._generation == forks.generation:
             self._thread.join(_JOIN_S)
@@ -225,7 +232,7 @@ class StackSampler:
             self._is_asked = False
 
     def _serve(self, frame: FrameType) -> None:
-        """Take a sample, on the main thread; an exception of this package ends the sampling."""
+        """Take a sample on the main thread; an exception in this package ends the sampling."""
         if self._generation != forks.generation:
             return
         try:
@@ -251,11 +258,11 @@ class StackSampler:
 
 
 class _RunQueue:
-    """Reads how long the calling thread was ready to run without a processor.
+    """Reads how long the calling thread was ready to run but had no processor.
 
-    The source is Linux's schedstat. The rest of a thread's delay was spent waiting for the
-    interpreter. The file is read through the C library without releasing the interpreter, which
-    would cost 5 ms beside busy Python.
+    The source is Linux's ``schedstat``. The rest of a thread's delay is time in which it waited for
+    the interpreter. The file is read by a function of the C library that keeps the interpreter:
+    after ``os.read``, it would take 5 ms to get the interpreter back from a busy thread.
     """
 
     def __init__(self) -> None:
@@ -269,7 +276,7 @@ class _RunQueue:
         self.waited_s()
 
     def waited_s(self) -> float:
-        """Return the seconds since the previous call; 0 if unknown."""
+        """Return the seconds without a processor since the previous call; 0 if unknown."""
         if self._file is None:
             return 0.0
         length = self._read(self._file, self._text, len(self._text), 0)
@@ -289,15 +296,15 @@ class _RunQueue:
 class ContextSwitches:
     """Counts how many times the calling thread went to sleep.
 
-    A thread that waits for its timer sleeps once between two moments. A thread that also waits for
-    the interpreter sleeps more often.
+    Between two sampling moments, a thread that waits only for its timer sleeps once. A thread that
+    also waits for the interpreter sleeps more often.
     """
 
     def __init__(self) -> None:
         self._before = self._count()
 
     def since_last(self) -> int | None:
-        """Return the number since the previous call; ``None`` if the kernel does not count."""
+        """Return the number of sleeps since the previous call; ``None`` if it is not counted."""
         before, self._before = self._before, self._count()
         return self._before - before if self._before else None
 

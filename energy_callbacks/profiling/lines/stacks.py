@@ -1,4 +1,4 @@
-"""Writes stacks with their energy for flame graphs: folded lines and speedscope's JSON."""
+"""Formats stacks with their energy for flame graphs: as folded lines, and as speedscope's JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ class Stack:
     """Time and energy of one stack.
 
     Attributes:
-        frames: outermost first; frames of libraries have line 0. Empty if stacks were pooled.
-        wall_s: seconds.
-        energy_j: attributed to its innermost line of the user's code.
+        frames: frames, outermost first; library frames have line 0. Empty for the sum of all
+            stacks beyond the limit of ``LineTally``.
+        wall_s: time in this stack in seconds.
+        energy_j: part of the energy attributed to the innermost line of the user's code.
     """
 
     frames: tuple[Line, ...]
@@ -28,7 +29,7 @@ class Stack:
 
 
 def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
-    """Return each stack with its part of the energy of its line, by time."""
+    """Return the stacks; the energy of a line is divided between its stacks by their time."""
     stacks: dict[tuple[Line, ...], Stack] = {}
     for (site, codes), wall_s in tally.stacks.items():
         frames = tuple(tally.frame_line(*code) for code in codes)
@@ -41,7 +42,7 @@ def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
 
 
 def folded(stacks: Sequence[Stack]) -> str:
-    r"""Return a line with each stack and its millijoules, as ``flamegraph.pl`` reads them.
+    r"""Return one line of text per stack with its energy in mJ, as ``flamegraph.pl`` expects.
 
     >>> frames = (Line("a/train.py", 3, "main"), Line("a/data;1.py", 9, "load"))
     >>> folded([Stack(frames=frames, wall_s=1.0, energy_j=0.25)])
@@ -63,7 +64,7 @@ def _name(line: Line) -> str:
 
 
 def speedscope(stacks: Sequence[Stack]) -> str:
-    """Return energy and time of stacks in the format of speedscope."""
+    """Return energy and time of stacks as JSON for speedscope."""
     return speedscope_file.document(
         "energy by lines of source, attributed",
         [stack.frames or _POOLED for stack in stacks],

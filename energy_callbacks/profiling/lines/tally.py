@@ -1,4 +1,4 @@
-"""Sums stack samples when they arrive: by line and second, and by stack."""
+"""Sums the time of stack samples as they arrive: by line and time span, and by stack."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,19 +15,19 @@ MOST_CODES: Final = 20_000
 _DEEPEST: Final = 200
 
 Site = tuple[int, int, How]
-"""The place of a sample: number of the code object, offset in it, and state of the instruction."""
+"""A place in the code: number of the code object, offset of the instruction, and its state."""
 Frames = tuple[tuple[int, int], ...]
-"""A stack, outermost first: numbers of code objects, and offsets; -1 for frames of libraries."""
+"""A stack, outermost frame first: (code object's number, offset); -1 as offset in libraries."""
 
 
 @dataclass(slots=True)
 class LineTime:
-    """Time of one place.
+    """Time of one place in the code, in seconds.
 
     Attributes:
         wall_s: total time.
         cpu_s: CPU time of the main thread.
-        others_s: CPU time of the process's other threads while the main one was in a call.
+        others_s: CPU time of the process's other threads while the main thread was in a call.
         wait_s: time in which no thread of the process ran.
     """
 
@@ -42,7 +42,7 @@ class LineTime:
         return self.cpu_s + self.others_s
 
     def add(self, wall_s: float, cpu: float, others: float) -> None:
-        """Add a span with these numbers of busy cores."""
+        """Add a time span with the mean numbers of cores used by the main and other threads."""
         self.wall_s += wall_s
         self.cpu_s += wall_s * cpu
         self.others_s += wall_s * others
@@ -57,18 +57,18 @@ class LineTime:
 
 
 Bin = dict[Site | None, LineTime]
-"""Time of a span by place; ``None`` for time outside the user's code."""
+"""Time of each place within one time span; ``None`` is time outside the user's code."""
 
 
 @dataclass(slots=True)
 class LineTally:
-    """Sums in bounded memory: spans double their width when there are too many of them.
+    """Sums of stack samples in bounded memory: if there are too many time spans, they are merged.
 
     Attributes:
-        start_s: begin of the first span.
-        width_s: of each span.
-        bins: times by place, one for each span.
-        stacks: wall seconds by place and stack.
+        start_s: start of the first time span.
+        width_s: width of each time span in seconds.
+        bins: time of each place, one dictionary per time span.
+        stacks: seconds of each pair of place and stack.
     """
 
     start_s: float
@@ -80,7 +80,7 @@ class LineTally:
     _sites: set[Site] = field(default_factory=set)
 
     def take(self, frame: FrameType, sample: StackSample) -> None:
-        """Add a sample; called on the thread whose stack it is."""
+        """Add a sample; must be called on the sampled thread."""
         site, frames = self._walk(frame)
         start_s = sample.since_s
         if sample.is_before:
@@ -98,14 +98,14 @@ class LineTally:
         return Line(code.co_filename, line_of(code, offset, how), code.co_qualname)
 
     def frame_line(self, number: int, offset: int) -> Line:
-        """Return the source line of a frame in a stack; its number is 0 in libraries."""
+        """Return the source line of a frame in a stack; library frames have line number 0."""
         if offset >= 0:
             return self.line((number, offset, "in"))
         code = self._codes[number]
         return Line(code.co_filename, 0, code.co_qualname)
 
     def spans(self) -> Iterator[tuple[float, float, Bin]]:
-        """Yield start, end and times of each span."""
+        """Yield start, end and place times of each time span."""
         for number, bin_ in enumerate(self.bins):
             start_s = self.start_s + number * self.width_s
             yield start_s, self.start_s + (number + 1) * self.width_s, bin_
@@ -127,7 +127,11 @@ class LineTally:
         return site, tuple(frames)
 
     def _number(self, code: CodeType) -> tuple[int, bool]:
-        """Number a code object by its identity, which compares fast; code objects are kept."""
+        """Add a code object; return its number and whether it is the user's code.
+
+        Code objects are found by identity, which is fast. They are kept, so that no identity is
+        used twice.
+        """
         if len(self._codes) >= MOST_CODES:
             return 0, False
         self._codes.append(code)
@@ -166,7 +170,7 @@ class LineTally:
             start_s = edge_s if edge_s > start_s else end_s
 
     def _widen(self) -> None:
-        """Merge pairs of spans."""
+        """Double the width of the time spans by merging pairs of them."""
         narrow, self.width_s = self.bins, 2.0 * self.width_s
         self.bins = narrow[::2]
         for wide, second in zip(self.bins, narrow[1::2], strict=False):

@@ -55,7 +55,7 @@ def run_quick_profile(
     profilers: Callable[[], Sequence[Profiler]] | None = None,
     config: EnergyConfig | None = None,
 ) -> QuickProfile:
-    """Trains a model in a plain PyTorch loop, measured and profiled.
+    """Train a model in a plain PyTorch loop, measured and profiled.
 
     Writes into ``out``: a run folder for each model with its report and traces, and the table of
     all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include the cost of
@@ -111,6 +111,6 @@ def _check(model_name: str, dataset: str, **numbers: int | None) -> None:
 
 
 def _new(folder: Path) -> Path:
-    """Returns the folder, with a number appended if it has an older run."""
+    """Return the folder, with a number appended if it has an older run."""
     names = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000)))
     return next(one for one in names if not (one / "attempts").exists())

@@ -46,7 +46,7 @@ class ModelRow:
 
 
 def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> ModelRow:
-    """Returns the row of a model from its report."""
+    """Return the row of a model from its report."""
     has_gpu = report.efficiency.gpu.j_per_sample is not None
     found = (report.efficiency.gpu if has_gpu else report.efficiency.total).j_per_sample
     known = found if found is not None and found.is_resolved else None
@@ -69,7 +69,7 @@ def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Mode
 
 
 def cells(one: ModelRow) -> tuple[str, ...]:
-    """Returns the text of each column of ``HEAD``; ``-`` is an unknown value."""
+    """Return the text of each column of ``HEAD``; ``-`` is an unknown value."""
     busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
     largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
     joules = "-" if one.j_per_sample is None else formatting.joules(one.j_per_sample)
@@ -86,18 +86,18 @@ def cells(one: ModelRow) -> tuple[str, ...]:
 
 
 def markdown(rows: Sequence[ModelRow]) -> str:
-    """Returns the table in markdown."""
+    """Return the table in markdown."""
     lines = [HEAD, ("---", *["---:"] * 5, "---"), *map(cells, rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def text(rows: Sequence[ModelRow]) -> str:
-    """Returns the table for a terminal."""
+    """Return the table for a terminal."""
     return "\n".join(aligned([HEAD, *map(cells, rows)], "<"))
 
 
 def save(rows: Sequence[ModelRow], folder: Path) -> None:
-    """Writes ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are unknown."""
+    """Write ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are unknown."""
     atomic_files.write(folder / "table.md", markdown(rows))
     lines = [asdict(one) for one in rows]
     atomic_files.write(folder / "table.json", json.dumps(lines, indent=2) + "\n")

@@ -22,7 +22,7 @@ _OF_ARRAYS: Final = (
 
 
 def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
-    """Returns images, (n, 3, 32, 32) from 0 to 1, and labels, (n,).
+    """Return images, (n, 3, 32, 32) from 0 to 1, and labels, (n,).
 
     Args:
         name: ``digits``, ``synthetic`` or ``cifar10``.
@@ -37,7 +37,7 @@ def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
 
 
 def _synthetic() -> tuple[Tensor, Tensor]:
-    """Returns noise around a brightness that is the class; the same every time."""
+    """Return noise around a brightness that is the class; the same every time."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(10, (_SYNTHETIC,), generator=generator)
     noise = torch.rand((_SYNTHETIC, 3, 32, 32), generator=generator)
@@ -45,7 +45,7 @@ def _synthetic() -> tuple[Tensor, Tensor]:
 
 
 def _digits() -> tuple[Tensor, Tensor]:
-    """Returns the 1,797 handwritten digits of scikit-learn, four times as wide and in grey."""
+    """Return the 1,797 handwritten digits of scikit-learn, four times as wide and in grey."""
     with requires("sklearn", extra="demo"):
         from sklearn.datasets import load_digits
     digits: Any = load_digits()
@@ -55,7 +55,7 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 
 def _cifar10(folder: Path) -> tuple[Tensor, Tensor]:
-    """Returns the 50,000 images for training, from the published files."""
+    """Return the 50,000 images for training, from the published files."""
     places = (folder / "cifar-10-batches-py", folder)
     found = next((place for place in places if (place / "data_batch_1").is_file()), None)
     if found is None:
@@ -74,7 +74,7 @@ class _ArraysOnly(pickle.Unpickler):
     """An unpickler that runs no code from the file."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns one of the types of arrays.
+        """Return one of the types of arrays.
 
         Raises:
             UnpicklingError: for anything else.

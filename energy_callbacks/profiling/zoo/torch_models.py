@@ -16,17 +16,17 @@ from energy_callbacks.meter import EnergyMeter
 
 
 def resnet18(classes: int = 1000) -> nn.Module:
-    """Returns a ResNet of 18 layers: 11,689,512 parameters with 1000 classes."""
+    """Return a ResNet of 18 layers: 11,689,512 parameters with 1000 classes."""
     return _resnet((2, 2, 2, 2), _basic, 1, classes)
 
 
 def resnet50(classes: int = 1000) -> nn.Module:
-    """Returns a ResNet of 50 layers: 25,557,032 parameters with 1000 classes."""
+    """Return a ResNet of 50 layers: 25,557,032 parameters with 1000 classes."""
     return _resnet((3, 4, 6, 3), _bottleneck, 4, classes)
 
 
 def simple_cnn(classes: int = 10) -> nn.Module:
-    """Returns two convolutions and a linear layer, for images of any size."""
+    """Return two convolutions and a linear layer, for images of any size."""
     return nn.Sequential(
         *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4)),
@@ -49,7 +49,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Returns the scores of the classes for images of 3 x 32 x 32."""
+        """Return the scores of the classes for images of 3 x 32 x 32."""
         words = self.patches(images).flatten(2).transpose(1, 2)
         scores: Tensor = self.head(self.layers(words + self.places).mean(dim=1))
         return scores
@@ -119,7 +119,7 @@ def train(
     meter: EnergyMeter,
     device: str | None,
 ) -> int:
-    """Trains a new model for ten classes in a plain loop, in the phase ``train``.
+    """Train a new model for ten classes in a plain loop, in the phase ``train``.
 
     Args:
         model_name: one of ``MODELS``.
@@ -154,7 +154,7 @@ def train(
 
 
 def batches(samples: int, epochs: int, batch_size: int) -> list[Tensor]:
-    """Returns the indices of the samples of each step; incomplete batches are left out."""
+    """Return the indices of the samples of each step; incomplete batches are left out."""
     size = min(batch_size, samples)
     generator = torch.Generator().manual_seed(0)
     return [

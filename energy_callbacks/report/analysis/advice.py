@@ -31,7 +31,7 @@ _FUSIBLE: Final = ("elementwise and reduction", "normalisation")
 
 
 def advice(report: EnergyReport) -> tuple[Advice, ...]:
-    """Returns what a run should change, largest saving first."""
+    """Return what a run should change, largest saving first."""
     found = [
         *_data_wait(report),
         *_idle(report),
@@ -73,7 +73,7 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _batch_size(report: EnergyReport) -> Iterator[Advice]:
-    """Compares the batch size with the newest search; only for trainings of one process."""
+    """Compare the batch size with the newest search; only for trainings of one process."""
     done, steps = report.throughput, report.throughput.steps + report.throughput.replayed_steps
     train = next((phase for phase in report.phases if phase.name == "train"), None)
     if not (report.batch_sizes and done.samples and steps and train) or report.ranks:
@@ -96,7 +96,7 @@ def _batch_size(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _saved_share(curve: BatchSizeCurve, batch: float) -> float | None:
-    """Returns the share of the energy of a sample that the chosen batch size saves.
+    """Return the share of the energy of a sample that the chosen batch size saves.
 
     Energies are interpolated between measured points, over the logarithm of the batch size.
     """
@@ -169,7 +169,7 @@ class _Candidate(NamedTuple):
 
 
 def kernel_advice(profile: Profile | None, *, given: Collection[Code] = ()) -> Iterator[Advice]:
-    """Yields what a run should change by its kernel profile.
+    """Yield what a run should change by its kernel profile.
 
     Savings are attributed in the same way as the joules of kernels.
 

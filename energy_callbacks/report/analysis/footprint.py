@@ -21,7 +21,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:
-    """Returns the emissions of the run's energy, including PUE; ``None`` if not known.
+    """Return the emissions of the run's energy, including PUE; ``None`` if not known.
 
     Args:
         total: energy of the run.
@@ -42,7 +42,7 @@ def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions 
 
 
 def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
-    """Returns the emissions of a known energy with a known carbon intensity."""
+    """Return the emissions of a known energy with a known carbon intensity."""
     kg, low_kg, high_kg = carbon.emissions(total, intensity, pue)
     assert low_kg is not None, "a known energy has an interval"
     assert high_kg is not None, "a known energy has an interval"
@@ -50,7 +50,7 @@ def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
 
 
 def cost(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:
-    """Returns the cost of an energy; ``None`` if energy or price is ``None``."""
+    """Return the cost of an energy; ``None`` if energy or price is ``None``."""
     if total.energy_j is None or price_per_kwh is None:
         return None
     amount = kilowatt_hours(total.energy_j) * pue * price_per_kwh
@@ -65,7 +65,7 @@ def view(
     pue: float | None = None,
     price_per_kwh: float | None = None,
 ) -> EnergyReport:
-    """Returns the same run with emissions and cost recomputed from its energy.
+    """Return the same run with emissions and cost recomputed from its energy.
 
     Args:
         report: report of the run; it is not changed.
@@ -106,7 +106,7 @@ def view(
 
 
 def _note(before: EnergyReport) -> str:
-    """Returns a note with the settings of the run itself, also if ``before`` is a view."""
+    """Return a note with the settings of the run itself, also if ``before`` is a view."""
     for note in before.method_notes:
         if note.startswith(_VIEW_NOTE):
             return note
@@ -126,7 +126,7 @@ def _pue(report: EnergyReport) -> float:
 def _grid(
     report: EnergyReport, country: str | None, region: str | None
 ) -> tuple[Place | None, Intensity | None]:
-    """Returns the given place and its carbon intensity, else the intensity of the report."""
+    """Return the given place and its carbon intensity, else the intensity of the report."""
     if country is not None:
         place = replace(carbon.place(country, region), origin=_ORIGIN)
         return place, carbon.intensity(place)
@@ -149,7 +149,7 @@ def _forecast(old: Forecast | None, intensity: Intensity | None, pue: float) -> 
 def _environment(
     report: EnergyReport, place: Place | None, pue: float, price_per_kwh: float | None
 ) -> dict[str, str]:
-    """Returns the environment of the run with the settings of the view."""
+    """Return the environment of the run with the settings of the view."""
     found = {**report.environment, "config.pue": str(pue)}
     if price_per_kwh is not None:
         found["config.price_per_kwh"] = str(price_per_kwh)

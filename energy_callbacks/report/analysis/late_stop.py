@@ -33,7 +33,7 @@ class LateStop(NamedTuple):
 
 
 def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
-    """Returns the late stop of a validation metric that got worse at the end.
+    """Return the late stop of a validation metric that got worse at the end.
 
     There is none if another validation metric still improved meanwhile. Of several metrics, the
     one with the latest best value is returned: after it, no metric improved.
@@ -52,7 +52,7 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """Returns the best value, if the best of the last values is worse beyond noise."""
+    """Return the best value, if the best of the last values is worse beyond noise."""
     costs = _costs(metric)
     best = int(np.argmin(costs))
     is_worse = costs[-_FEWEST_AFTER:].min() - costs[best] > _noise(costs)
@@ -69,12 +69,12 @@ def _improves_after(metric: Metric, t_s: float) -> bool:
 
 
 def _costs(metric: Metric) -> Array:
-    """Returns the values with a sign such that lower is better."""
+    """Return the values with a sign such that lower is better."""
     return np.asarray(metric.value) * (1.0 if metric.direction == "lower" else -1.0)
 
 
 def _noise(costs: Array) -> float:
-    """Returns a difference between best and later values that noise does not exceed.
+    """Return a difference between best and later values that noise does not exceed.
 
     The standard deviation of the noise is estimated from the median of third differences, which
     hardly depend on a smooth curve, with a margin for few values. The lowest of n normal values

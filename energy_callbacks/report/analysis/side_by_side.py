@@ -25,7 +25,7 @@ class _Side(NamedTuple):
 
 
 def _exact(shown: Callable[[float], str]) -> Callable[[float | None], _Side]:
-    """Returns a function that converts values without error."""
+    """Return a function that converts values without error."""
 
     def side(value: float | None) -> _Side:
         text = formatting.UNKNOWN if value is None else shown(value)
@@ -60,7 +60,7 @@ _QUANTITIES: Final[tuple[tuple[str, str, Callable[[Any], _Side]], ...]] = (
 
 
 def render(old: EnergyReport, new: EnergyReport) -> str:
-    """Returns a table in plain text: the older run, the newer run, and their ratio."""
+    """Return a table in plain text: the older run, the newer run, and their ratio."""
     lines = [f"{'':20}{'before':>14}{'now':>14}   now / before", *_rows(old, new), _ONE_EACH]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -73,7 +73,7 @@ def _rows(old: EnergyReport, new: EnergyReport) -> Iterator[str]:
 
 
 def _ratio(before: _Side, now: _Side) -> str:
-    """Returns the ratio with its interval; a dash if one value is not known."""
+    """Return the ratio with its interval; a dash if one value is not known."""
     if before.interval is None or now.interval is None or not before.interval[0]:
         return "-"
     (old, old_low, old_high), (new, new_low, new_high) = before.interval, now.interval

@@ -25,7 +25,7 @@ def warnings(
     other_runs: int,
     unreadable: Sequence[str],
 ) -> tuple[ReportWarning, ...]:
-    """Returns the warnings of a report without duplicates, most severe first.
+    """Return the warnings of a report without duplicates, most severe first.
 
     Args:
         report: the report without warnings.
@@ -68,7 +68,7 @@ def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarn
 
 
 def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning]:
-    """Warns if the run resumed from a checkpoint and earlier journals are missing."""
+    """Warn if the run resumed from a checkpoint and earlier journals are missing."""
     lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
     if lost_j:
         yield ReportWarning(
@@ -112,7 +112,7 @@ def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
 
 
 def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
-    """Warns of ranks without a journal: they did not start, or wrote to another folder."""
+    """Warn of ranks without a journal: they did not start, or wrote to another folder."""
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:
@@ -214,7 +214,7 @@ def _of_sensors(
 
 
 def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:
-    """Returns the assumptions behind the numbers of a report, one sentence or more for each."""
+    """Return the assumptions behind the numbers of a report, one sentence or more for each."""
     has_ranks = any(len(attempt.processes) > 1 for attempt in merged)
     return (
         *_notes_of_errors(),
@@ -308,7 +308,7 @@ def _notes_of_work(report: EnergyReport, *, has_ranks: bool) -> Iterator[str]:
 
 
 def notes_of_views(emissions: Emissions | None, cost: Cost | None) -> Iterator[str]:
-    """Yields notes on how emissions and cost are computed from the energy."""
+    """Yield notes on how emissions and cost are computed from the energy."""
     if emissions is not None:
         low, high = emissions.low_kg_per_kwh, emissions.high_kg_per_kwh
         intensity, source = f"lie between {_grams(low)} and {_grams(high)}", emissions.source

@@ -33,7 +33,7 @@ class Band:
 
 
 def bands(report: EnergyReport, max_bins: int) -> list[Band]:
-    """Returns the power of all counted devices, GPUs first, in at most ``max_bins`` bins."""
+    """Return the power of all counted devices, GPUs first, in at most ``max_bins`` bins."""
     curves = {
         (curve.host, curve.key): curve
         for curve in report.series
@@ -93,7 +93,7 @@ def _band(
 
 
 def _energy_at(curve: Series, edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns a curve's cumulative energy at the edges, linear within its bins."""
+    """Return a curve's cumulative energy at the edges, linear within its bins."""
     in_bins = [
         (power_w or 0.0) * known_s
         for power_w, known_s in zip(curve.power_w, curve.seen_s, strict=True)

@@ -46,14 +46,14 @@ _SCOPES: Final = {"gpu": "GPU", "host": "host"}
 
 
 def points_that_ran(curve: BatchSizeCurve) -> list[BatchSizePoint]:
-    """Returns the trials that did not run out of memory, smallest size first."""
+    """Return the trials that did not run out of memory, smallest size first."""
     return sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
 
 
 def columns_of(
     panel: BatchSizePanel, points: Sequence[BatchSizePoint]
 ) -> tuple[list[int], list[float], list[float]]:
-    """Returns sizes, values and errors of the points whose value is known."""
+    """Return sizes, values and errors of the points whose value is known."""
     known = [(point.size, *pair) for point in points if (pair := panel.measure(point)) is not None]
     return [row[0] for row in known], [row[1] for row in known], [row[2] for row in known]
 

@@ -27,7 +27,7 @@ CHARTS: tuple[Chart, ...] = (
 def pictures(
     report: EnergyReport, *, width_in: float = PICTURE_IN, dpi: float = PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields name and PNG of each chart of a report, its batch-size searches and its profiles.
+    """Yield name and PNG of each chart of a report, its batch-size searches and its profiles.
 
     Args:
         report: the report.

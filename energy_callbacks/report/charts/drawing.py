@@ -63,7 +63,7 @@ class Chart:
     data: Any = None
 
     def figure(self, shown: Any, width_in: float) -> "Canvas | None":
-        """Returns the figure of ``data``, or else of ``shown``; ``None`` if there is nothing."""
+        """Return the figure of ``data``, or else of ``shown``; ``None`` if there is nothing."""
         return self.draw(shown if self.data is None else self.data, width_in=width_in)
 
 
@@ -128,7 +128,7 @@ def name_rows(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def time_unit(duration_s: float) -> tuple[float, str]:
-    """Returns the seconds in the unit for an axis of this length, and the name of the unit."""
+    """Return the seconds in the unit for an axis of this length, and the name of the unit."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -137,7 +137,7 @@ def time_unit(duration_s: float) -> tuple[float, str]:
 
 
 def energy_unit(energy_j: float) -> tuple[float, str]:
-    """Returns the joules in the unit for an axis up to this energy, and the name of the unit."""
+    """Return the joules in the unit for an axis up to this energy, and the name of the unit."""
     if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
         return JOULES_PER_WATT_HOUR / 1e3, "mWh"
     if energy_j < 1e3 * JOULES_PER_WATT_HOUR:
@@ -146,14 +146,14 @@ def energy_unit(energy_j: float) -> tuple[float, str]:
 
 
 def short_name(name: str, length: int = LONG_LABEL) -> str:
-    """Returns a name on one line, without control characters, cut to ``length`` characters."""
+    """Return a name on one line, without control characters, cut to ``length`` characters."""
     # A leading underscore would make matplotlib leave the entry out of the legend.
     clean = re.sub(r" +", " ", formatting.one_line(name)).strip().lstrip("_") or "unnamed"
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 
 
 def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
-    """Returns a figure as PNG on a light background, with the legends that a page has elsewhere.
+    """Return a figure as PNG on a light background, with the legends that a page has elsewhere.
 
     Args:
         fig: the figure.
@@ -173,7 +173,7 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
 
 
 def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
-    """Returns a figure as inline SVG, without a size of its own and with colours by CSS.
+    """Return a figure as inline SVG, without a size of its own and with colours by CSS.
 
     The same figure always gives the same bytes.
 

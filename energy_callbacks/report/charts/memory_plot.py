@@ -65,7 +65,7 @@ def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas 
 
 
 def _lines(report: EnergyReport, most: int) -> list[_Line]:
-    """Returns the lines with known values, each with at most about ``most`` points."""
+    """Return the lines with known values, each with at most about ``most`` points."""
     kinds = {(device.host, device.key): device.kind for device in report.devices}
     lines = []
     for kind, (label, look) in _LINES.items():
@@ -81,7 +81,7 @@ def _lines(report: EnergyReport, most: int) -> list[_Line]:
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Returns times and the highest values (GiB) of all curves together."""
+    """Return times and the highest values (GiB) of all curves together."""
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves

@@ -48,7 +48,7 @@ class MetricPair:
         return self.validation is not None, directions.index(metric and metric.direction)
 
     def lines(self, over: Over) -> list[tuple[str, list[float], list[float]]]:
-        """Returns name, positions (J or epochs) and values of each metric with two points."""
+        """Return name, positions (J or epochs) and values of each metric with two points."""
         lines = []
         for name, metric in (("train", self.training), ("validation", self.validation)):
             if metric is not None:
@@ -61,7 +61,7 @@ class MetricPair:
 
 
 def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
-    """Returns the pairs that can be drawn, the most informative first."""
+    """Return the pairs that can be drawn, the most informative first."""
     by_stem: dict[str, list[Metric]] = defaultdict(list)
     for metric in report.metrics:
         by_stem[metric.stem or metric.name].append(metric)
@@ -78,7 +78,7 @@ def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
 
 
 def _longest(metrics: Sequence[Metric]) -> Metric | None:
-    """Returns the metric with the most points; of two equals, the one of the epochs."""
+    """Return the metric with the most points; of two equals, the one of the epochs."""
     return max(metrics, key=lambda one: (len(one.t_s), "epoch" in one.name), default=None)
 
 

@@ -35,12 +35,12 @@ CSS_VARIABLES: Mapping[str, str] = {
 
 
 def phase_colours(names: Sequence[str]) -> dict[str, str]:
-    """Returns a colour for each phase: a fixed one for known names, others in turn."""
+    """Return a colour for each phase: a fixed one for known names, others in turn."""
     unknown = [name for name in dict.fromkeys(names) if name not in _PHASE_COLOURS]
     turns = {name: _OTHER_PHASES[i % len(_OTHER_PHASES)] for i, name in enumerate(unknown)}
     return {name: _PHASE_COLOURS.get(name) or turns[name] for name in dict.fromkeys(names)}
 
 
 def css_colour(colour: str) -> str:
-    """Returns a colour as a CSS value that a style sheet can replace."""
+    """Return a colour as a CSS value that a style sheet can replace."""
     return f"var({CSS_VARIABLES[colour]}, {colour})" if colour in CSS_VARIABLES else colour
