@@ -1,4 +1,4 @@
-"""Phases of the step: time by events or marks, energy by regression on what the sensor said."""
+"""Profiles the phases of a step: time by device events or marks, energy by regression."""
 
 from energy_callbacks.profiling.phases.step_phases import StepPhases
 

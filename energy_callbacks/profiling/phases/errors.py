@@ -1,10 +1,10 @@
 """Computes the powers of phases and their 95 % intervals from a fit.
 
-Readings differ from the fit for two reasons: sensor noise, which is new in each reading, and phases
-whose power varies from step to step. Variation is not an error if the sensor has seen it, because
-the requested energy is that of these very steps. The correlation of neighbouring readings separates
-the two. Only the part of the variation that a reading weighs differently from the phase's time
-counts as an error.
+Readings differ from the fit for two reasons: sensor noise, which is independent in each reading,
+and phases whose power varies from step to step. The correlation of neighbouring readings separates
+the two. The result is the energy of exactly these steps, so a variation that the sensor has seen in
+full is not an error. It is an error only as far as the weight of a step in the fitted power differs
+from the step's share of the phase's time.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from energy_callbacks.sensing.estimation.series import Array
 
 _CONFIDENCE: Final = 0.975
 _NUDGE_S: Final = 1e-4
-# A filter forgets what is older than this many time constants: e^-6 is 0.2 %.
+# Power that is older than this number of time constants is neglected: its weight is e^-6 = 0.2 %.
 _MEMORY: Final = 6.0
 _MOST_BACK: Final = 64
 
@@ -29,13 +29,13 @@ class PhaseSplit:
     """Power of each phase.
 
     Attributes:
-        power_w: (count,).
-        error_w: half-widths of the 95 % intervals of ``power_w``, (count,).
-        lag_s: fitted delay of the sensor.
-        response_s: fitted time constant of the sensor.
-        pieces: number of pieces that each phase was cut into because its power changes inside.
+        power_w: mean power of each phase, (phases,).
+        error_w: half-widths of the 95 % intervals of ``power_w``, (phases,).
+        lag_s: delay of the sensor, fitted or known.
+        response_s: time constant of the sensor, fitted or known.
+        pieces: number of pieces of each phase; more than 1 if its power changes within the phase.
         mean_w: mean of the readings that were used.
-        fitted_mean_w: mean of the fitted readings.
+        fitted_mean_w: mean of the values that the fit gives for these readings.
     """
 
     power_w: Array
@@ -55,9 +55,10 @@ def with_errors(
     Args:
         pieces: spans whose labels are pieces of phases.
         phase_of: phase of each piece.
-        readings: that were fitted.
+        readings: the readings that were fitted.
         fit: powers of the pieces.
-        is_sensor_fitted: whether lag and response were fitted; else they have prior values.
+        is_sensor_fitted: whether lag and response were fitted; otherwise they are the known values
+            of the sensor.
     """
     jacobian, rest_w = _jacobian(pieces, readings, fit)
     rows, count = len(rest_w), pieces.count
@@ -88,7 +89,11 @@ def with_errors(
 
 
 def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]:
-    """Return the derivatives of readings by each power, lag and response, and the residuals."""
+    """Return the derivatives of readings by powers, lag and response, and the residuals.
+
+    Returns:
+        The derivatives, (m, count + 2), and the residuals in watts, (m,).
+    """
 
     def columns(lag_s: float, response_s: float) -> Array:
         return spans.exposures(readings.t_s - lag_s, response_s, readings.window_s)
@@ -103,7 +108,7 @@ def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]
 
 
 def _weights(columns: Array, count: int) -> Array:
-    """Return the weight of each row in the least-squares values of the first unknowns."""
+    """Return the weights of rows in the least-squares values of the first unknowns, (count, m)."""
     scale = np.linalg.norm(columns, axis=0)
     scale[scale == 0.0] = 1.0
     weights: Array = (np.linalg.pinv(columns / scale, rcond=1e-10) / scale[:, None])[:count]
@@ -120,12 +125,12 @@ def _shares(pieces: Spans, phase_of: Numbers) -> Array:
 def _variances(
     spans: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, weights: Array, rest_w: Array
 ) -> Array:
-    """Return the variance of each phase's power in W^2, as an estimate of the mean of these steps.
+    """Return the error variance of each phase's mean power over these steps, in W^2.
 
     Args:
-        spans: of the pieces of phases.
+        spans: spans whose labels are pieces of phases.
         phase_of: phase of each piece.
-        readings: that were fitted.
+        readings: the readings that were fitted.
         fit: powers of the pieces.
         weights: weight of each reading in the power of each phase, (phases, m).
         rest_w: residuals of the readings, (m,).
@@ -150,7 +155,16 @@ def _variances(
 
 
 def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, Numbers]:
-    """Return the share of the latest spans in each reading, and their indices, both (m, back)."""
+    """Return the shares of the latest spans in each reading, and the indices of these spans.
+
+    Args:
+        spans: spans whose labels are pieces of phases.
+        seen_s: times of the readings minus the lag, (m,).
+        memory_s: time constant of the sensor.
+
+    Returns:
+        Shares and indices, both (m, back), newest span first.
+    """
     edges_s, memory_s = spans.edges_s, max(memory_s, SHORTEST_RESPONSE_S)
     newest = np.clip(np.searchsorted(edges_s, seen_s, "right") - 1, 0, len(spans.labels) - 1)
     oldest = np.searchsorted(edges_s, seen_s - _MEMORY * memory_s, "right") - 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from energy_callbacks.sensing.estimation.series import Array
 
 Numbers = NDArray[np.intp]
-# A term below this share of 1.0 is lost in double precision.
+# A term below this value does not change a sum near 1.0 in double precision.
 _NEGLIGIBLE: Final = 1e-18
 SHORTEST_RESPONSE_S: Final = 1e-5
 
@@ -19,7 +19,7 @@ class Spans:
     """Consecutive time spans: phase ``labels[i]`` runs from ``edges_s[i]`` to ``edges_s[i + 1]``.
 
     Attributes:
-        edges_s: ascending, (n + 1,).
+        edges_s: start of each span, and end of the last one, ascending, (n + 1,).
         labels: number of the phase, (n,); -1 for a span outside all phases.
         count: number of phases.
     """
@@ -34,40 +34,41 @@ class Spans:
         return times_s
 
     def exposures(self, t_s: Array, response_s: float, window_s: Array | None = None) -> Array:
-        """Return the share of each phase in readings at moments inside the spans, (m, count).
+        """Return the share of each phase in each reading, (m, count).
 
-        A reading is power behind a first-order filter, averaged over the window before it.
+        A reading is the output of a first-order filter of the power, averaged over the time window
+        that ends at the reading.
 
         Args:
-            t_s: moments of the readings, (m,).
+            t_s: times of the readings, which must be inside the spans, (m,).
             response_s: time constant of the filter.
-            window_s: length of each window, (m,); ``None`` for instantaneous readings.
+            window_s: length of each time window, (m,); ``None`` for instantaneous readings.
         """
         response_s = max(response_s, SHORTEST_RESPONSE_S)
         states = self._states(response_s)
         if window_s is None:
             return self._at(t_s, states, response_s)
-        # The filter's equation, tau x' = u - x, gives the integral of x from that of u.
+        # By the filter's equation, tau x' = u - x, the integral of x follows from that of u.
         begin_s = t_s - window_s
         active_s = self._active_s(t_s) - self._active_s(begin_s)
         change = self._at(t_s, states, response_s) - self._at(begin_s, states, response_s)
         return (active_s - response_s * change) / window_s[:, None]
 
     def known_s(self, start_s: Array, end_s: Array) -> Array:
-        """Return the seconds that belong to any phase between pairs of moments, (m,)."""
+        """Return the seconds inside phases between ``start_s[i]`` and ``end_s[i]``, (m,)."""
         known_s: Array = (self._active_s(end_s) - self._active_s(start_s)).sum(axis=1)
         return known_s
 
     def _one_hot(self, labels: Numbers) -> Array:
-        """Return 1.0 where a label is the number of the column, else 0.0, (n, count)."""
+        """Return labels in one-hot encoding, (n, count); a row of zeros for label -1."""
         return np.equal.outer(labels, np.arange(self.count)).astype(np.float64)
 
     def _states(self, response_s: float) -> Array:
-        """Return the filter's output at each edge, (n + 1, count); it starts at zero."""
+        """Return the filter's output at each edge, (n + 1, count); it is zero at the first one."""
         decays = -np.diff(self.edges_s)[:, None] / response_s
         gains = -np.expm1(decays) * self._one_hot(self.labels)
-        # Each state is ``kept`` times the previous one plus a gain. Each round combines pairs of
-        # spans, then fours, then eights, until nothing is left of the earlier state.
+        # Each state is ``kept`` times the previous state plus a gain. The rounds combine 2, then 4,
+        # then 8 spans, until the contribution of the earlier state is negligible.
         kept = np.exp(decays)
         back = 1
         while back < len(gains) and kept[back:].max() > _NEGLIGIBLE:
@@ -77,7 +78,7 @@ class Spans:
         return np.concatenate([np.zeros((1, self.count)), gains])
 
     def _at(self, t_s: Array, states: Array, response_s: float) -> Array:
-        """Return the filter's output at moments, (m, count)."""
+        """Return the filter's output at the times ``t_s``, (m, count)."""
         span = np.searchsorted(self.edges_s, t_s, "right") - 1
         span = np.clip(span, 0, len(self.labels) - 1)
         kept = np.exp(-(t_s - self.edges_s[span]) / response_s)[:, None]
@@ -85,7 +86,7 @@ class Spans:
         return outputs
 
     def _active_s(self, t_s: Array) -> Array:
-        """Return the seconds that each phase was active before moments, (m, count)."""
+        """Return the seconds in each phase before the times ``t_s``, (m, count)."""
         widths_s = np.diff(self.edges_s)[:, None] * self._one_hot(self.labels)
         sums_s = np.cumsum(np.vstack([np.zeros(self.count), widths_s]), axis=0)
         return np.column_stack([np.interp(t_s, self.edges_s, column) for column in sums_s.T])

@@ -1,9 +1,9 @@
 """Fits one power per phase, and the lag and response of the sensor, to its readings.
 
-If power changes inside a phase, phases are cut into pieces with a power each. A convolutional
-network draws more power at the end of its forward pass than at the beginning, and the reverse in
-its backward pass. One power per phase then yields a lag and response that no sensor has, and a
-wrong split.
+If the power changes within a phase, the phase is cut into pieces, each with a power of its own. For
+example, a convolutional network draws more power at the end of its forward pass than at the
+beginning, and less at the end of its backward pass. A fit with one power per phase would then find
+a lag and a response that no sensor has, and a wrong split.
 """
 
 import math
@@ -16,22 +16,23 @@ import numpy as np
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.sensing.estimation.series import Array
 
-# Range of lag and response. Sensors are late by up to a tenth of a second. The response of an H200
-# is 15 to 20 ms; a response of many steps makes a split impossible anyway.
+# Values of lag and response to search. Sensors lag by up to 0.1 s. The response of an H200 is 15 to
+# 20 ms; if the response is as long as many steps, no split is possible anyway.
 LAGS_S: Final = np.arange(-0.040, 0.1001, 0.005)
 RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 0.080])
 _BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
-# Standard deviation of prior knowledge of a sensor's lag and response.
+# Standard deviation of a sensor's known lag and response.
 PRIOR_S: Final = 0.003
-# Fits within this cost of the best one (two standard deviations) may be the true ones.
+# A fit may be the true one if its cost is above the lowest cost by less than this (two standard
+# deviations).
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4
-# Shorter pieces would be distinguished by noise alone: half of the fastest response.
+# Half of the fastest known response. Fitted powers of shorter pieces would differ only by noise.
 _SHORTEST_PIECE_S: Final = 0.008
 _MOST_PIECES: Final = 16
-# Another piece must lower the cost by this much: more than chance if residuals of a few
-# neighbouring readings are correlated.
+# Another piece must lower the cost by at least this value. Chance lowers it by less, even if the
+# residuals of a few neighbouring readings are correlated.
 _GAIN: Final = 25.0
 
 
@@ -40,10 +41,10 @@ class Readings:
     """Readings of a power sensor.
 
     Attributes:
-        t_s: moments, ascending, (m,).
-        power_w: (m,).
-        window_s: each reading is the mean over this time before it, (m,); ``None`` if readings are
-            instantaneous.
+        t_s: times of the readings, ascending, (m,).
+        power_w: power, (m,).
+        window_s: length of the time before each reading over which its power is averaged, (m,);
+            ``None`` if readings are instantaneous.
         lag_s: known delay of the sensor; ``None`` if unknown.
         response_s: known time constant of the sensor; ``None`` if unknown.
     """
@@ -57,11 +58,14 @@ class Readings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Powers for one lag and response.
+    """The fitted powers for one lag and one response.
 
     Attributes:
-        power_w: of each label of the spans.
-        distance: squared distance of lag and response from prior knowledge, in ``PRIOR_S``.
+        power_w: power of each label of the spans.
+        lag_s: delay of the sensor.
+        response_s: time constant of the sensor.
+        distance: squared distance of lag and response from their known values, in units of
+            ``PRIOR_S``; 0 if they are unknown.
         cost: twice the negative log-likelihood: ``m log(variance of the residuals) + distance``.
     """
 
@@ -73,7 +77,7 @@ class Fit:
 
 
 def fit_at(spans: Spans, readings: Readings, lag_s: float, response_s: float) -> Fit:
-    """Return the non-negative powers that explain readings best, for one lag and response."""
+    """Return the non-negative powers that fit the readings best, for one lag and one response."""
     from scipy.optimize import nnls
 
     columns = spans.exposures(readings.t_s - lag_s, response_s, readings.window_s)
@@ -91,7 +95,7 @@ def fit_at(spans: Spans, readings: Readings, lag_s: float, response_s: float) ->
 
 
 def fits(spans: Spans, readings: Readings) -> list[Fit]:
-    """Return the best fit, followed by local minima whose cost is close to it."""
+    """Return the best fit, followed by other local minima with nearly the same cost."""
     from scipy.optimize import minimize
 
     def fit(at: Array) -> Fit:
@@ -108,7 +112,7 @@ def fits(spans: Spans, readings: Readings) -> list[Fit]:
 
 
 def _starts(fit: Callable[[Array], Fit], readings: Readings) -> Array:
-    """Return pairs of lag and response: the local minima of a grid, and around prior knowledge."""
+    """Return start values of (lag, response): minima on a grid, and points near known values."""
     from scipy.ndimage import minimum_filter
 
     grid = np.stack(np.meshgrid(LAGS_S, RESPONSES_S, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -145,9 +149,10 @@ def cut(spans: Spans, counts: tuple[int, ...]) -> tuple[Spans, Numbers]:
 
 
 def piece_counts(spans: Spans, readings: Readings, steps: int) -> tuple[int, ...]:
-    """Return the number of pieces of each phase; all ones if one power per phase is enough.
+    """Return the number of pieces of each phase; 1 for all if one power per phase is enough.
 
-    Phases are cut only if lag and response are known: else pieces and response explain each other.
+    Phases are cut only if lag and response are known. Otherwise, the effects of pieces and of the
+    response cannot be separated.
     """
     counts = (1,) * spans.count
     lag_s, response_s = readings.lag_s, readings.response_s

@@ -1,6 +1,6 @@
 """Records when each phase of the step begins, and turns these marks into spans.
 
-Marks are made on the training thread and dated by events of the device or by the host's clock.
+Marks are made on the training thread. Events of the device or the host's clock give their times.
 """
 
 from collections import deque
@@ -13,21 +13,22 @@ from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 OUTSIDE: Final = ""
-"""Time outside all phases of a step: validation, a checkpoint, a pause."""
+"""Name for time outside all phases of a step, such as a validation, a checkpoint or a pause."""
 # A phase with less than this share of the time is merged with the next one.
 _TINY: Final = 0.02
-# Two hours of five phases in steps of 100 ms, or half a minute of a launch-bound loop.
+# Maximum number of marks: five phases per step for two hours with steps of 100 ms, or for half a
+# minute with steps of 0.4 ms.
 _MOST: Final = 400_000
 
 
 class PhaseMarks:
-    """The begins of phases, in time order.
+    """The start times of phases, in time order.
 
     Args:
-        ends: dates marks by events of the device, or by the host's clock.
+        ends: determines the times of marks by events of the device, or by the host's clock.
 
     Attributes:
-        name: the phase that is active.
+        name: name of the active phase.
     """
 
     def __init__(self, ends: StepEnds) -> None:
@@ -36,7 +37,7 @@ class PhaseMarks:
         self.name = OUTSIDE
 
     def begin(self, name: str, t_s: float) -> None:
-        """Begin a phase, which ends the previous one; does nothing if the phase is active."""
+        """Begin a phase and end the previous one; do nothing if the phase is already active."""
         if name == self.name:
             return
         self.name = name
@@ -44,29 +45,30 @@ class PhaseMarks:
 
     @property
     def is_full(self) -> bool:
-        """Whether more marks would discard the first ones."""
+        """Whether the next step's marks could discard the first marks."""
         return len(self._marks) >= _MOST - 16
 
     def settle(self) -> None:
-        """Date the marks that the device has passed; callable on any thread."""
+        """Determine the times of marks that the device has passed; can be called on any thread."""
         self._ends.settle()
 
     def close(self) -> None:
-        """Date the remaining marks as far as possible, and free the events."""
+        """Determine the times of the remaining marks if possible, and free the events."""
         self._ends.close()
 
     @property
     def by_device(self) -> bool:
-        """Whether events of the device have dated nearly all marks."""
+        """Whether the times of more than 98 % of the marks are from events of the device."""
         return self._ends.host_marks < 0.02 * self._ends.steps
 
     def spans(self) -> tuple[Spans, tuple[str, ...]]:
         """Return the spans between marks, and the names of the phases in the order of a step.
 
-        Tiny phases are merged with the phase that follows; its name then lists both.
+        A phase with less than 2 % of the time is merged with the phase that follows; the name then
+        lists both.
         """
-        # The host's clock is wrong by as much as the host runs ahead of the device: where events
-        # date marks, marks without an event are left out.
+        # The host runs ahead of the device, so the host's times of marks are too early. If nearly
+        # all times are from events of the device, marks without an event are left out.
         by_device = self.by_device
         dated = [
             (name, end.end_s)
@@ -85,7 +87,7 @@ class PhaseMarks:
 
 
 def merged(spans: Spans, names: Sequence[str], phase: int) -> tuple[Spans, tuple[str, ...]]:
-    """Merge a phase into the phase that follows it in a step."""
+    """Return the spans and names with a phase merged into the phase that follows it in a step."""
     target = (phase + 1) % len(names)
     new_names = list(names)
     new_names[target] = f"{names[phase]}, {names[target]}"

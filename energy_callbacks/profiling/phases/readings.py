@@ -1,4 +1,4 @@
-"""Reads the power sensor of the training device, as input of the split."""
+"""Gets the readings and the energy of the training device, as input for the split into phases."""
 
 import sys
 from typing import Any
@@ -12,9 +12,10 @@ from energy_callbacks.profiling.phases.fit import Readings
 
 
 def device_of(meter: ActiveAttempt) -> str | None:
-    """Return the key of the device that this process trains on: its GPU, else the processor.
+    """Return the key of the device that this process trains on: its GPU, or else the CPU.
 
-    ``None`` if that device has no sensor, or if it is one of several and nothing tells which.
+    Returns ``None`` if that device has no sensor, or if there are several devices and the one in
+    use is not known.
     """
     metered = set(meter.timeline.metered)
     devices = [device for device in meter.devices if device.key in metered]
@@ -30,7 +31,7 @@ def device_of(meter: ActiveAttempt) -> str | None:
 
 
 def _current_gpu(torch: Any) -> str | None:
-    """Return the UUID of the GPU that PyTorch uses now; ``None`` if it uses none."""
+    """Return the UUID of PyTorch's current GPU; ``None`` if PyTorch uses no GPU."""
     if torch is None or not torch.cuda.is_initialized():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -42,7 +43,7 @@ def _has_uuid(device: Device, uuid: str) -> bool:
 
 
 def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None:
-    """Return the readings of a device during phases; ``None`` if a model estimates its power."""
+    """Return the power readings of a device; ``None`` if its power is estimated by a model."""
     timeline = meter.timeline
     followed = np.array(timeline.leave_power(device)).reshape(-1, 2)
     channels = {channel.quantity: channel for channel in timeline.channels(device)}
@@ -53,7 +54,7 @@ def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None
     if power is not None and power.kind == "gauge":
         sensor = power.sensor or Sensor(name="")
         window_s = sensor.window_s or 0.0
-        # The lag of a mean includes half its window; ``Readings`` has the window apart.
+        # The sensor's lag includes half of its averaging window; in ``Readings``, it does not.
         return Readings(
             t_s=followed[:, 0],
             power_w=followed[:, 1],

@@ -1,14 +1,15 @@
 """Computes the power of each phase from readings that are slower than the phases.
 
-A reading is a mixture of the phases that the sensor has seen lately, and each reading is another
-mixture. With one power per phase and one delay and response of the sensor, least squares over
-thousands of readings yields the powers and their errors:
+Each reading is a different mixture of the phases just before it. If each phase has one power and
+the sensor has one lag and one response, least squares over thousands of readings gives the powers
+and their errors:
 
     reading_k = sum over phases of power_p x exposure_p(t_k - lag, response) + noise
 
-Energies are these powers times the time of each phase. Nothing is scaled afterwards; the sum over
-the phases is compared with the measured energy. If readings cannot distinguish phases, as in steps
-of a small whole number of sensor periods, intervals are wide and the split is refused.
+The energy of a phase is its power times its time. Nothing is scaled afterwards, so the sum over the
+phases can be compared with the measured energy. If the readings cannot distinguish the phases, the
+intervals are wide and the split is refused. This happens, for example, if a step takes a small
+whole number of sensor periods.
 """
 
 from dataclasses import dataclass, replace
@@ -31,18 +32,19 @@ from energy_callbacks.sensing.estimation.series import Array
 
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
-# A split with a half-width above this share of a phase's energy does not show where energy goes.
+# A split is refused if the half-width of a phase's interval exceeds this share of its energy.
 _WIDEST: Final = 0.30
-# Small phases need less precision: each is judged as if it had at least this share of the step.
+# Small phases need less precision: their half-width is compared with this share of the step's
+# energy instead.
 _SMALL: Final = 0.15
-# Readings synchronous with the steps fall at a few places of the step. Places are separate if more
-# than this share of a step lies between them.
+# If readings are synchronous with the steps, they fall at a few positions in the step. Two
+# positions are separate if the distance between them is more than this share of a step.
 _HOLE: Final = 0.05
 _SENSOR_UNKNOWNS: Final = 2
-# If one power per phase needs a sensor that differs this much from the known one (squared distance,
-# in standard deviations), then power changes inside phases.
+# If a fit with one power per phase finds a lag and response that differ this much from the known
+# values (squared distance, in standard deviations), the power changes within phases.
 _IMPLAUSIBLE: Final = 9.0
-# A reading with a larger share outside all phases, as in a validation, is left out.
+# A reading is left out if a larger share of its time is outside all phases, as in a validation.
 _OUTSIDE: Final = 1e-3
 
 
@@ -51,9 +53,9 @@ class Refusal:
     """The reason why there is no split.
 
     Attributes:
-        why: the obstacle.
-        help: what would remove it.
-        phase: number of the phase with too wide an interval; ``None`` for another reason.
+        why: the problem.
+        help: what would solve it.
+        phase: number of the phase whose interval is too wide; ``None`` if the problem is another.
     """
 
     why: str
@@ -64,12 +66,12 @@ class Refusal:
 def split(
     spans: Spans, readings: Readings, names: tuple[str, ...], steps: int
 ) -> PhaseSplit | Refusal:
-    """Split the readings over the phases.
+    """Return the power of each phase, or the reason why the readings do not allow a split.
 
     Args:
-        spans: of the phases; each phase has some time.
-        readings: of the device that executed them.
-        names: of the phases.
+        spans: spans of the phases; the time of each phase must be positive.
+        readings: readings of the device that executed the phases.
+        names: names of the phases.
         steps: number of optimizer steps in the spans.
     """
     if steps < _FEWEST_STEPS:
@@ -100,13 +102,16 @@ def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
         fit = fit_at(pieces, readings, readings.lag_s or 0.0, readings.response_s or 0.0)
         return with_errors(pieces, phase_of, readings, fit, is_sensor_fitted=False)
     found = with_errors(spans, np.arange(spans.count), readings, best, is_sensor_fitted=True)
-    # Another lag and response that explain as much may be the true ones: errors include them.
+    # Another lag and response that fit nearly as well may be the true ones: the errors cover them.
     differences_w = [np.abs(fit.power_w - found.power_w) for fit in others]
     return replace(found, error_w=np.maximum.reduce([found.error_w, *differences_w]))
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
-    """Return the readings that depend on spans only, for any lag; ``None`` if they are too few."""
+    """Return the readings that depend only on time inside phases, for every lag that is tried.
+
+    Returns ``None`` if they are too few.
+    """
     reach_s = float(LAGS_S[-1]) + 5.0 * float(RESPONSES_S[-1])
     window_s = np.zeros_like(readings.t_s) if readings.window_s is None else readings.window_s
     start_s, end_s = readings.t_s - window_s - reach_s, readings.t_s - float(LAGS_S[0])
@@ -141,7 +146,7 @@ def _checked(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> PhaseSp
 
 
 def _places(spans: Spans, t_s: Array) -> int | None:
-    """Return the number of places of a step where readings fall; ``None`` if spread all over it."""
+    """Return the number of positions in a step where readings fall; ``None`` if they are spread."""
     begins = (spans.labels == spans.labels[0]) & (np.roll(spans.labels, 1) != spans.labels[0])
     starts_s = spans.edges_s[:-1][begins]
     if len(starts_s) < 2:

@@ -1,4 +1,4 @@
-"""The profiler of step phases: follows steps for a while, and splits their energy at the end."""
+"""The profiler of step phases: observes steps for a limited time, then splits their energy."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -23,13 +23,13 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
 
-# Compilation, caches and clock rates settle in the first steps.
+# The first steps are skipped, because compilation, caches and clock rates settle in them.
 _SKIPPED_STEPS: Final = 10
 _SETTLE_S: Final = 0.5
 _PATIENCE_S: Final = 3.0
-# After this time a counter has confirmed the energy of the last followed moments.
+# After this time, readings of the energy counter cover the last observed steps.
 _CONFIRMED_S: Final = 8.0
-# A phase with less than this share of a step may be merged with its neighbour.
+# A phase with less than this share of a step may be merged with the next phase.
 _SHORT: Final = 0.1
 _REPORTED_BY_LOADERS: Final = {"data wait", "transfer"}
 _NO_SENSOR: Final = Refusal(
@@ -43,24 +43,25 @@ _JITTED: Final = Refusal(
 
 @dataclass(eq=False, kw_only=True)
 class StepPhases(AttemptProfiler["_PhaseRun"]):
-    """Time and energy of data wait, transfer, forward, backward and optimizer in a training step.
+    """Measures time and energy of data wait, transfer, forward, backward and optimizer in a step.
 
     ::
 
         GpuEnergyCallback(profile=[StepPhases()])
 
-    PyTorch reports the phases itself, in plain loops, Lightning and Hugging Face. On a GPU, events
-    on its stream date them (5 to 10 us each, about six per step, while steps are followed). Energy
-    is *attributed*: fitted to the readings of the power sensor. The split is refused if the
-    readings do not suffice.
+    Hooks in PyTorch report the phases, in plain loops, Lightning and Hugging Face. On a GPU, events
+    on its stream give the times of phases (5 to 10 us each, about six per step, while steps are
+    observed). Energy is *attributed*: fitted to the readings of the power sensor. The split is
+    refused if the readings are not sufficient.
 
     Args:
-        follow_s: time for which steps are followed, after the first ten.
-        device_events: whether events of the device date phases, if it has any.
+        follow_s: time in seconds for which steps are observed, after the first ten steps.
+        device_events: whether to use events of the device for the times of phases. Without events,
+            the host's clock is used.
 
     Raises:
         TypeError: if ``follow_s`` is not a number.
-        ValueError: if it is not positive.
+        ValueError: if ``follow_s`` is not positive.
     """
 
     follow_s: float = 60.0
@@ -76,7 +77,7 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
         """Begin a phase of the step, in loops whose phases PyTorch does not report.
 
         Args:
-            phase: any word, such as ``forward``.
+            phase: name of the phase, such as ``forward``.
         """
         if self._run is not None:
             self._run.enter(phase)
@@ -84,7 +85,7 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Observations:
-    """The phases that were marked, and the readings of the device during them."""
+    """The phases that were marked, and the readings and energy of the device during them."""
 
     spans: Spans
     names: tuple[str, ...]
@@ -94,14 +95,14 @@ class _Observations:
 
 
 class _PhaseRun:
-    """Step phases of one attempt; after ten steps, phases are marked for some time.
+    """Profiles the step phases of one attempt; phases are marked after the first ten steps.
 
     Args:
-        settings: of the profiler.
-        meter: of the attempt.
+        settings: settings of the profiler.
+        meter: meter of the attempt.
 
     Attributes:
-        marks: the phases so far; ``None`` before phases are marked, and after an error.
+        marks: the phases so far; ``None`` before marking starts, and after an error or ``stop``.
     """
 
     def __init__(self, settings: StepPhases, meter: ActiveAttempt) -> None:
@@ -119,17 +120,17 @@ class _PhaseRun:
 
     @property
     def _active_marks(self) -> PhaseMarks | None:
-        """The marks, while phases are marked; ``None`` in a fork of the process."""
+        """The marks while phases are being marked, else ``None``; ``None`` in forked processes."""
         is_active = self._end_s is None and self._generation == forks.generation
         return self.marks if is_active else None
 
     def enter(self, phase: str) -> None:
-        """Begin a phase of the step."""
+        """Begin a phase of the step if phases are being marked."""
         if self._is_training and (marks := self._active_marks) is not None:
             marks.begin(phase, self._meter.now_s())
 
     def _on_phase(self, phase: str) -> None:
-        """Handle a phase that PyTorch reports, in the middle of the training's own calls."""
+        """Begin a phase that a hook reports; an error must not reach the training's own calls."""
         try:
             self.enter(phase)
         except Exception as error:
@@ -138,7 +139,7 @@ class _PhaseRun:
             self._drop()
 
     def mark(self, name: str, t_s: float) -> None:
-        """See ``Profiler``."""
+        """Begin the phase of the step that follows a mark; see ``Profiler``."""
         if name.startswith("phase:"):
             self._is_training = name == "phase:train"
         marks = self._active_marks
@@ -154,7 +155,7 @@ class _PhaseRun:
             marks.begin("data wait", t_s)
 
     def step(self, t_s: float) -> None:
-        """See ``Profiler``."""
+        """Count a step; start or end the marking of phases if it is time; see ``Profiler``."""
         self._skipped += 1
         if self._skipped == _SKIPPED_STEPS:
             self._follow(t_s)
@@ -178,7 +179,7 @@ class _PhaseRun:
 
     def _begin_step(self, marks: PhaseMarks, t_s: float) -> None:
         marks.begin("data wait", t_s)
-        self._hooks.begin_step()  # a validation may have used up the hook of the forward pass
+        self._hooks.begin_step()  # a validation may have removed the hook of the forward pass
 
     def _leave(self, marks: PhaseMarks, t_s: float) -> None:
         self._end_s = t_s
@@ -186,7 +187,10 @@ class _PhaseRun:
         marks.begin(OUTSIDE, t_s)
 
     def _look(self) -> None:
-        """Date marks, and read the sensor while the timeline has details; on a separate thread."""
+        """Determine times of marks, and get readings while the timeline still has their details.
+
+        Runs on a separate thread.
+        """
         marks = self.marks
         if marks is None or self._observations is not None:
             return
@@ -207,7 +211,10 @@ class _PhaseRun:
         )
 
     def stop(self) -> None:
-        """See ``Profiler``; takes some seconds, more for steps of a few milliseconds."""
+        """Split the energy, and record the profile; see ``Profiler``.
+
+        Takes some seconds, and longer if steps take only a few milliseconds.
+        """
         try:
             if self.marks is not None and self._periodic is not None:
                 self._record(self.marks, self._periodic)
@@ -226,7 +233,7 @@ class _PhaseRun:
         self._meter.record_profile("step_phases", asdict(profile))
 
     def _drop(self) -> None:
-        """Restore PyTorch, and stop following the sensor."""
+        """Remove the hooks in PyTorch, and stop recording the readings of the sensor."""
         self.marks = None
         self._hooks.remove()
         if self._periodic is not None:
@@ -266,7 +273,10 @@ def _profile(seen: _Observations, device: str | None, steps: int) -> profile_pha
 def _answer(
     seen: _Observations, device: str | None, steps: int
 ) -> tuple[Spans, tuple[str, ...], PhaseSplit | Refusal]:
-    """Return the split and its phases; a short phase with too wide an interval joins the next."""
+    """Return the spans and names of the phases, and their split.
+
+    A short phase is merged with the next phase if its interval would be too wide.
+    """
     original = spans, names = seen.spans, seen.names
     if device is None:
         return *original, _NO_SENSOR

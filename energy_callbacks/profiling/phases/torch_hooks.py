@@ -2,11 +2,15 @@
 
 ::
 
-    first module of a step is called   forward      (the hook then removes itself)
-    torch.autograd.backward            backward; when it returns, the phase before it
-    an optimizer's step                optimizer    (Lightning runs forward and backward inside it)
+    event                              phase that begins
+    first module of a step is called   forward; the hook then removes itself
+    torch.autograd.backward begins     backward
+    torch.autograd.backward returns    optimizer inside an optimizer's step, else other
+    an optimizer's step begins         optimizer
+    an optimizer's step returns        other
 
-Nothing here imports PyTorch: if the training has not imported it, there is nothing to hook into.
+Lightning runs forward and backward inside the optimizer's step. This module does not import
+PyTorch: if the training has not imported PyTorch, no hooks are installed.
 """
 
 import functools
@@ -17,10 +21,10 @@ from typing import Any
 
 
 class TorchHooks:
-    """Hooks into PyTorch of this process.
+    """Installs the hooks in this process, and removes them.
 
     Args:
-        begin: called with the phase that begins.
+        begin: called with the name of the phase that begins.
     """
 
     def __init__(self, begin: Callable[[str], None]) -> None:
@@ -31,7 +35,7 @@ class TorchHooks:
         self._outer = "other"
 
     def install(self) -> None:
-        """Install the hooks; does nothing without PyTorch."""
+        """Install the hooks; do nothing if PyTorch is not imported."""
         torch = sys.modules.get("torch")
         optimizer = sys.modules.get("torch.optim.optimizer")
         if torch is None or optimizer is None:
@@ -45,13 +49,13 @@ class TorchHooks:
         self._expect_forward()
 
     def _expect_forward(self) -> None:
-        """Begin the forward phase when the next module is called."""
+        """Install the hook that begins the forward phase when the next module is called."""
         if self._is_installed and self._forward is None:
             module = sys.modules["torch.nn.modules.module"]
             self._forward = module.register_module_forward_pre_hook(self._on_forward)
 
     def remove(self) -> None:
-        """Restore PyTorch."""
+        """Remove all hooks."""
         self._is_installed = False
         self._undo.close()
         self._remove_forward()
@@ -61,26 +65,26 @@ class TorchHooks:
             self._forward.remove()
             self._forward = None
 
-    def _on_forward(self, module: Any, inputs: Any) -> None:  # noqa: ARG002 - as PyTorch calls it
+    def _on_forward(self, module: Any, inputs: Any) -> None:  # noqa: ARG002 - PyTorch passes both
         if next(module.parameters(), None) is None:
-            return  # without parameters it is no model, but a transform of the loader or a metric
+            return  # not a model, but for example a transform of the loader or a metric
         self._remove_forward()
         self._begin("forward")
 
     def _wrap_backward(self, autograd: Any) -> Callable[[], None]:
-        """Time ``torch.autograd.backward``; returns a function that restores it."""
+        """Wrap ``torch.autograd.backward`` to report its phase; return a function to undo that."""
         backward = autograd.backward
 
         @functools.wraps(backward)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_installed:  # another wrapper may keep a reference to this one
+            if not self._is_installed:  # after removal, another wrapper may still call this one
                 return backward(*args, **kwargs)
             self._begin("backward")
             try:
                 return backward(*args, **kwargs)
             finally:
                 self._begin(self._outer)
-                self._expect_forward()  # of the next micro-batch
+                self._expect_forward()  # the forward pass of the next micro-batch
 
         def restore() -> None:
             if autograd.backward is timed:
@@ -90,7 +94,7 @@ class TorchHooks:
         return restore
 
     def begin_step(self) -> None:
-        """Start a new step, even if the optimizer of the previous one has not returned."""
+        """Start a new step, even if the optimizer of the previous step has not returned."""
         self._outer = "other"
         self._expect_forward()
 
