@@ -1,1 +1,1 @@
-"""Projects energy, emissions and money of a job to many jobs a day."""
+"""Projects energy, emissions and cost of one job to many jobs a day."""

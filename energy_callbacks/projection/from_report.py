@@ -1,4 +1,4 @@
-"""The energy of one job, from reports and comparisons."""
+"""Gets the energy and time of one job from reports and comparisons."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,13 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 
 def job_of(report: EnergyReport) -> JobUse:
-    """Return a run as a job: its energy with the uncertainty of its sensors.
+    """Return the energy and time of a run, as those of one job.
 
-    Time without readings is assumed to have the same power; the interval includes its uncertainty.
+    The interval of the energy is that of the run's sensors. Time without readings is assumed to
+    have the same mean power as the other time; the interval includes the error of this assumption.
 
     Raises:
-        ValueError: if less than half of its energy is known.
+        ValueError: if less than half of the run's energy is known.
     """
     interval = interval_j(report.energy.total)
     if interval is None:
@@ -31,7 +32,7 @@ def job_of(report: EnergyReport) -> JobUse:
 
 
 def warnings_of(report: EnergyReport) -> Iterator[str]:
-    """Yield warnings if a run is a poor example of a job."""
+    """Yield a warning for each reason why a run may not represent a job well."""
     name = report.run.name or report.run.run_id
     if report.run.status != "finished":
         yield f"{name} is {report.run.status}: a job that ends as it should takes another energy."
@@ -45,7 +46,11 @@ def warnings_of(report: EnergyReport) -> Iterator[str]:
 
 
 def changes_of(comparison: Comparison, label: str) -> list[Change]:
-    """Return the change of energy and time of a whole run for each group but the first.
+    """Return the change of energy and time per run, of each group against the first group.
+
+    Args:
+        comparison: comparison of two or more groups of runs.
+        label: name of the comparison in error messages.
 
     Raises:
         ValueError: if the energy of whole runs was not compared.

@@ -1,13 +1,13 @@
-"""Projects the cost of a job, or the saving of a change, to scale.
+"""Projects the energy and cost of one job, or the saving of a change, to many jobs.
 
 The inputs are the energy of one job and its error::
 
     day  = jobs a day x energy of a job x PUE x (1 + scheduler overhead)
     year = 365 days
 
-The error is multiplied by the number of jobs too. The systematic error of sensors and models is the
-same in every job, so it does not average out. The random error does not either, because it belongs
-to the measured runs, whose number does not grow with the number of jobs.
+The error is multiplied by the number of jobs, too. The systematic error of sensors and models is
+the same in every job, so it does not average out. The random error is that of the measured runs.
+It does not average out either, because the number of measured runs is fixed.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class Amount:
     high: float | None
 
     def times(self, factor: "Amount | float") -> "Amount":
-        """Return the product with the widest interval that both factors allow.
+        """Return the product; its interval contains all products of values in both intervals.
 
         >>> Amount(value=2.0, low=-1.0, high=3.0).times(Amount(value=None, low=0.1, high=0.5))
         Amount(value=None, low=-0.5, high=1.5)
@@ -42,7 +42,7 @@ class Amount:
         return self._combined(operator.mul, other)
 
     def minus(self, other: "Amount") -> "Amount":
-        """Return the difference with the widest interval that both amounts allow.
+        """Return the difference; its interval contains all differences of values in both intervals.
 
         >>> Amount(value=3.0, low=2.0, high=4.0).minus(Amount(value=1.0, low=0.5, high=1.5))
         Amount(value=2.0, low=0.5, high=3.5)
@@ -61,7 +61,7 @@ class Amount:
 
 
 def exact(value: float) -> Amount:
-    """Return a number without an error."""
+    """Return an ``Amount`` without error."""
     return Amount(value=value, low=value, high=value)
 
 
@@ -70,9 +70,9 @@ class JobUse:
     """Energy and time of one job.
 
     Attributes:
-        energy_j: energy of GPUs and host, without the building.
+        energy_j: energy of GPUs and host, without the overhead of the building.
         wall_s: time from start to end; ``None`` if not known.
-        gpu_s: sum of the times of all its GPUs; ``None`` if not known.
+        gpu_s: sum of the time over all GPUs of the job; ``None`` if not known.
     """
 
     energy_j: Amount
@@ -80,7 +80,7 @@ class JobUse:
     gpu_s: Amount | None = None
 
     def minus(self, other: "JobUse") -> "JobUse":
-        """Return the difference to a cheaper job."""
+        """Return the saving if ``other`` replaces this job."""
         return JobUse(
             energy_j=self.energy_j.minus(other.energy_j),
             wall_s=self.wall_s and other.wall_s and self.wall_s.minus(other.wall_s),
@@ -104,13 +104,15 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The number of jobs a day, and the place where they run.
+    """The number of jobs a day, and the properties of the data centre where they run.
 
     Attributes:
+        jobs_per_day: number of jobs a day.
         intensity: carbon intensity of the grid.
         pue: power usage effectiveness: energy of the building per joule of the machines.
-        scheduler_overhead: energy of nodes that start, wait and end, as a share of the jobs'.
-        price_per_kwh: in any currency; ``None`` if not known.
+        scheduler_overhead: energy of nodes while they start, wait and shut down, as a share of the
+            energy of the jobs.
+        price_per_kwh: price of electricity in any currency; ``None`` if not known.
 
     Raises:
         ValueError: for numbers out of range.
@@ -137,7 +139,7 @@ class Fleet:
 
     @property
     def kg_per_kwh(self) -> Amount:
-        """Emissions of a kilowatt-hour."""
+        """Emissions per kilowatt-hour, in kg of CO2 equivalents."""
         grid = self.intensity
         return Amount(value=grid.kg_per_kwh, low=grid.low_kg_per_kwh, high=grid.high_kg_per_kwh)
 
@@ -148,10 +150,10 @@ class Projection:
 
     Attributes:
         jobs: number of jobs.
-        energy_kwh: energy including building and scheduler.
-        emissions_kg: CO2 equivalents; without a value if the location is not known.
-        money: in the currency of the price; ``None`` without a price.
-        wall_h: sum of the times of all jobs; ``None`` if not known.
+        energy_kwh: energy, including the overheads of building and scheduler.
+        emissions_kg: CO2 equivalents; only an interval if the location is not known.
+        money: cost of electricity in the currency of the price; ``None`` without a price.
+        wall_h: hours of all jobs together; ``None`` if not known.
         gpu_h: GPU-hours; ``None`` if not known.
     """
 
@@ -164,9 +166,9 @@ class Projection:
 
 
 def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
-    """Return the use of this many days; for a difference of jobs, the saving.
+    """Return the use of all jobs in a number of days, or the saving if ``job`` is a saving.
 
-    One million jobs of 15 Wh a day, 5 % of which are saved, at 0.5 kg/kWh::
+    For example, one million jobs a day use 15 Wh each, of which a change saves 5 %, at 0.5 kg/kWh::
 
         project(JobUse(energy_j=exact(0.05 * 15 * 3600)), Fleet(jobs_per_day=1e6, ...))
         # 750 kWh, 375 kg
@@ -185,5 +187,5 @@ def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
 
 
 def one_job(job: JobUse, fleet: Fleet) -> Projection:
-    """Return the use of one job, with its part of building and scheduler."""
+    """Return the use of one job, including its part of the overheads of building and scheduler."""
     return project(job, replace(fleet, jobs_per_day=1.0))

@@ -1,4 +1,4 @@
-"""A projection as tables for a terminal and for markdown, with notes."""
+"""Formats projections as tables for a terminal and for Markdown, with notes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _Row = tuple[str, ...]
 
 PERIODS: Final = (("a job", 0.0), ("a day", 1.0), ("a year", float(DAYS_A_YEAR)))
 CONCLUSION: Final = ("improvement", "performance impact", "energy savings", "saving at scale")
-# Title, field of the projection, unit, and the thousandth of the unit for one job.
+# Title, field of ``Projection``, its unit, and a unit 1000 times smaller for the table of one job.
 _QUANTITIES: Final = (
     ("energy", "energy_kwh", "kWh", "Wh"),
     ("emissions", "emissions_kg", "kgCO2e", "gCO2e"),
@@ -39,7 +39,7 @@ _INTERVALS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionColumn:
-    """A job, or the saving between two jobs, with its title."""
+    """The energy and time of a job, or the saving between two jobs, with a title."""
 
     title: str
     job: JobUse
@@ -47,14 +47,15 @@ class ProjectionColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A row of the conclusion: the effect of a change on a known job.
+    """The effect of a change on a known job; it becomes a row of the conclusion.
 
     Attributes:
         before: the job without the change.
-        energy_ratio: energy after over before; without ends if no interval is known.
-        time_ratio: time after over before; ``None`` if not known.
+        energy_ratio: energy with the change divided by energy without it; the interval may be
+            unknown.
+        time_ratio: time with the change divided by time without it; ``None`` if not known.
         energy_verdict: ``lower``, ``higher`` or ``not resolved``.
-        time_verdict: the same of the time; empty if not known.
+        time_verdict: the same for the time; empty if not known.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Change:
 
 
 def value(amount: Amount | None, unit: str) -> str:
-    """Return the number with its unit; if it is not known, the interval.
+    """Return the value with its unit, or the interval with its unit if the value is not known.
 
     >>> value(Amount(value=750.0, low=600.0, high=900.0), "kWh")
     '750 kWh'
@@ -80,7 +81,7 @@ def value(amount: Amount | None, unit: str) -> str:
 
 
 def interval(amount: Amount | None) -> str:
-    """Return both ends, in the unit of the value; empty for an exact number.
+    """Return the ends of the interval without a unit; empty if the value is exact or unknown.
 
     >>> interval(Amount(value=750.0, low=600.0, high=900.0))
     '600 to 900'
@@ -99,7 +100,7 @@ def _ends(amount: Amount) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with four significant digits and groups of thousands."""
+    """Return a number with four significant digits and grouped thousands."""
     rounded = float(f"{value:.{_DIGITS}g}")
     return formatting.grouped(rounded) if abs(rounded) >= 1000.0 else f"{rounded:g}"
 
@@ -110,7 +111,7 @@ def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
 
 
 def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Yield head and rows for each period: a row for each quantity of each column."""
+    """Yield head and rows of a table for each period, with one row per quantity and column."""
     has_price = fleet.price_per_kwh is not None
     for period, days in PERIODS:
         projections = [over(column.job, fleet, days) for column in columns]
@@ -126,7 +127,7 @@ def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[
 
 
 def conclusion(changes: Sequence[Change], fleet: Fleet) -> list[_Row]:
-    """Return a row for each change; a cell can have several lines."""
+    """Return a row of the conclusion for each change; a cell can have several lines."""
     return [_concluded(change, fleet) for change in changes]
 
 
@@ -147,7 +148,7 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
-    """Return a line each for the change, its interval, and its verdict if it is not resolved.
+    """Return one line each for a change, its interval, and a verdict that is ``not resolved``.
 
     >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
     ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']

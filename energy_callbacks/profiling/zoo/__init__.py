@@ -1,1 +1,1 @@
-"""Small well-known models on small data, to measure their speed, memory and energy."""
+"""Trains small, well-known models on small data, to measure their speed, memory and energy."""

@@ -21,12 +21,12 @@ DATA: Final = ("digits", "synthetic", "cifar10")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuickProfile:
-    """The result of ``run_quick_profile``; a notebook shows its table.
+    """The result of ``run_quick_profile``; notebooks display it as a table.
 
     Attributes:
-        folder: folder of all files.
+        folder: folder with all written files.
         rows: one row per model.
-        reports: report of each model by its name.
+        reports: report of each model; the key is the name of the model.
     """
 
     folder: Path
@@ -34,7 +34,7 @@ class QuickProfile:
     reports: "Mapping[str, EnergyReport]"
 
     def __str__(self) -> str:
-        """The table in markdown."""
+        """Return the table in Markdown."""
         from energy_callbacks.profiling.zoo.table import markdown
 
         return markdown(self.rows)
@@ -55,7 +55,7 @@ def run_quick_profile(
     profilers: Callable[[], Sequence[Profiler]] | None = None,
     config: EnergyConfig | None = None,
 ) -> QuickProfile:
-    """Train a model in a plain PyTorch loop, measured and profiled.
+    """Train one or all models in a plain PyTorch loop, and measure and profile each training.
 
     Writes into ``out``: a run folder for each model with its report and traces, and the table of
     all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include the cost of
@@ -66,12 +66,13 @@ def run_quick_profile(
         dataset: ``cifar10``, ``digits`` or ``synthetic``; nothing is downloaded.
         epochs: number of passes through the data.
         batch_size: samples per step.
-        data_dir: folder of CIFAR-10.
+        data_dir: folder that contains CIFAR-10.
         out: folder for results.
         max_steps: maximum number of steps of each model; ``None`` trains all epochs.
-        device: such as ``cuda:0``; ``None`` is a GPU if there is one, else the CPU.
-        profilers: creates the profilers of one training; ``None`` is ``KernelProfiler()``.
-        config: settings such as country and price.
+        device: PyTorch device, such as ``cuda:0``; ``None`` selects a GPU if available, else the
+            CPU.
+        profilers: returns new profilers for one training; ``None`` uses ``KernelProfiler()``.
+        config: settings such as country and price; ``None`` uses the defaults.
 
     Raises:
         FileNotFoundError: if CIFAR-10 is not in ``data_dir``.
@@ -111,6 +112,6 @@ def _check(model_name: str, dataset: str, **numbers: int | None) -> None:
 
 
 def _new(folder: Path) -> Path:
-    """Return the folder, with a number appended if it has an older run."""
+    """Return the folder, with a number appended to its name if it already contains a run."""
     names = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000)))
     return next(one for one in names if not (one / "attempts").exists())

@@ -1,4 +1,4 @@
-"""Writes the results of quick profiles as a table of models, in CSV, JSON and markdown."""
+"""Writes the results of quick profiles as a table of models, in CSV, JSON and Markdown."""
 
 import csv
 import io
@@ -22,13 +22,15 @@ class ModelRow:
     """The results of one model.
 
     Attributes:
-        parameters: number of parameters, for ten classes.
-        peak_bytes: peak memory in the allocator of the GPU, or of the process without a GPU.
-        scope: what ``j_per_sample`` includes.
-        j_per_sample: energy per sample of the GPU, or in total without one; ``None`` if not known
-            or not resolved. ``j_per_sample_low`` and ``j_per_sample_high`` are its 95 % interval.
-        busy_share: share of the time in which the device works; ``None`` without kernels.
-        kernel_shares: share of the time by class of kernels, including ``idle``.
+        parameters: number of parameters of the model with ten classes.
+        peak_bytes: peak memory of the GPU's allocator; without a GPU, of the process.
+        scope: scope of ``j_per_sample``: ``gpu`` if the energy of the GPU is known, else ``total``.
+        j_per_sample: energy per sample in joules; ``None`` if not known or not resolved.
+        j_per_sample_low: lower end of its 95 % interval.
+        j_per_sample_high: upper end of its 95 % interval.
+        busy_share: share of the time in which the device works; ``None`` if no kernels were
+            recorded.
+        kernel_shares: share of the time of each class of kernels, and of ``idle``.
     """
 
     model: str
@@ -69,7 +71,7 @@ def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Mode
 
 
 def cells(one: ModelRow) -> tuple[str, ...]:
-    """Return the text of each column of ``HEAD``; ``-`` is an unknown value."""
+    """Return the text of each column of ``HEAD``; unknown values are ``-``."""
     busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
     largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
     joules = "-" if one.j_per_sample is None else formatting.joules(one.j_per_sample)
@@ -86,7 +88,7 @@ def cells(one: ModelRow) -> tuple[str, ...]:
 
 
 def markdown(rows: Sequence[ModelRow]) -> str:
-    """Return the table in markdown."""
+    """Return the table in Markdown."""
     lines = [HEAD, ("---", *["---:"] * 5, "---"), *map(cells, rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -97,7 +99,10 @@ def text(rows: Sequence[ModelRow]) -> str:
 
 
 def save(rows: Sequence[ModelRow], folder: Path) -> None:
-    """Write ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are unknown."""
+    """Write ``table.csv``, ``table.json`` and ``table.md``.
+
+    Unknown values are empty in CSV, ``null`` in JSON, and ``-`` in Markdown.
+    """
     atomic_files.write(folder / "table.md", markdown(rows))
     lines = [asdict(one) for one in rows]
     atomic_files.write(folder / "table.json", json.dumps(lines, indent=2) + "\n")

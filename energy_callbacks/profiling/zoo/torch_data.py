@@ -1,4 +1,4 @@
-"""Loads images of 3 x 32 x 32 and their labels of ten classes; nothing is downloaded."""
+"""Loads data sets of 3 x 32 x 32 images with ten classes; nothing is downloaded."""
 
 import pickle
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor
 from energy_callbacks.core.extras import requires
 
 _SYNTHETIC: Final = 2048
-# Types in the files of https://www.cs.toronto.edu/~kriz/cifar.html, for numpy 1 and 2.
+# Types in the files of https://www.cs.toronto.edu/~kriz/cifar.html, with NumPy 1 and 2.
 _OF_ARRAYS: Final = (
     ("_codecs", "encode"),
     ("numpy", "dtype"),
@@ -22,14 +22,14 @@ _OF_ARRAYS: Final = (
 
 
 def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
-    """Return images, (n, 3, 32, 32) from 0 to 1, and labels, (n,).
+    """Return images, (n, 3, 32, 32) with values from 0 to 1, and labels, (n,).
 
     Args:
         name: ``digits``, ``synthetic`` or ``cifar10``.
-        folder: folder of CIFAR-10.
+        folder: folder that contains CIFAR-10; not used for other data.
 
     Raises:
-        FileNotFoundError: if CIFAR-10 is not there.
+        FileNotFoundError: if CIFAR-10 is requested and not in ``folder``.
     """
     if name == "cifar10":
         return _cifar10(folder)
@@ -37,7 +37,7 @@ def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
 
 
 def _synthetic() -> tuple[Tensor, Tensor]:
-    """Return noise around a brightness that is the class; the same every time."""
+    """Return images of noise whose brightness depends on the class; every call returns the same."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(10, (_SYNTHETIC,), generator=generator)
     noise = torch.rand((_SYNTHETIC, 3, 32, 32), generator=generator)
@@ -45,7 +45,7 @@ def _synthetic() -> tuple[Tensor, Tensor]:
 
 
 def _digits() -> tuple[Tensor, Tensor]:
-    """Return the 1,797 handwritten digits of scikit-learn, four times as wide and in grey."""
+    """Return the 1,797 handwritten digits of scikit-learn, enlarged from 8 x 8, in grey."""
     with requires("sklearn", extra="demo"):
         from sklearn.datasets import load_digits
     digits: Any = load_digits()
@@ -55,7 +55,7 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 
 def _cifar10(folder: Path) -> tuple[Tensor, Tensor]:
-    """Return the 50,000 images for training, from the published files."""
+    """Return the 50,000 training images and their labels, from the published files."""
     places = (folder / "cifar-10-batches-py", folder)
     found = next((place for place in places if (place / "data_batch_1").is_file()), None)
     if found is None:
@@ -71,13 +71,13 @@ def _cifar10(folder: Path) -> tuple[Tensor, Tensor]:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """An unpickler that runs no code from the file."""
+    """An unpickler that only creates arrays, so that no code from the file runs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return one of the types of arrays.
+        """Return a type that is needed for arrays.
 
         Raises:
-            UnpicklingError: for anything else.
+            UnpicklingError: for any other type.
         """
         if (module, name) not in _OF_ARRAYS:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of CIFAR-10")

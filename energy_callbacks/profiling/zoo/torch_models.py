@@ -1,8 +1,8 @@
 """Builds models from the descriptions in their papers with PyTorch alone, and trains them.
 
-ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1, with
-the stride in the 3 x 3 convolution of a bottleneck as in later practice. Transformer: a small
-version of Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929, whose words are
+ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1. The
+stride of a bottleneck is in its 3 x 3 convolution, as in later implementations. Transformer: a
+small version of Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929. Its tokens are
 patches of the image.
 """
 
@@ -26,7 +26,7 @@ def resnet50(classes: int = 1000) -> nn.Module:
 
 
 def simple_cnn(classes: int = 10) -> nn.Module:
-    """Return two convolutions and a linear layer, for images of any size."""
+    """Return a network of two convolutions and a linear layer, for images of any size."""
     return nn.Sequential(
         *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4)),
@@ -35,7 +35,7 @@ def simple_cnn(classes: int = 10) -> nn.Module:
 
 
 class Transformer(nn.Module):
-    """A transformer of four layers of width 128 over the 64 patches of an image of 32 x 32."""
+    """A transformer with four layers of width 128; tokens are the 64 patches of a 32 x 32 image."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the scores of the classes for images of 3 x 32 x 32."""
+        """Return the scores of the classes for images of shape (n, 3, 32, 32)."""
         words = self.patches(images).flatten(2).transpose(1, 2)
         scores: Tensor = self.head(self.layers(words + self.places).mean(dim=1))
         return scores
@@ -126,7 +126,8 @@ def train(
         data: images and labels.
         batches: indices of the samples of each step.
         meter: a meter that has been started.
-        device: such as ``cuda:0``; ``None`` is a GPU of CUDA or ROCm if there is one.
+        device: PyTorch device, such as ``cuda:0``; ``None`` selects a GPU of CUDA or ROCm if
+            available, else the CPU.
 
     Returns:
         Number of parameters of the model.
@@ -136,7 +137,7 @@ def train(
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = MODELS[model_name](10).to(device)
     if device.startswith("cuda"):
-        torch.cuda.reset_peak_memory_stats(device)  # of the previous model
+        torch.cuda.reset_peak_memory_stats(device)  # discard the peak of the previous model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     with meter.phase("setup"):
         for batch in batches[:_WARM_UP_STEPS]:
