@@ -1,4 +1,4 @@
-"""The record of a comparison and its JSON. ``None`` means not known."""
+"""Records of a comparison, and their JSON. ``None`` means not known."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 Verdict = Literal["lower", "higher", "not resolved"]
 QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
-"""The basis of an interval: repeats, pairs of repeats made in turn, or blocks of single runs."""
+"""Data of an interval: repeated runs, pairs of repeated runs, or blocks of two single runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,12 @@ class RunValues:
     """The compared values of one run.
 
     Attributes:
-        source: path that the run was read from; its name if it was given as a report.
-        values: value by name of the quantity, which includes the unit; only known quantities.
-        best_metric: the best value that the metric reached; ``None`` if the run lacks the metric.
+        run_id: identifier of the run.
+        name: name that the user gave to the run; ``None`` if none was given.
+        source: path from which the run was read; the name of the run if it was given as a report.
+        started_unix_s: wall time at which the run began.
+        values: value by name of the quantity, which ends with the unit; only known quantities.
+        best_metric: best value of the metric in the run; ``None`` if the run lacks the metric.
     """
 
     run_id: str
@@ -42,15 +45,16 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCurve:
-    """Curves of one run with few points each; empty if not known.
+    """Curves of one run for the charts, with a reduced number of points; empty if not known.
 
     Attributes:
-        t_s: ends of the bins of ``power_w`` and ``memory_bytes``.
-        power_w: power of GPUs and host together.
-        memory_bytes: memory of the GPU that uses most, or else of the host.
+        t_s: end of each time bin of ``power_w`` and ``memory_bytes``.
+        power_w: mean power of GPUs and host together in each bin.
+        memory_bytes: peak memory in each bin, of the GPU that uses most, or of the process if no
+            GPU is known; ``None`` for a bin without readings.
         step: numbers of optimizer steps.
-        step_energy_j: energy used until each of these steps.
-        metric_energy_j: energy used until each value of the metric.
+        step_energy_j: energy used up to each of these steps.
+        metric_energy_j: energy used up to each value of the metric.
         metric: values of the metric.
     """
 
@@ -68,7 +72,10 @@ class Group:
     """Runs that repeat the same training.
 
     Attributes:
-        means: geometric mean of each quantity that all runs know.
+        name: name of the group.
+        runs: compared values of each run.
+        curves: curves of each run, in the order of ``runs``.
+        means: geometric mean of each quantity that is known for all runs of the group.
         metric_mean: mean of the best values of the metric; ``None`` if a run lacks the metric.
     """
 
@@ -81,22 +88,26 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The effect of a group on one quantity, relative to the first group.
+    """The ratio of a group to the first group in one quantity.
 
     Attributes:
-        group: name of the other group.
+        group: name of the group.
         quantity: name of the quantity with its unit, such as ``energy_j``.
-        ratio: mean of the other group over that of the first.
-        low: lower end of the 95 % interval, including the error of unlike sensors; ``None`` if
-            there is no interval, as for short single runs.
-        high: upper end.
-        systematic: sum of the relative error bounds of both groups' sensors if they are unlike.
-        p: two-sided p-value of this question alone.
-        p_holm: p-value adjusted for all questions of the comparison (Holm).
-        detectable: smallest change, as a share, that this number of runs finds in 80 % of cases.
-        basis: basis of the interval.
-        verdict: lower or higher if ``p_holm`` is below 0.05, the interval does not contain 1, and
-            no caveat forbids a verdict.
+        ratio: mean of the group divided by the mean of the first group.
+        low: lower end of the 95 % interval of the ratio, widened by the errors of the sensors if
+            the groups used different sensors; ``None`` without an interval, as for short single
+            runs.
+        high: upper end of the interval.
+        systematic: sum of the relative error bounds of both groups' sensors if the groups used
+            different sensors; otherwise 0.
+        p: two-sided p-value of this effect alone; ``None`` without an interval.
+        p_holm: p-value adjusted for all effects of the comparison (Holm); ``None`` without an
+            interval.
+        detectable: smallest change, as a share, that a comparison with this number of runs detects
+            in 80 % of cases; ``None`` without an interval.
+        basis: data from which the interval is computed; ``None`` without an interval.
+        verdict: ``lower`` or ``higher`` if ``p_holm`` is below 0.05, the interval does not contain
+            1, and no caveat forbids a verdict; otherwise ``not resolved``.
     """
 
     group: str
@@ -114,13 +125,19 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """Whether a group's metric is as good as that of the first.
+    """The metric of a group compared with the metric of the first group.
 
     Attributes:
-        difference: difference of the means of the best values; positive is better.
-        low: lower end of the 95 % interval; ``None`` for single runs.
-        high: upper end.
-        margin: how much worse is still as good, in the metric's unit.
+        group: name of the group.
+        difference: mean of the best values of the group minus that of the first group, with the
+            sign chosen so that positive values are better.
+        low: lower end of the 95 % interval of the difference; ``None`` for single runs.
+        high: upper end of the interval.
+        margin: largest difference, in the unit of the metric, by which a group may be worse and
+            still count as equally good.
+        verdict: ``as good`` if the interval is above ``-margin``, ``worse`` if it is below 0 and
+            the difference below ``-margin``; otherwise, or if a run has not finished, ``not
+            resolved``.
     """
 
     group: str
@@ -136,9 +153,11 @@ class Caveat:
     """A limitation of the conclusions of a comparison.
 
     Attributes:
-        group: name of the group; ``None`` for all groups.
-        quantities: the quantities that it is about; empty for all.
-        is_fatal: whether it forbids verdicts on these quantities.
+        code: short identifier, which does not change between versions.
+        message: description of the limitation.
+        group: name of the affected group; ``None`` for all groups.
+        quantities: affected quantities; empty for all.
+        is_fatal: whether the caveat forbids verdicts on these quantities.
     """
 
     code: str
@@ -150,14 +169,22 @@ class Caveat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Groups of runs compared with the first of them.
+    """Groups of runs compared with the first group.
 
     Attributes:
-        metric: the user's metric that decides on quality; ``None`` if there is none.
-        direction: its better direction.
-        target: its target value, up to which energy and time are compared.
-        primary: the headline quantity; ``None`` if nothing can be compared.
-        answers: one sentence for each group but the first.
+        format: name of the file format.
+        schema_version: version of the JSON.
+        tool_version: version of this package that made the comparison.
+        metric: name of the user's metric by which model quality is compared; ``None`` if there is
+            none.
+        direction: whether lower or higher values of the metric are better.
+        target: value of the metric until which energy and time are compared.
+        primary: headline quantity; ``None`` if no quantity can be compared.
+        groups: the groups, in the order given.
+        effects: effect of each group except the first on each quantity.
+        qualities: comparison of the metric for each group except the first.
+        caveats: limitations of the conclusions.
+        answers: one sentence for each group except the first.
     """
 
     format: Literal["energy_callbacks.comparison"] = "energy_callbacks.comparison"
@@ -174,25 +201,25 @@ class Comparison:
     answers: tuple[str, ...]
 
     def effect(self, group: str, quantity: str) -> Effect | None:
-        """Returns the effect of a group on a quantity, ``None`` if not known."""
+        """Return the effect of a group on a quantity; ``None`` if not known."""
         keys = (group, quantity)
         return next((one for one in self.effects if (one.group, one.quantity) == keys), None)
 
     def answer(self, group: str) -> Effect | None:
-        """Returns the effect of a group on ``primary``, or else its first known effect."""
+        """Return the effect of a group on ``primary``, or its first effect if this is unknown."""
         effects = [one for one in self.effects if one.group == group]
         primary = (one for one in effects if one.quantity == self.primary)
         return next(primary, effects[0] if effects else None)
 
     def knows(self, quantity: str) -> bool:
-        """Whether any run knows the quantity."""
+        """Return whether the quantity is known for any run."""
         return any(quantity in run.values for group in self.groups for run in group.runs)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write ``comparison.html``, ``.json``, ``.md`` and pictures.
+        """Write ``comparison.html``, ``comparison.json``, ``comparison.md`` and pictures.
 
         Args:
-            folder: created if missing.
+            folder: folder for the files; created if missing.
 
         Returns:
             The paths of the files.
@@ -200,7 +227,7 @@ class Comparison:
         return write_files(self, Path(folder))
 
     def __str__(self) -> str:
-        """Returns the comparison as text for a terminal."""
+        """Return the comparison as text for a terminal."""
         return as_text(self)
 
 
@@ -212,7 +239,7 @@ def _adapter() -> "TypeAdapter[Comparison]":
 
 
 def to_json(comparison: Comparison) -> str:
-    """Returns the comparison as JSON, with each top-level field on one line."""
+    """Return the comparison as JSON, with each top-level field on one line."""
     parts = _adapter().dump_python(comparison, mode="json")
     lines = [
         f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False)}'
@@ -222,7 +249,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def from_json(text: str) -> Comparison:
-    """Returns the comparison that ``to_json`` wrote.
+    """Return the comparison from the JSON that ``to_json`` wrote.
 
     Raises:
         JournalError: if the text is not a comparison, is damaged, or has a newer schema version.
