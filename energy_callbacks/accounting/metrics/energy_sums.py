@@ -1,4 +1,4 @@
-"""Sums of energies with their errors, over several devices or consecutive spans."""
+"""Adds energies with their errors, over several devices or consecutive spans."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ UNKNOWN = Energy(energy_j=None)
 def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None) -> Energy:
     """Return the sum of energies, which is unknown only if every part is unknown.
 
-    * joules add; a part that is ``None`` adds nothing and lowers the coverage;
+    * energies are added; a part with ``energy_j=None`` adds nothing and lowers the coverage;
     * random errors are independent: ``stderr = sqrt(sum(stderr_i ** 2))``;
-    * systematic errors may have the same sign (one gain, one model), so their bounds add linearly;
+    * systematic errors may have the same sign (same gain, same model), so their bounds are added;
     * coverage is the mean over the parts, weighted by their durations;
-    * the method lists each method once, in order, joined with ``", "``.
+    * the methods of all parts are joined with ``", "``, each one once, in order.
 
     Args:
         energies: the parts.
@@ -24,10 +24,10 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
             the same window, such as the devices of a machine.
 
     Returns:
-        One ``Energy``; ``Energy(energy_j=None)`` for no parts at all.
+        The sum; ``Energy(energy_j=None)`` if there are no parts.
 
     Raises:
-        ValueError: if ``durations_s`` does not give one duration for each part.
+        ValueError: if ``durations_s`` does not contain one duration for each part.
 
     >>> pair = [Energy(energy_j=30.0, stderr_j=3.0, method="counter", coverage=1.0),
     ...         Energy(energy_j=40.0, stderr_j=4.0, method="model", coverage=0.5)]
@@ -48,10 +48,13 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
 
 
 def interval_j(energy: Energy) -> tuple[float, float, float] | None:
-    """Extrapolate an energy to its whole window; returns joules and the ends of the 95 % interval.
+    """Extrapolate an energy to its whole window, and return it with its 95 % interval, in joules.
 
-    The part without readings is assumed to be like the rest, with an error of 100 %.
-    ``None`` if less than half of the window has readings.
+    The mean power of the part without readings is assumed to be that of the rest, with an error of
+    100 %.
+
+    Returns:
+        Energy, lower end and upper end; ``None`` if less than half of the window has readings.
 
     >>> interval_j(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     (100.0, 80.0, 120.0)
@@ -66,7 +69,8 @@ def interval_j(energy: Energy) -> tuple[float, float, float] | None:
 def whole_window(energy: Energy) -> Energy:
     """Extrapolate an energy to its whole window, as ``interval_j`` does.
 
-    The error of the extrapolation is systematic. Unknown if less than half has readings.
+    The error of the extrapolation is systematic. The result is unknown if less than half of the
+    window has readings.
 
     >>> whole_window(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     Energy(energy_j=100.0, stderr_j=0.0, systematic_j=20.0, method='power', coverage=0.9)
@@ -84,7 +88,7 @@ def whole_window(energy: Energy) -> Energy:
 
 
 def _joined(methods: Iterable[str]) -> str:
-    """Each method once, also if a part is a sum itself."""
+    """Join the names of methods, each one once; the method of a sum may be several names."""
     names = (name for method in methods for name in method.split(", "))
     return ", ".join(dict.fromkeys(names))
 

@@ -1,10 +1,12 @@
 """Forecasts the energy and duration of a training from its beginning.
 
-First a tenth of the planned steps, later the first epoch with everything that belongs to it, is
-taken as a sample of the rest. The error is that of a mean, from the scatter between parts of the
-beginning, plus the difference between its second and its first half, because a drift may continue.
-It is the distance between the forecast and the figure that will be measured; the systematic error
-of the sensors is in both.
+The first forecast uses the first tenth of the planned steps as a sample of the rest. The second
+forecast uses the first epoch, including its validation and other work outside of training steps.
+
+The error of a forecast combines the standard error of the mean over parts of the sample with the
+difference between the two halves of the sample, because a drift may continue. It does not contain
+the systematic error of the sensors, because that error affects the forecast and the later
+measurement equally.
 """
 
 import math
@@ -20,14 +22,14 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import watt_hours
 
-# The beginning is divided into this many parts. The first one is left out, because kernels are
-# selected and caches filled in it.
+# The sample is divided into this number of parts. The first part is not used, because kernels are
+# selected and caches are filled during it.
 _PARTS: Final = 10
-# Student's t for 95 % and the mean of nine parts: eight degrees of freedom.
+# Student's t for a 95 % interval of the mean of nine parts: eight degrees of freedom.
 _T95: Final = 2.306
 _EARLY_SHARE: Final = 0.1
 _LONGEST_S: Final = 10 * 365.25 * 86_400.0
-# Enough to form parts; if there are more, every second tally is dropped.
+# Maximum number of tallies (``StepCounts``); if there are more, every second one is dropped.
 _MOST_TALLIES: Final = 2000
 
 
@@ -36,13 +38,13 @@ class RunForecast:
     """A forecast of the whole run, with the half-widths of 95 % intervals.
 
     Attributes:
-        after: description of the part of the training that was measured.
+        after: the part of the training that was measured, as text, such as "the first epoch".
         steps: optimizer steps of this attempt so far.
         planned_steps: optimizer steps that this attempt will make.
-        energy_j: of GPUs and host, over all attempts.
-        energy_error_j: half-width of the interval of ``energy_j``.
-        duration_s: of this attempt.
-        duration_error_s: half-width of the interval of ``duration_s``.
+        energy_j: energy of GPUs and hosts over all attempts, J.
+        energy_error_j: half-width of the interval of ``energy_j``, J.
+        duration_s: duration of this attempt, s.
+        duration_error_s: half-width of the interval of ``duration_s``, s.
     """
 
     after: str
@@ -68,12 +70,12 @@ class Forecaster:
     """Makes forecasts during a training; ``update`` runs on the journal's thread.
 
     Args:
-        board: steps and energies.
-        hosts: number of hosts; each is assumed to use as much energy as this one.
+        board: provides step counts and energies.
+        hosts: number of hosts; each host is assumed to use as much energy as this one.
 
     Attributes:
-        planned_steps: optimizer steps that this attempt will make; ``None`` while unknown.
-        news: the newest forecast, until it is printed.
+        planned_steps: optimizer steps that this attempt will make; ``None`` if not known yet.
+        news: the newest forecast; ``None`` if there is none or it has been printed.
     """
 
     def __init__(self, board: ScalarBoard, hosts: float) -> None:
@@ -89,11 +91,14 @@ class Forecaster:
         self.news: RunForecast | None = None
 
     def resume(self) -> None:
-        """Note that training continues from a checkpoint, perhaps in the middle of an epoch."""
+        """Record that training continues from a checkpoint, perhaps in the middle of an epoch."""
         self._is_partial_epoch = True
 
     def end_epoch(self, t_s: float) -> None:
-        """Note that an epoch has ended; the first complete one that is long enough is used."""
+        """Record that an epoch has ended.
+
+        The second forecast uses the time up to the first epoch end with enough measured steps.
+        """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []
             return
@@ -102,7 +107,7 @@ class Forecaster:
             self._epoch_end_s = t_s if len(self._tallies) > _PARTS else None
 
     def update(self) -> None:
-        """Make a forecast if enough of the training has been measured."""
+        """Make the first or the second forecast if enough of the training has been measured."""
         planned, tally = self.planned_steps, self._board.recorder.steps.tally
         if self._is_over or not tally.steps:
             return
@@ -117,7 +122,7 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            # From steps alone: the work at the end of an epoch has not been measured yet.
+            # Uses steps only: the work at the end of an epoch has not been measured yet.
             share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
             self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 
@@ -134,7 +139,12 @@ class Forecaster:
         return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
-        """Forecast from an epoch and the time until the first step of the next one began."""
+        """Return a forecast from the epochs so far and the time until the next epoch's first step.
+
+        Args:
+            planned: optimizer steps that this attempt will make.
+            epoch_end_s: monotonic time at which the last epoch ended.
+        """
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
         newest, last = self._tallies[-1], inside[-1]
         step_s = (last.t_s - inside[0].t_s) / (last.steps - inside[0].steps)
@@ -152,13 +162,13 @@ class Forecaster:
     def _forecast(
         self, after: str, planned: int, tallies: Sequence[StepCounts], other: tuple[float, float]
     ) -> RunForecast | None:
-        """Forecast from the steps of some tallies.
+        """Return a forecast from a sample of steps; ``None`` if it is too small or has no energy.
 
         Args:
             after: see ``RunForecast``.
             planned: optimizer steps that this attempt will make.
-            tallies: of the sample, oldest first.
-            other: joules and seconds that will follow outside of training steps.
+            tallies: step counts of the sample, oldest first.
+            other: expected joules and seconds outside of training steps until the end.
         """
         ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
         parts = list(pairwise(ends))
@@ -167,7 +177,7 @@ class Forecaster:
         energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
         newest = self._tallies[-1]
         used_j = self._board.total_j(self._board.start_s, newest.t_s)
-        # A very large number of planned steps means "no limit".
+        # Frameworks use a very large number of planned steps for "no limit".
         is_endless = (newest.t_s - self._board.start_s) * planned > _LONGEST_S * newest.steps
         if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
             return None

@@ -2,6 +2,9 @@
 
 The random error of an energy comes mostly from the two ends of its span, so the relative random
 error decreases as the span grows. The relative systematic error does not depend on the span.
+
+Here, the random share of an energy is the random half-width of its 95 % interval, divided by the
+energy. A tally is a ``StepCounts``.
 """
 
 import math
@@ -15,30 +18,34 @@ from typing import Final
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 
-# Largest random half-width of the 95 % interval of figures per step, as a share of the energy.
+# Steps are pooled until the random share is at most this.
 TARGET: Final = 0.05
-# Older steps than these do not represent the current state.
+# Steps older than this are not pooled, because the training may have changed since.
 REACH_S: Final = 60.0
 # A minute of tallies at ten per second.
 _KEPT: Final = 600
 
 
 class RecentStepCounts:
-    """The tallies of the last minute, at which a pooled span may begin."""
+    """Keeps the tallies of the last minute; a pooled span may begin at each of them."""
 
     def __init__(self) -> None:
         self._kept: deque[StepCounts] = deque(maxlen=_KEPT)
 
     def add(self, tally: StepCounts) -> None:
-        """Keep a tally if a step has ended since the last one."""
+        """Keep a tally if a step has ended since the last tally."""
         if tally.steps and (not self._kept or tally.steps > self._kept[-1].steps):
             self._kept.append(tally)
 
     def between(self, start_s: float, before: StepCounts) -> list[StepCounts]:
-        """Tallies from ``start_s`` to before another one that know its counts, oldest first."""
+        """Return the tallies from ``start_s`` until the tally ``before``, oldest first.
+
+        If samples or tokens are known in ``before``, only tallies in which they are known too are
+        returned.
+        """
         return [
             tally
-            for tally in tuple(self._kept)  # another thread may add one meanwhile
+            for tally in tuple(self._kept)  # a copy, because another thread may add tallies
             if start_s <= tally.t_s < before.t_s
             and (tally.samples is not None or before.samples is None)
             and (tally.tokens is not None or before.tokens is None)
@@ -51,19 +58,20 @@ def widened(
     earlier: Sequence[StepCounts],
     share: Callable[[StepCounts], float],
 ) -> tuple[StepCounts, float]:
-    """Find the start of a span up to ``now`` whose random share is ``TARGET`` at most.
+    """Find the start of a span up to ``now`` whose random share is at most ``TARGET``.
 
-    Each attempt lengthens the span by the factor that the share is too large, at least by two, so
-    one or two attempts usually suffice.
+    Each iteration lengthens the span by the factor by which the share is too large, and at least by
+    two. One or two iterations usually suffice.
 
     Args:
         before: start of the newest span.
         now: end of the span.
         earlier: tallies before the newest span, oldest first.
-        share: random share of the energy since a tally.
+        share: function from a tally to the random share of the energy between it and ``now``.
 
     Returns:
-        The start and its random share; the oldest tally if no span is long enough.
+        The start and the random share of its span. If no span is long enough, the start is the
+        oldest tally.
     """
     start, random = before, share(before)
     while random > TARGET and earlier:
@@ -75,21 +83,21 @@ def widened(
 
 
 def random_share(energies: Iterable[Energy]) -> float:
-    """The largest random half-width of 95 % intervals, as a share; 0 if no energy is known."""
+    """Return the largest random share of some energies; 0 if no energy is known."""
     return max(
         (1.96 * one.stderr_j / one.energy_j for one in energies if one.energy_j), default=0.0
     )
 
 
 def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Energy:
-    """Add the timing errors of the two steps at its ends to an energy.
+    """Return the energy between two steps with the errors of their times added to its error.
 
-    Each end adds mean power times ``t_error_s`` in quadrature, as if the bound were a standard
-    error. If no event has dated the end, its error is unknown and nothing is added.
+    For each step, mean power times ``t_error_s`` is added in quadrature, as if the bound were a
+    standard error. If ``t_error_s`` is unknown, nothing is added.
 
     Args:
-        energy: between the steps.
-        train_s: time of training between them.
+        energy: energy between the two steps.
+        train_s: time of training between the two steps, s.
         ends: the two steps.
     """
     if energy.energy_j is None:
@@ -103,10 +111,11 @@ def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
     """Return a warning and advice for the report if the pooled spans were too short.
 
     Args:
-        rows: random share and length of the span, s, of each row that was logged.
+        rows: for each time that figures were logged, the random share and the length of the pooled
+            span in s.
 
     Returns:
-        ``None`` if the median row has reached ``TARGET``, or without rows.
+        Warning and advice; ``None`` if the median share is at most ``TARGET`` or ``rows`` is empty.
     """
     by_share = sorted(rows)
     if not by_share:

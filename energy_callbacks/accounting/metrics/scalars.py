@@ -1,4 +1,4 @@
-"""The figures that are logged beside the loss: names, units and values, for every framework."""
+"""Computes the figures that are logged with the loss; defines their names and units."""
 
 import math
 import threading
@@ -43,17 +43,18 @@ TAGS: Final = {
     "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
     "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
 }
-"""Every tag with its meaning."""
+"""Meaning of each tag; a tag is the name of a figure."""
 
 INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
-"""Tags that also exist with ``_lo`` and ``_hi``: the ends of the 95 % interval."""
+"""Tags that are also logged with the suffixes ``_lo`` and ``_hi``: ends of the 95 % interval."""
 
-# Gauges are read every 1.6 s, throttled time every 5 s; older values are not current.
+# Maximum age of a value of a gauge, such as the temperature. Gauges are read every 1.6 s, throttled
+# time every 5 s.
 _STALE_S: Final = 10.0
-# If figures were requested within this time, the next ones are prepared in advance. Less frequent
-# requests wait a millisecond for them.
+# If figures were requested within this time, the next figures are computed in advance. After a
+# longer time, a request takes a millisecond to compute them.
 _OFTEN_S: Final = 10.0
-# Number of rows that suffices to judge how well the sensors resolve the steps.
+# Number of the last requests from which ``short_span`` judges the random errors.
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
@@ -63,8 +64,8 @@ def _total_gib(sizes_bytes: Sequence[float]) -> float:
     return gibibytes(sum(sizes_bytes))
 
 
-# Tag: quantity of the gauge; which value of each device is taken: its newest one, the mean of the
-# span, or the rate of a counter in it; and how the values of all devices become one.
+# For each tag: the quantity of the gauge; the value of each device to use: the newest value, the
+# mean over the span, or the rate of a counter over the span; the function that combines devices.
 _Gauge = tuple[Quantity, Literal["newest", "mean", "rate"], Callable[[Sequence[float]], float]]
 _GAUGES: Final[dict[str, _Gauge]] = {
     "memory/device_used_gib": ("memory_used", "newest", _total_gib),
@@ -86,11 +87,11 @@ class ReadyScalars:
     """Scalars that are ready to be logged.
 
     Attributes:
-        tally: counts at the last step of their span.
-        end_s: end of their span.
-        values: by tag.
-        pooled: random share of the energy per step and length of its span, s; ``None`` without
-            figures per step.
+        tally: step counts at the last step of the span of time that the scalars cover.
+        end_s: monotonic time of the end of the span.
+        values: scalars by tag.
+        pooled: random share (see ``pooling``) of the energy per step, and length of the pooled span
+            in s; ``None`` if there are no figures per step.
     """
 
     tally: StepCounts
@@ -100,22 +101,23 @@ class ReadyScalars:
 
 
 class ScalarBoard:
-    """Prepares the figures that a hook may log, so that the hook only has to fetch them.
+    """Computes the figures that a hook logs, in advance, so that the hook takes little time.
 
-    ``update`` runs on the journal's thread. ``take`` on the training thread costs a few
-    microseconds, or a millisecond after ten seconds without a request. Each ``take`` begins a
-    new span. Figures per step, sample and token reach back beyond it, over earlier steps, as far
-    as their random error requires.
+    ``update`` runs on the journal's thread. ``take`` on the training thread takes a few
+    microseconds, or a millisecond after ten seconds without a request. Each ``take`` begins a new
+    span of time. Figures per step, sample and token also use steps before the span, if that is
+    needed to reduce their random error.
 
     Args:
-        recorder: readings of this host, steps and phases of this process.
+        recorder: provides readings of this host, and steps and phases of this process.
         earlier: the energy of earlier attempts of the run; ``None`` for a new run.
-        samples_scale: number of processes of this host that consume as many samples as this one.
-        emissions_kg: from energy to kg CO2e with its interval.
+        samples_scale: number of processes of this host; each is assumed to consume as many samples
+            as this one.
+        emissions_kg: function from energy to kg CO2e with its interval.
 
     Attributes:
-        used_j: energy of the run by scope, ``gpu`` and ``host``, as far as it is known.
-        used: the energy of both together and the last power; ``None`` before the first readings.
+        used_j: known energy of the run, J by scope, ``gpu`` and ``host``.
+        used: total energy and last power of the run; ``None`` before the first readings.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class ScalarBoard:
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
-        """Return the figures of the newest span; the last ones again without new readings."""
+        """Return the figures of the newest span; without new readings, those of the last span."""
         self.ask()
         ready = self._ready
         if ready is None:
@@ -156,23 +158,31 @@ class ScalarBoard:
         return dict(ready.values)
 
     def short_span(self) -> tuple[str, str] | None:
-        """Message and advice for the report if the random errors of the rows were too large."""
+        """Return a warning and advice for the report if the random errors were too large."""
         return pooling.short_span(self._rows)
 
     def update(self, *, is_final: bool = False) -> None:
-        """Update the figures with new readings; finally also with those after the last step."""
+        """Update the figures with new readings.
+
+        Args:
+            is_final: whether to include the readings after the last step.
+        """
         self._recent.add(self.recorder.steps.tally)
-        self._is_final, self._is_due = is_final, True  # in this order: see ``_renew``
+        # ``_is_due`` is set last, because then ``_renew`` may run on another thread.
+        self._is_final, self._is_due = is_final, True
         if is_final or self.recorder.seen_s - self._asked_s < _OFTEN_S:
             self._renew()
 
     def ask(self) -> None:
-        """Compute the figures, ``used`` and ``used_j`` as of the last update, if not done yet."""
+        """Compute the figures, ``used`` and ``used_j`` of the last update if not done yet."""
         self._asked_s = self.recorder.seen_s
         self._renew()
 
     def _renew(self) -> None:
-        """Compute once after each ``update``, on the first thread; the other does not wait."""
+        """Compute the figures once after each ``update``.
+
+        If another thread is computing them, returns without waiting.
+        """
         if self._is_due and self._renewing.acquire(blocking=False):
             try:
                 self._is_due = False
@@ -196,14 +206,14 @@ class ScalarBoard:
             pooled = (share, tally.t_s - since.t_s) if found else None
             values |= self._throughput(before, tally) | found
         elif self._ready is not None:
-            # Figures of the training stay valid while no step ends.
+            # If no step has ended, the last figures of the training are still valid.
             kept = ("efficiency/", "throughput/")
             values = {t: v for t, v in self._ready.values.items() if t.startswith(kept)} | values
-        if self._from is begin:  # else the training thread has begun a new span meanwhile
+        if self._from is begin:  # the training thread has not begun a new span meanwhile
             self._ready = ReadyScalars(tally, end_s, values, pooled)
 
     def whole(self) -> Scalars:
-        """Return the same figures from the start of the attempt to the newest readings."""
+        """Return the same figures for the time from the attempt's start to the newest readings."""
         tally, end_s = self.recorder.steps.tally, self.recorder.seen_s
         if end_s <= self.start_s:
             return {}
@@ -214,16 +224,16 @@ class ScalarBoard:
         return values
 
     def total_j(self, start_s: float, end_s: float) -> float | None:
-        """Joules of GPUs and host in a window with readings."""
+        """Return the energy of GPUs and host in a window, J; ``None`` without readings."""
         return self._scope("total", [(start_s, end_s)]).energy_j
 
     def trained(self, before: StepCounts, now: StepCounts) -> tuple[float | None, float]:
-        """Joules of GPUs and host in the training between two tallies, and its seconds."""
+        """Return joules of GPUs and host, and seconds, of the training between two tallies."""
         spans = self._trained_s(before, now)
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
-        """Energy of a window; the timeline is asked once for all figures."""
+        """Return the energy of a device in a window; cached, because several figures need it."""
         window = (key, start_s, end_s)
         found = self._energies.get(window)
         if found is None:
@@ -238,7 +248,7 @@ class ScalarBoard:
         )
 
     def _figures_of_time(self, start_s: float, end_s: float) -> Scalars:
-        """Figures of a span that do not depend on steps."""
+        """Return the figures of a span that do not depend on steps."""
         self._energies = {}
         return self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
 
@@ -260,7 +270,7 @@ class ScalarBoard:
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
-        """Sum of the mean powers of the devices with readings."""
+        """Return the sum of the mean powers of all devices with readings, W."""
         found = [
             mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
             for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
@@ -277,9 +287,9 @@ class ScalarBoard:
         return (energy.energy_j or 0.0) / whole.energy_j
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
-        """The step from which figures per step are computed, and their random share."""
+        """Return the step from which figures per step are computed, and their random share."""
         spans = self.recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
-        # Not across another phase, because its steps are not steps of training.
+        # The pooled span does not extend over another phase, because its steps are not training.
         since_s = spans[-1].start_s if spans else before.t_s
         is_training = bool(spans) and spans[-1].end_s >= before.t_s
         earlier = self._recent.between(since_s, before) if is_training else []
@@ -288,11 +298,11 @@ class ScalarBoard:
         )
 
     def _trained_s(self, before: StepCounts, now: StepCounts) -> list[tuple[float, float]]:
-        """The parts of a span that were training."""
+        """Return start and end of the parts of a span that were training."""
         return [(s.start_s, s.end_s) for s in self.recorder.trained(before.t_s, now.t_s)]
 
     def _trained_energies(self, before: StepCounts, now: StepCounts) -> tuple[Energy, Energy]:
-        """Energy of GPUs and of all in the part of a span that was training."""
+        """Return GPU energy and total energy of the parts of a span that were training."""
         spans = self._trained_s(before, now)
         train_s = sum(end - start for start, end in spans)
         gpu, whole = (
@@ -302,7 +312,7 @@ class ScalarBoard:
         return gpu, whole
 
     def _efficiency(self, before: StepCounts, now: StepCounts) -> Scalars:
-        """Energy of training per step, sample and token."""
+        """Return the energy of training per step, sample and token."""
         gpu, whole = self._trained_energies(before, now)
         samples, tokens = self._work(before, now)
         values: Scalars = {}
@@ -313,7 +323,7 @@ class ScalarBoard:
         return values
 
     def _throughput(self, before: StepCounts, now: StepCounts) -> Scalars:
-        """Rates over the part of the span that was training."""
+        """Return the throughput figures, for the parts of a span that were training."""
         train_s = sum(end - start for start, end in self._trained_s(before, now))
         if train_s <= 0.0:
             return {}
@@ -327,7 +337,7 @@ class ScalarBoard:
         return values
 
     def _work(self, before: StepCounts, now: StepCounts) -> list[float | None]:
-        """Samples and tokens of all processes of this host between two steps."""
+        """Return samples and tokens of all processes of this host between two steps."""
         counts = ((before.samples, now.samples), (before.tokens, now.tokens))
         return [
             None if start is None or end is None else (end - start) * self._samples_scale
@@ -348,7 +358,7 @@ class ScalarBoard:
     def _gauge(
         self, key: str, quantity: Quantity, which: str, start_s: float, end_s: float
     ) -> float | None:
-        """A value of one device; ``None`` if it does not report any more."""
+        """Return a value of one device; ``None`` if it has no recent reading."""
         newest = self._timeline.latest(key, quantity, end_s - _STALE_S)
         if newest is None or which == "newest":
             return newest
@@ -359,10 +369,10 @@ class ScalarBoard:
 
 
 def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
-    """All tags that a training can have, for frameworks that fix their columns at the start.
+    """Return all tags that a training may log, for loggers that need them at the start.
 
     Args:
-        gpu: whether it uses GPUs.
+        gpu: whether the training uses GPUs.
         tokens: whether tokens are counted.
         waits: whether waiting for data is measured.
     """
@@ -377,20 +387,21 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
 
 
 OWN_TAGS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
-"""All tags of this package, to distinguish them from metrics of the user."""
+"""All tags of this package, to distinguish its figures from metrics of the user."""
 
 
 def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
-    """Add the joules of earlier attempts, whose errors are not known, to an energy."""
+    """Add the joules of earlier attempts to an energy, with the same relative systematic error."""
     if energy.energy_j is None or not earlier_j:
         return energy
     whole_j = earlier_j + energy.energy_j
-    scale = whole_j / energy.energy_j if energy.energy_j else 1.0  # assumes the same sensors
+    # The scale is right if all attempts use the same sensors.
+    scale = whole_j / energy.energy_j if energy.energy_j else 1.0
     return replace(energy, energy_j=whole_j, systematic_j=energy.systematic_j * scale)
 
 
 def _put(values: Scalars, tag: str, value: float | None) -> None:
-    """Add a figure; an unknown one is absent, never zero."""
+    """Add a figure if it is known."""
     if value is not None:
         values[tag] = value
 

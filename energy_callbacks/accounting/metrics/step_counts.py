@@ -1,4 +1,4 @@
-"""Optimizer steps with their samples, tokens and waits: noted at once, counted later."""
+"""Queues optimizer steps on the training thread, and counts them on the journal's thread."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from typing import Final
 
 from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-# An optimizer step as the training thread has reported it, or a later correction of earlier steps:
-# time, samples, tokens, wait before it in s, steps (1 or 0), and its end if an event dates it. It
-# is created on the training thread, where a named tuple would take three times as long.
+# A report by the training thread: an optimizer step, or counts that were missing in earlier steps.
+# The fields are time, samples, tokens, wait for data before the step in s, number of steps (1 or
+# 0), and the end of the step if a CUDA event measures it. Creating a named tuple would take three
+# times as long.
 _Step = tuple[float, float | None, float | None, float, int, StepEnd | None]
 
-# A minute of the shortest steps (1.6 ms), for when the journal's thread is held up.
+# Enough for a minute of the shortest steps (1.6 ms), in case the journal's thread is delayed.
 _KEPT_WAITS: Final = 40_000
 
 
@@ -20,13 +21,13 @@ class StepCounts:
     """Counts up to the end of one optimizer step, since the start of the attempt.
 
     Attributes:
-        t_s: when that step ended.
-        t_error_s: bound of the error of ``t_s`` if an event of the device dated it; ``None``
-            if ``t_s`` is when the training thread had queued the step.
+        t_s: monotonic time at which that step ended.
+        t_error_s: bound of the error of ``t_s`` if a CUDA event has measured it, s; ``None`` if
+            ``t_s`` is the time at which the training thread had queued the step.
         steps: number of optimizer steps.
-        samples: samples of all steps; ``None`` while one of them has not reported its samples.
-        tokens: tokens of all steps; ``None`` while one of them has not reported its tokens.
-        wait_s: time between the end of a batch and the arrival of the next one, in total.
+        samples: samples of all steps; ``None`` if the samples of a step are unknown.
+        tokens: tokens of all steps; ``None`` if the tokens of a step are unknown.
+        wait_s: total time between the end of a batch and the arrival of the next batch, s.
     """
 
     t_s: float
@@ -39,13 +40,13 @@ class StepCounts:
 
 @dataclass(slots=True)
 class _WorkCount:
-    """A sum of samples or tokens, and the number of steps that have not reported theirs."""
+    """A sum of samples or tokens, and the number of steps for which they are unknown."""
 
     reported: float = 0.0
     unknown_steps: int = 0
 
     def add(self, count: float | None, steps: int) -> None:
-        """Add a step, or with ``steps=0`` a count for all steps that have not reported theirs."""
+        """Add the count of a step, or (``steps=0``) one count for all steps without a count."""
         if count is None:
             self.unknown_steps += steps
             return
@@ -60,21 +61,22 @@ class _WorkCount:
 
 
 class StepLog:
-    """A queue of steps from the training thread to the journal's thread, which counts them.
+    """Queue of steps from the training thread to the journal's thread, which counts them.
 
-    ::
+    The training thread calls::
 
-        mark_ready   a batch has arrived           wait = time since the last batch was done
-        mark_done    a batch is done               (a micro-batch, or the pause of a phase)
-        step         a batch and an optimizer step are done
+        mark_ready   when a batch has arrived; the wait is the time since the last batch was done
+        mark_done    when a batch without an optimizer step is done
+        step         when a batch and an optimizer step are done
 
     Args:
-        start_s: start of the attempt.
-        ends: dates the steps by events of the device; ``None``: a step ends when it was queued.
+        start_s: monotonic time of the attempt's start.
+        ends: measures the ends of steps with CUDA events; ``None`` to use the times at which the
+            steps were queued.
 
     Attributes:
-        marked_s: when the training thread last reported anything.
-        sees_waits: whether the arrival of batches is reported.
+        marked_s: monotonic time of the last call by the training thread.
+        sees_waits: whether ``mark_ready`` is called, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
@@ -90,7 +92,7 @@ class StepLog:
         self.tally = StepCounts(t_s=start_s)
 
     def mark_ready(self, t_s: float) -> None:
-        """Note that a batch has arrived."""
+        """Record that a batch has arrived."""
         self.sees_waits = True
         self.marked_s = max(self.marked_s, t_s)
         if self._done_s is not None:
@@ -100,39 +102,39 @@ class StepLog:
             self._done_s = None
 
     def mark_done(self, t_s: float) -> None:
-        """Note that a batch is done: from now on the loop waits for data."""
+        """Record that a batch is done: from now on the loop waits for data."""
         self._done_s = t_s
         self.marked_s = max(self.marked_s, t_s)
 
     def pause(self) -> None:
-        """Note that another phase begins: the time that follows is not a wait for data."""
+        """Record that the phase changes: the time from now on is not a wait for data."""
         self._done_s = None
 
     def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
-        """Return the waits (start, end) since the last call, and until when all are known.
+        """Return the waits since the last call, and the time up to which all waits are known.
 
-        A wait is reported when it has ended.
+        Each wait is a pair of start and end. It is returned after it has ended.
         """
-        waiting_since_s = self._done_s  # read first: the training thread continues to report
+        waiting_since_s = self._done_s  # read first, because the training thread keeps running
         waits = [self._waits.popleft() for _ in range(len(self._waits))]
         return waits, now_s if waiting_since_s is None else min(waiting_since_s, now_s)
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
-        """Note that an optimizer step has ended now."""
+        """Record that an optimizer step has ended at ``t_s``; unknown counts are ``None``."""
         end = self._ends.mark(t_s) if self._ends else None
         self._new.append((t_s, samples, tokens, self._wait_s, 1, end))
         self._wait_s = 0.0
         self.marked_s = self._done_s = t_s
 
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
-        """Note counts of steps that did not report them, or only a part of them.
+        """Record samples and tokens of earlier steps that were reported without these counts.
 
-        ``None`` leaves that count as it is.
+        ``None`` does not change a count.
         """
         self._new.append((t_s, samples, tokens, 0.0, 0, None))
 
     def advance(self, until_s: float) -> StepCounts:
-        """Count the steps that ended by ``until_s``; returns the counts at the newest of them."""
+        """Count the steps that ended by ``until_s``; return the counts at the last of them."""
         if self._ends:
             self._ends.settle()
         before, new = self.tally, self._new
@@ -146,7 +148,7 @@ class StepLog:
             self._samples.add(samples, steps)
             self._tokens.add(tokens, steps)
             if steps:
-                # A step that no event has dated may lie before one that the device has dated.
+                # A step without an event may have an earlier time than the step before it.
                 t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
                 count += steps
                 wait_s += waited_s
@@ -161,11 +163,11 @@ class StepLog:
         return self.tally
 
     def close(self) -> None:
-        """End the log: steps that still run on the device end when they were queued."""
+        """End the log; steps that still run on the device end at the time they were queued."""
         if self._ends:
             self._ends.close()
 
     @property
     def host_marks(self) -> tuple[int, int]:
-        """Steps that no event has dated, and all steps; zeros if no events were requested."""
+        """Number of steps without a CUDA event, and of all steps; zeros without ``ends``."""
         return (self._ends.host_marks, self._ends.steps) if self._ends else (0, 0)

@@ -1,4 +1,4 @@
-"""Selects which of the user's metrics, such as the loss, the journal keeps."""
+"""Selects the user's metrics, such as the loss, that are written to the journal."""
 
 import math
 from collections import Counter
@@ -10,16 +10,19 @@ from energy_callbacks.accounting.metrics.scalars import OWN_TAGS
 from energy_callbacks.accounting.recorder import JournalRecorder
 
 MAX_NAMES: Final = 20
-# Characters; bounded because a journal is read as a whole.
+# Maximum length of a name, in characters. The limits here keep journals small, because reports read
+# whole journals.
 _MAX_NAME: Final = 120
-# Number of records with the same names that are all kept, and of sets of names that are counted.
+# All of the first ``_ALL`` records with the same set of names are kept. Up to ``_KINDS`` sets of
+# names are counted separately.
 _ALL, _KINDS = 1000, 20
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the first finite numbers that are no figures of this package, with bounded names.
+    """Return the user's metrics that are finite numbers, at most ``MAX_NAMES``, with short names.
 
-    Tensors are left out, because reading one would wait for its device.
+    Figures of this package are left out. Tensors are left out, because reading a tensor would wait
+    for its device.
     """
     numbers = {
         str(name)[:_MAX_NAME]: float(value)
@@ -31,10 +34,10 @@ def kept(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 class MetricLog:
-    """Writes metrics into the journal of an attempt.
+    """Writes metrics to the journal of an attempt.
 
-    Of records with the same names the first 1000 are kept, then every second one, from 2000 on
-    every fourth one, and so on: a million records become 6000 lines.
+    Of records with the same names, the first 1000 are written, then every second record, from 2000
+    on every fourth record, and so on: a million records become 6000 lines.
 
     Args:
         recorder: writes the journal.
@@ -47,7 +50,14 @@ class MetricLog:
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
     ) -> None:
-        """Record metrics at a moment."""
+        """Record metrics.
+
+        Args:
+            values: metrics by name.
+            t_s: monotonic time.
+            step: number of the optimizer step; ``None`` if unknown.
+            epoch: number of epochs so far, possibly with a fraction; ``None`` if unknown.
+        """
         found = kept(values)
         if found and self._is_due(frozenset(found)):
             self._recorder.event("metrics", t_s, step=step, epoch=epoch, values=found)
