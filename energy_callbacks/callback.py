@@ -1,4 +1,4 @@
-"""What the callbacks of all frameworks share: settings, report, and hints for wrong imports."""
+"""Common part of the callbacks of all frameworks: settings, report, hints for wrong imports."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ class CallbackSettings(TypedDict, total=False):
     """Keyword arguments of every ``GpuEnergyCallback``; ``EnergyConfig`` has their defaults.
 
     Attributes:
-        report_dir: run folder; by default one beside the training's logs.
+        report_dir: run folder; by default a folder next to the logs of the training.
         country: ISO 3166 code or name of the country whose grid supplies the machine.
         region: state or province, for ``USA`` and ``CAN``.
         pue: power usage effectiveness of the building.
-        price_per_kwh: in any currency.
+        price_per_kwh: price of electricity per kWh, in any currency.
         devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or indices and UUIDs.
-        sample_interval_s: how often figures are updated, s.
-        step_events: date the end of each step by CUDA events (PyTorch only).
-        max_energy_wh: stop training gracefully when GPUs and host have used this much, Wh.
-        max_emissions_g: stop training gracefully at these emissions, gCO2e.
+        sample_interval_s: interval between updates of the figures, s.
+        step_events: measure the end of each step with CUDA events (PyTorch only).
+        max_energy_wh: stop training gracefully when GPUs and host have used this energy, Wh.
+        max_emissions_g: stop training gracefully when the emissions reach this mass, gCO2e.
         run_name: name shown in the report.
         tags: labels for the report.
         profile: profilers, such as ``KernelProfiler()``.
-        meter: a meter to use; it replaces all settings above.
+        meter: a meter with its own settings; it cannot be combined with other settings.
     """
 
     report_dir: str | Path | None
@@ -55,15 +55,15 @@ SETTINGS: Final = tuple(CallbackSettings.__annotations__)
 
 
 def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
-    """Return the meter in the settings of a callback, or a new one with these settings.
+    """Return the setting ``meter`` of a callback, or a new meter with the other settings.
 
     Args:
-        settings: as the user gave them.
-        own: names of further settings that the callback has.
+        settings: keyword arguments that the user has passed.
+        own: names of settings that only this framework's callback has, for error messages.
 
     Raises:
-        TypeError: for an unknown setting, or one of the wrong type.
-        ValueError: for a wrong value, or other settings together with ``meter``.
+        TypeError: if a setting is unknown or has the wrong type.
+        ValueError: if a value is wrong, or ``meter`` is combined with other settings.
     """
     known = (*own, *SETTINGS)
     for name in settings:
@@ -95,19 +95,21 @@ class EnergyCallback:
     """The part of every ``GpuEnergyCallback`` that does not depend on a framework.
 
     Attributes:
-        framework_name: the framework of the callback, as shown to people.
+        framework_name: name of the framework, for messages.
     """
 
     framework_name: ClassVar[str]
     _meter: EnergyMeter
 
     def __getattr__(self, name: str) -> object:
-        """Explain a missing attribute: most likely another framework asks for one of its hooks.
+        """Raise an error that names the modules of all frameworks.
+
+        An attribute is usually missing because another framework calls one of its own hooks.
 
         Raises:
-            AttributeError: always, naming the modules of all three.
+            AttributeError: always.
         """
-        if hasattr(type(self), name):  # a property has raised: show its own error
+        if hasattr(type(self), name):  # a property has raised: raise its own error again
             return object.__getattribute__(self, name)
         raise AttributeError(
             f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "

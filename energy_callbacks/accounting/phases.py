@@ -1,4 +1,4 @@
-"""The stack of phases of a process, as spans of time without gaps."""
+"""Keeps the stack of phases of a process, and divides its time into spans without gaps."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpan:
-    """A span of time in one phase."""
+    """A span of time in one phase; ``start_s`` and ``end_s`` are monotonic times."""
 
     name: str
     start_s: float
@@ -40,16 +40,16 @@ class PhaseStack:
     ::
 
         enter("train")         train
-        enter("validation")    validation      (train is paused, not counted twice)
+        enter("validation")    validation      (train is paused)
         leave("validation")    train
 
     Args:
-        start_s: when the first phase begins.
-        name: the phase at the bottom of the stack.
+        start_s: monotonic time at which the first phase begins.
+        name: name of the phase at the bottom of the stack.
 
     Attributes:
-        names: the stack, from the bottom to the current phase.
-        start_s: when the span of the current phase began.
+        names: names of the phases in the stack, from the bottom to the current phase.
+        start_s: monotonic time at which the current span began.
     """
 
     def __init__(self, start_s: float, name: str = "idle") -> None:
@@ -58,17 +58,21 @@ class PhaseStack:
 
     @property
     def name(self) -> str:
-        """The current phase."""
+        """Name of the current phase."""
         return self.names[-1]
 
     def enter(self, name: str, t_s: float) -> PhaseSpan:
-        """Put a phase on top; returns the span of the phase before."""
+        """Put a phase on top of the stack; return the span that ends."""
         span = self.end(t_s)
         self.names.append(name)
         return span
 
     def leave(self, name: str, t_s: float) -> PhaseSpan | None:
-        """Remove a phase and all phases above it; returns the span, ``None`` if it is not there."""
+        """Remove a phase and all phases above it from the stack.
+
+        Returns:
+            The span that ends; ``None`` if the phase is not in the stack.
+        """
         if name not in self.names[1:]:
             return None
         span = self.end(t_s)
@@ -77,13 +81,16 @@ class PhaseStack:
         return span
 
     def leave_all(self, t_s: float) -> PhaseSpan:
-        """Remove all phases except the one at the bottom; returns the span."""
+        """Remove all phases except the one at the bottom; return the span that ends."""
         span = self.end(t_s)
         del self.names[1:]
         return span
 
     def end(self, t_s: float) -> PhaseSpan:
-        """End the span of the current phase, at its start if ``t_s`` is earlier; returns it."""
+        """End the current span and begin a new one; return the span that ends.
+
+        If ``t_s`` is earlier than the start of the span, the span ends at its start.
+        """
         t_s = max(t_s, self.start_s)
         span = PhaseSpan(name=self.name, start_s=self.start_s, end_s=t_s)
         self.start_s = t_s

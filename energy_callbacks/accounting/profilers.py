@@ -1,4 +1,4 @@
-"""Passes the events of a meter to its profilers; one that fails is stopped, and nothing else."""
+"""Passes the events of a meter to its profilers; a profiler that fails is stopped."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,23 +14,28 @@ class Profiler(Protocol):
     """Receives events on the training thread; an exception ends the profiler with a warning."""
 
     def start(self, meter: ActiveAttempt) -> None:
-        """An attempt has begun; after ``stop`` another one may begin.
+        """Handle the start of an attempt; may be called again after ``stop``.
 
         Args:
-            meter: measures the attempt; may be used until ``stop`` returns.
+            meter: the attempt; may be used until ``stop`` returns.
         """
         ...
 
     def mark(self, name: str, t_s: float) -> None:
-        """``data_ready``, ``batch_done``, or ``phase:`` with the name of the phase that begins."""
+        """Handle an event of the training loop.
+
+        Args:
+            name: ``data_ready``, ``batch_done``, or ``phase:<name>`` if a phase begins.
+            t_s: monotonic time of the event.
+        """
         ...
 
     def step(self, t_s: float) -> None:
-        """The work of an optimizer step has just been queued."""
+        """Handle an optimizer step, whose work has just been queued."""
         ...
 
     def stop(self) -> None:
-        """The training has ended: finish what is running and record the results."""
+        """Handle the end of the training: finish measurements and record the results."""
         ...
 
 
@@ -38,16 +43,16 @@ _METHODS = ("start", "mark", "step", "stop")
 
 
 class Profilers:
-    """All profilers of a meter; the methods are those of ``Profiler``.
+    """Passes events to all profilers of a meter.
 
     Args:
-        members: called in this order; stopped in reverse order.
+        members: the profilers; called in this order, stopped in reverse order.
 
     Attributes:
-        offer: profilers that the next meter to start takes over; ``None`` for none.
+        offer: profilers for the next meter that starts; ``None`` if there are none.
 
     Raises:
-        TypeError: for a member that lacks a method of ``Profiler``.
+        TypeError: if a member lacks a method of ``Profiler``.
     """
 
     offer: "ClassVar[ProfilerOffer | None]" = None
@@ -63,28 +68,28 @@ class Profilers:
         self._running: list[Profiler] = []
 
     def __bool__(self) -> bool:
-        """Whether any is running."""
+        """Return whether any profiler is running."""
         return bool(self._running)
 
     def __iter__(self) -> Iterator[Profiler]:
-        """All of them, running or not."""
+        """Iterate over all profilers, whether they are running or not."""
         return iter(self._members)
 
     def start(self, meter: ActiveAttempt) -> None:
-        """Start all members."""
+        """Start all profilers."""
         self._running = list(self._members)
         self._call(self._running, lambda member: member.start(meter))
 
     def mark(self, name: str, t_s: float) -> None:
-        """Pass a mark on to the running members."""
+        """Pass an event to the running profilers."""
         self._call(self._running, lambda member: member.mark(name, t_s))
 
     def step(self, t_s: float) -> None:
-        """Pass a step on to the running members."""
+        """Pass a step to the running profilers."""
         self._call(self._running, lambda member: member.step(t_s))
 
     def stop(self) -> None:
-        """Stop the running members."""
+        """Stop the running profilers."""
         ending, self._running = self._running[::-1], []
         self._call(ending, lambda member: member.stop())
 
@@ -95,20 +100,21 @@ class Profilers:
             except Exception as error:
                 pass_on_signals()
                 logger.warning("%s ends here: %r", type(member).__name__, error, exc_info=True)
-                if member in self._running:  # else it is being stopped already
+                if member in self._running:  # it is not being stopped already
                     self._running.remove(member)
                     self._call((member,), lambda failed: failed.stop())
 
 
 class ProfilerOffer:
-    """Profilers that the next meter to start in this process takes over from another meter.
+    """Offers profilers to the next meter that starts in this process.
 
-    Of meters that run at the same time, the first takes them. A meter that has a profiler of the
-    same class keeps its own.
+    If several meters run at the same time, the first one gets the profilers. A meter that has its
+    own profiler of the same class does not get that profiler.
 
     Args:
         members: the profilers.
-        on_taken: called before a meter takes them; the meter that had them must release them.
+        on_taken: called before a meter gets the profilers, so that the previous meter releases
+            them.
     """
 
     def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
@@ -117,7 +123,11 @@ class ProfilerOffer:
         self._holder = Profilers(())
 
     def added_to(self, own: Profilers) -> Profilers:
-        """The profilers of a meter that starts, with those of this offer unless they are in use."""
+        """Return the profilers of a meter that starts, with the offered ones if these are free.
+
+        Args:
+            own: profilers of the meter itself.
+        """
         if self._holder:
             return own
         self._on_taken()

@@ -1,7 +1,8 @@
 """Writes events and measured energies as journal lines, on the journal's thread.
 
 The training thread only puts events into queues. ``update`` runs periodically on the journal's
-thread, asks the timeline for the energy of spans that all sensors have reported, and writes lines.
+thread. It asks the timeline for the energy of spans for which all sensors have readings, and writes
+the lines.
 """
 
 import threading
@@ -21,23 +22,25 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
 
-# Steps are pooled over each update, because a killed process loses unwritten lines, but over at
-# least this time, because windows of a few sensor periods are too inaccurate.
+# Minimum time that a ``steps`` line covers, because windows of a few sensor periods are inaccurate.
+# Otherwise each update writes a line, because a killed process loses steps without a line.
 _POOL_S = 0.5
-# How long sensors may be silent before steps are counted without energy.
+# A device without readings for this time is no longer waited for: its energy then has a gap.
 _PATIENCE_S = 6.0
-# How often the total energy is written with its quality, for runs that are killed.
+# Interval between lines with the total energy and its errors, for processes that are killed later.
 _SO_FAR_S = 10.0
-# The last steps may still run on the device when the training ends.
+# Share of steps without a CUDA event that causes no warning: the last steps may still run on the
+# device when the training ends.
 _FEW_HOST_MARKS = 0.05
 
 
 def mean(values: Sequence[float]) -> float:
-    """Mean of a few readings; numpy takes ten times as long for one or two."""
+    """Return the mean of a few readings; for one or two, numpy takes ten times as long."""
     return sum(values) / len(values)
 
 
-# Quantity of a series: its key in a journal, and the function from its values in a span to one.
+# For each quantity of a series: its key in the journal, and the function that reduces its values
+# between two rows to one value.
 _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "utilisation": ("utilisation", mean),
     "sm_active": ("sm_active", mean),
@@ -58,17 +61,17 @@ class JournalRecorder:
     """Writes the journal of one attempt.
 
     Args:
-        timeline: readings and energies.
-        writer: the journal.
-        clock: time.
-        start_s: monotonic time of the attempt's start, the zero of the journal's times.
-        ends: dates the ends of steps by events of the device; ``None`` if not requested.
+        timeline: provides readings and energies.
+        writer: writes lines to the journal.
+        clock: tells the time.
+        start_s: monotonic time of the attempt's start; times in the journal are relative to it.
+        ends: measures the ends of steps with CUDA events; ``None`` if not requested.
 
     Attributes:
         phases: stack of phases.
-        steps: the steps so far.
-        settled_s: energy up to this moment is final, and its spans are written.
-        seen_s: energy up to this moment is known, and its steps are counted.
+        steps: log of the optimizer steps.
+        settled_s: monotonic time up to which energy is final, and spans of phases are written.
+        seen_s: monotonic time up to which readings have arrived, and steps are counted.
     """
 
     def __init__(
@@ -101,22 +104,26 @@ class JournalRecorder:
         self._complete_s = start_s
         timeline.pin(start_s)
 
-    # Called on the training thread: no file, no sensor, and only one lock, held for microseconds.
+    # The next methods run on the training thread. They use no file and no sensor, and only one
+    # lock, which is held for microseconds.
 
     def enter(self, name: str, t_s: float) -> None:
         """Begin a phase."""
         self._change(lambda: self.phases.enter(name, t_s))
 
     def leave(self, name: str, t_s: float) -> None:
-        """End a phase; one that never began is ignored."""
+        """End a phase; ignored if the phase has not begun."""
         self._change(lambda: self.phases.leave(name, t_s))
 
     def leave_all(self, t_s: float) -> None:
-        """End all phases: the time that follows is idle."""
+        """End all phases: the time from ``t_s`` on is idle."""
         self._change(lambda: self.phases.leave_all(t_s))
 
     def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
-        """Change the phase and queue its span; both at once for ``trained``."""
+        """Change the phase and queue the span that ends.
+
+        The lock makes sure that ``trained`` does not run between the two.
+        """
         with self._phase_lock:
             span = change()
             if span is not None and span.name == "train":
@@ -146,7 +153,7 @@ class JournalRecorder:
         self._queue("warning", self._clock.monotonic_s(), code=code, message=message, fix=fix)
 
     def note(self, notice: Notice) -> None:
-        """Queue lines for what the sampler reports about a source."""
+        """Queue the lines for a notice of the sampler about a source."""
         source, message = notice.source, notice.message
         if notice.kind == "opened":
             by_device = {channel.device.key: channel.device for channel in notice.channels}
@@ -163,10 +170,14 @@ class JournalRecorder:
     def _queue(self, type_: str, t_s: float, **values: Any) -> None:
         self._lines.append({"type": type_, "t_s": t_s - self.start_s, **values})
 
-    # Called on the journal's thread.
+    # The next methods run on the journal's thread.
 
     def update(self, *, is_final: bool = False) -> None:
-        """Write everything that all sensors have reported by now."""
+        """Write the queued events, and the energies and steps that the readings so far cover.
+
+        Args:
+            is_final: whether to write everything without waiting for further readings.
+        """
         now_s = self._clock.monotonic_s()
         settled_s = self.timeline.settled_s(now_s, _PATIENCE_S)
         seen_s = self.timeline.seen_s(now_s, _PATIENCE_S)
@@ -183,7 +194,13 @@ class JournalRecorder:
         self._writer.flush()
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
-        """End the last phase and write the totals; nothing may be recorded afterwards."""
+        """End the last phase, write the totals, and close the journal.
+
+        Args:
+            status: ``finished``, ``failed`` or ``interrupted``.
+            error: text of the exception that ended the training; ``None`` if there was none.
+            values: further fields of the ``totals`` line.
+        """
         now_s = self._clock.monotonic_s()
         self._change(lambda: self.phases.end(now_s))
         for key, count in self.timeline.disagreements().items():
@@ -266,7 +283,7 @@ class JournalRecorder:
         )
 
     def _since_written(self, name: str, count: float | None) -> float | None:
-        """The count since the last line that had one; ``None`` while unknown."""
+        """Return the count since the last line with this count; ``None`` if it is unknown."""
         if count is None:
             return None
         before, self._written[name] = self._written[name], count
@@ -287,7 +304,7 @@ class JournalRecorder:
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
     def _write_so_far(self) -> None:
-        """Write the total energy up to a settled moment, for a process that is killed later."""
+        """Write the total energy so far, for the case that the process is killed later."""
         end_s = min(self.settled_s, self._complete_s)
         if end_s - self._so_far_s >= _SO_FAR_S:
             self._so_far_s = end_s
@@ -309,7 +326,7 @@ class JournalRecorder:
         return row
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:
-        """Mean power since the last row, over the time with readings."""
+        """Return the mean power since the last row, over the time with readings, W."""
         start_s = self._row_ends.get(key, self.start_s)
         self._row_ends[key] = end_s
         if end_s <= start_s:
@@ -317,7 +334,7 @@ class JournalRecorder:
         return mean_power_w(*self.timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
-        """The parts of a window in the phase ``train``, without windows that were renamed."""
+        """Return the parts of a window in phase ``train`` that got no other phase afterwards."""
         with self._phase_lock:
             newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
             spans = list(newest)[::-1]
@@ -332,5 +349,11 @@ class JournalRecorder:
 
 
 def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
-    """Energy over the covered time of its window, W; ``None`` if the energy is unknown."""
+    """Return energy divided by the covered time, W; ``None`` if the energy is unknown.
+
+    Args:
+        energy_j: energy of the covered part of a window, J.
+        coverage: covered share of the window.
+        duration_s: length of the window, s.
+    """
     return None if energy_j is None else energy_j / (duration_s * coverage)
