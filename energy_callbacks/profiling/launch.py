@@ -1,9 +1,9 @@
 """Runs a program with profilers: ``python -m energy_callbacks.profiling.launch [options] SCRIPT``.
 
 The program runs in this process as ``python SCRIPT ...`` or ``python -m MODULE ...`` would run it,
-except that modules which this package imports are imported before. Global hooks of PyTorch report
-optimizer steps. A meter that the program starts takes over the profilers; until then they belong to
-a meter of this module.
+except that the modules used by this package are already imported. Global hooks of PyTorch report
+optimizer steps. At first the profilers belong to a meter that this module starts; if the program
+starts a meter, that meter takes them over.
 """
 
 import argparse
@@ -27,7 +27,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare an option for each profiler."""
+    """Add one on/off option per profiler to a parser."""
     for name, entry in PROFILERS.items():
         parser.add_argument(
             f"--{name}",
@@ -38,12 +38,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
-    """Return the options of parsed arguments as words of a command line."""
+    """Return the profilers' options in parsed arguments, as command-line words."""
     return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the program of the command line; ends with the exception or status of the program."""
+    """Run the program given on the command line; exceptions of the program propagate."""
     parser = argparse.ArgumentParser(prog="python -m energy_callbacks.profiling.launch")
     add_options(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENTS]")
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _start_meter(profilers: Sequence[Profiler]) -> EnergyMeter:
-    """Start a meter with profilers, which runs until a meter of the program takes them over."""
+    """Return a started meter with profilers; it ends when another meter takes the profilers."""
     meter = EnergyMeter(profilers=profilers)
     try:
         meter.start()
@@ -76,7 +76,7 @@ def _start_meter(profilers: Sequence[Profiler]) -> EnergyMeter:
 
 
 def _count_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
-    """Report optimizer steps to a meter; the phase ``train`` begins with the first one."""
+    """Add hooks that report optimizer steps to a meter, and phase ``train`` at the first step."""
     has_begun = False
 
     def before(*_: Any) -> None:
@@ -90,16 +90,16 @@ def _count_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
 
 
 def _run(words: Sequence[str]) -> None:
-    """Run the program as ``__main__``, with the arguments and import path that Python gives it."""
+    """Run the program as ``__main__``, with the arguments and import path that it would have."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
-    if not os.environ.get("PYTHONSAFEPATH"):  # this process itself runs with -P
+    if not os.environ.get("PYTHONSAFEPATH"):  # this process runs with -P, so the path is missing
         sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
     sys.argv = list(words[1:] if is_module else words)
     if is_module:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         return
-    # runpy.run_path would remove the module before threads and exit functions end.
+    # Not runpy.run_path: it removes the module while threads and exit functions may still use it.
     module = ModuleType("__main__")
     loader = SourceFileLoader("__main__", script)
     vars(module).update(

@@ -1,4 +1,4 @@
-"""Joules by line and function of the user's own Python."""
+"""Profiles the user's Python code: time and energy by line and by function."""
 
 from energy_callbacks.profiling.lines.profiler import LineProfiler
 

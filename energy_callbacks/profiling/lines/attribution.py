@@ -1,8 +1,9 @@
-"""Attributes measured energy to lines; each total keeps a part that belongs to no line.
+"""Attributes measured energy to source lines; some of the energy may belong to no line.
 
-The host's energy of a span is divided between work and waiting like the time of the main thread;
-the part of work goes to lines by CPU time. The energy of GPUs goes to lines by the time of the
-kernels that they launched, never by the time in which a line waited for kernels.
+The host's energy in a span of time is divided into work and waiting, in proportion to the main
+thread's time. The part for work is attributed to lines by CPU time, the part for waiting by their
+waiting time. The energy of GPUs is attributed by the time of the kernels that a line launched, not
+by the time in which it waited for kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +21,14 @@ _NO_KERNELS = "no kernels were recorded, and a line that waits for the GPU did n
 
 @dataclass(slots=True)
 class LineShare(LineTime):
-    """Time of a line, and the energy attributed to it.
+    """Time of a line, and the energy attributed to it in joules.
 
     Attributes:
-        work_j: of the host, by CPU time; ``None`` if the host's energy is not known.
-        waiting_j: of the host while the line waited; ``None`` if not known.
-        gpu_s: seconds per step of the kernels that it launched; ``None`` without a window.
-        gpu_j: of the GPUs; ``None`` if not known.
+        work_j: energy of the host for the line's work; ``None`` if the host's energy is unknown.
+        waiting_j: energy of the host while the line waited; ``None`` if unknown.
+        gpu_s: seconds per step of the kernels that the line launched; ``None`` if it launched no
+            recorded kernels.
+        gpu_j: energy of the GPUs for these kernels; ``None`` if unknown.
     """
 
     work_j: float | None = None
@@ -36,12 +38,12 @@ class LineShare(LineTime):
 
     @property
     def host_j(self) -> float | None:
-        """Energy of the host; ``None`` if not known."""
+        """Energy of the host; ``None`` if unknown."""
         return sum_known(self.work_j, self.waiting_j)
 
     @property
     def energy_j(self) -> float | None:
-        """Energy of host and GPUs; ``None`` if neither is known."""
+        """Sum of the known energies of host and GPUs; ``None`` if both are unknown."""
         return sum_known(self.work_j, self.waiting_j, self.gpu_j)
 
 
@@ -55,15 +57,15 @@ Shares = dict[Line, LineShare]
 
 
 class Attribution:
-    """Attributes the energy of a period that a meter has measured.
+    """Attributes the energy of one period of an attempt to lines.
 
     Args:
-        meter: gives energies.
-        start_s: begin of the period, by the meter's clock.
-        end_s: its end.
+        meter: the attempt, which measured the energy.
+        start_s: start of the period, in seconds of the meter's clock.
+        end_s: end of the period, in the same time.
 
     Attributes:
-        shares: time and energy of each line so far.
+        shares: time and energy that have been attributed to each line so far.
     """
 
     def __init__(self, meter: ActiveAttempt, start_s: float, end_s: float) -> None:
@@ -72,11 +74,14 @@ class Attribution:
         self.shares: Shares = {}
 
     def host(self, tally: LineTally, process_s: float) -> ScopeShare | None:
-        """Attribute the energy of the host; returns ``None`` if it is not known.
+        """Attribute the energy of the host; return its total and the attributed part.
 
         Args:
-            tally: time of lines.
-            process_s: CPU time of the process in the period.
+            tally: times by line, from stack samples.
+            process_s: CPU time of the process in the period, in seconds.
+
+        Returns:
+            Total and attributed energy; ``None`` if the host's energy is unknown.
         """
         spans = [
             (bin_, self._energy_j("host", start_s, min(end_s, self._end_s)))
@@ -91,12 +96,16 @@ class Attribution:
         kernel_s: Mapping[Line | None, float],
         busy_s: float,
     ) -> ScopeShare | None:
-        """Attribute the energy of GPUs; returns ``None`` if it is not known.
+        """Attribute the energy of the GPUs in phase ``train``; return total and attributed part.
 
         Args:
-            train: spans of the phase ``train``; empty if no phases were reported.
+            train: start and end of each span of phase ``train``, by the meter's clock; if it is
+                empty, the whole period is used.
             kernel_s: seconds of kernels per step by line; empty if none were recorded.
-            busy_s: seconds in which kernels ran, summed over GPUs and steps.
+            busy_s: seconds in which kernels ran, summed over GPUs and all steps of training.
+
+        Returns:
+            Total and attributed energy; ``None`` if the GPUs' energy is unknown.
         """
         spans = [span for span in train or ((self._start_s, self._end_s),) if span[1] > span[0]]
         keys = self._meter.timeline.keys("gpu")
@@ -125,7 +134,7 @@ class Attribution:
         return self._meter.energy(start_s, end_s, scope).energy_j
 
     def _lowest_w(self, key: str) -> float:
-        """Return the lowest power of a device: the first percentile of its readings."""
+        """Return the lowest power of a device in W: the first percentile over its readings."""
         intervals = self._meter.timeline.intervals(key, self._start_s, self._end_s)
         if intervals is None or not (intervals.seen_s > 0.0).any():
             energy_j = self._energy_j(key, self._start_s, self._end_s) or 0.0
@@ -140,20 +149,24 @@ def attribute_host(
     process_s: float,
     shares: Shares,
 ) -> float | None:
-    """Attribute the host's energy to lines.
+    """Attribute the host's energy to lines, and add times and energies to ``shares``.
 
-    A span's energy E is divided by the main thread's time: waiting gets E x waited / seen. The rest
-    goes by CPU seconds; those of other threads count for the line in whose call they were used.
-    Work stays unattributed in proportion to the CPU time that no sample accounts for.
+    Of the energy E of a span, E * waited / seen is for waiting, where ``seen`` is the sampled time
+    of the main thread and ``waited`` the part in which no thread ran. A line gets the fraction of
+    it that corresponds to its waiting time. The rest of E is for work. A line gets the fraction of
+    it that corresponds to its CPU time; CPU time of other threads counts for the line that the main
+    thread executed meanwhile. If the samples cover only a part of ``process_s``, only the same part
+    of the energy for work is attributed.
 
     Args:
-        spans: time of each place in a span, and the span's energy in joules, ``None`` if unknown.
+        spans: for each span of time, the times by place of the samples, and the energy in joules,
+            ``None`` if unknown.
         line: returns the line of a place.
-        process_s: CPU time of the process over all spans.
-        shares: time and energy are added to it.
+        process_s: CPU time of the process over all spans, in seconds.
+        shares: time and energy by line.
 
     Returns:
-        Attributed joules; ``None`` if the energy of no span is known.
+        Attributed energy in joules; ``None`` if the energy of every span is unknown.
     """
     sampled_s = sum(time.busy_s for bin_, _ in spans for time in bin_.values())
     sampled = min(sampled_s / process_s, 1.0) if process_s > 0.0 else 1.0
@@ -186,20 +199,22 @@ def attribute_gpu(
     kernel_s: Mapping[Line | None, float],
     shares: Shares,
 ) -> float:
-    """Attribute the GPUs' energy of training to the lines whose kernels they executed.
+    """Attribute the GPUs' energy in training to the lines that launched kernels.
 
-    An idle GPU draws its lowest power; the rest belongs to kernels, by their time.
+    Idle GPUs are assumed to draw ``idle_w``. The rest of the energy is attributed to kernels in
+    proportion to their time.
 
     Args:
-        energy_j: of the GPUs, in the phase that the windows are from.
-        train_s: duration of that phase.
-        idle_w: lowest power that was read.
-        busy: share of that phase in which kernels ran.
-        kernel_s: seconds per step by the line that launched them; ``None`` for no line.
-        shares: energy is added to it.
+        energy_j: energy of the GPUs in training, in joules.
+        train_s: duration of training in seconds.
+        idle_w: sum of the GPUs' lowest powers, in W.
+        busy: share of the time in which kernels ran, 0 to 1.
+        kernel_s: seconds of kernels per step by the line that launched them; the key ``None`` is
+            for kernels without a line.
+        shares: time and energy by line; kernel time and energy are added.
 
     Returns:
-        Attributed joules.
+        Attributed energy in joules.
     """
     idle_j = min(idle_w * (1.0 - busy) * train_s, energy_j)
     all_s = sum(kernel_s.values())

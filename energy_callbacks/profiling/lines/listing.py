@@ -1,4 +1,4 @@
-"""Renders the user's source with the time and energy of each line, as text and as a page."""
+"""Renders the user's source code with the time and energy of each line, as text and as HTML."""
 
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,10 +28,11 @@ class ListingRow:
     """One line of a file.
 
     Attributes:
-        number: of the line; 0 for a gap.
+        number: number of the line; 0 in a row that marks omitted lines.
         source: text of the line.
-        spent: its time and energy; ``None`` if no sample saw the line.
-        heat: its share of the largest line, 0 to 1.
+        spent: time and energy of the line; ``None`` if the line is not in the profile.
+        heat: energy relative to that of the line with the most energy, 0 to 1; time if the energy
+            is unknown.
     """
 
     number: int = 0
@@ -40,7 +41,7 @@ class ListingRow:
     heat: float = 0.0
 
     def cells(self, profile: LineProfile) -> tuple[str, ...]:
-        """Return the texts of the columns in ``HEAD``; empty if no sample saw the line."""
+        """Return the texts of the columns in ``HEAD``; empty texts if ``spent`` is ``None``."""
         line = self.spent
         if line is None:
             return ("",) * len(HEAD)
@@ -51,7 +52,14 @@ class ListingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """Rows of one file, in the order of its lines."""
+    """The listing of one file.
+
+    Attributes:
+        path: path of the file.
+        energy_j: known energy of all lines in joules.
+        wall_s: time of all lines in seconds.
+        rows: rows in the order of the lines.
+    """
 
     path: str
     energy_j: float
@@ -60,18 +68,19 @@ class ListedFile:
 
 
 def by_file(profile: LineProfile) -> Iterator[tuple[str, list[SourceLine]]]:
-    """Yield the path of each file and its lines, both in order."""
+    """Yield each file's path and its lines in the profile, sorted by path and line number."""
     ordered = sorted(profile.lines, key=lambda line: (line.file, line.line))
     for path, lines in groupby(ordered, key=lambda line: line.file):
         yield path, list(lines)
 
 
 def _files(profile: LineProfile) -> list[ListedFile]:
-    """Return the files of a profile, those with most energy first."""
+    """Return the listings of a profile's files, by decreasing energy."""
     hottest = max((_heat(line) for line in profile.lines), default=0.0) or 1.0
     files, left = [], _MOST_ROWS
     for path, lines in by_file(profile):
-        # A line may belong to two functions, as a comprehension does; the larger one is shown.
+        # A line may belong to two functions, for example to a comprehension and the function around
+        # it. Of two such entries the larger one is shown.
         seen = {line.line: line for line in sorted(lines, key=_heat)}
         rows = list(_rows(path, seen, hottest))[:left]
         left -= len(rows)
@@ -86,7 +95,7 @@ def _heat(line: SourceLine) -> float:
 
 
 def _rows(path: str, seen: Mapping[int, SourceLine], hottest: float) -> Iterator[ListingRow]:
-    """Yield the lines that samples saw and the lines around them."""
+    """Yield the rows of the lines in the profile, and of ``_AROUND`` lines around each of them."""
     source = dict(enumerate(linecache.getlines(path), start=1))
     near = {number + i for number in seen for i in range(-_AROUND, _AROUND + 1)}
     last = 0
@@ -100,7 +109,7 @@ def _rows(path: str, seen: Mapping[int, SourceLine], hottest: float) -> Iterator
 
 
 def text(profile: LineProfile) -> str:
-    """Return the listing for an editor or a pager."""
+    """Return the listing as plain text."""
     lines = [profile.sentence, *_explanation(profile), ""]
     for file in _files(profile):
         lines += [formatting.one_line(file.path), _columns(HEAD) + "   line  source"]
