@@ -1,4 +1,4 @@
-"""Arithmetic of time spans, as arrays (n, 2) of starts and ends in any unit of time."""
+"""Calculations with time spans: arrays (n, 2) of starts and ends, in any unit of time."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,7 +20,7 @@ def spans(pairs: Iterable[tuple[float, float]]) -> Spans:
 
 
 def union(items: Spans, bridge: float = 0.0) -> Spans:
-    """Merge spans that are at most ``bridge`` apart; the result is sorted and does not overlap.
+    """Merge spans that overlap or are at most ``bridge`` apart; return them sorted by start.
 
     >>> union(np.array([[5.0, 6.0], [0.0, 2.0], [1.0, 3.0]])).tolist()
     [[0.0, 3.0], [5.0, 6.0]]
@@ -35,12 +35,12 @@ def union(items: Spans, bridge: float = 0.0) -> Spans:
 
 
 def gaps(cover: Spans, start: float, end: float) -> Spans:
-    """Return the parts between two moments that are not covered.
+    """Return the spans from ``start`` to ``end`` that are not covered.
 
     Args:
-        cover: result of ``union``.
-        start: first moment.
-        end: last moment.
+        cover: covered spans, as returned by ``union``.
+        start: start of the first possible span.
+        end: end of the last possible span.
     """
     inside = np.clip(cover, start, end)
     inside = inside[inside[:, 1] > inside[:, 0]]
@@ -49,7 +49,7 @@ def gaps(cover: Spans, start: float, end: float) -> Spans:
 
 
 def length(items: Spans) -> float:
-    """Return the total length of all spans."""
+    """Return the sum of the lengths of all spans."""
     return float((items[:, 1] - items[:, 0]).sum())
 
 
@@ -57,8 +57,8 @@ def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
     """Return the covered length of each span, (n,).
 
     Args:
-        items: spans, which may overlap.
-        cover: result of ``union``.
+        items: spans, which may overlap each other.
+        cover: covered spans, as returned by ``union``.
 
     >>> overlaps(np.array([[0.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 9.0]])).tolist()
     [2.0]
@@ -71,11 +71,11 @@ def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
 
 
 def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return whether each moment lies in a span, (n,).
+    """Return for each moment whether it lies in a span, (n,).
 
     Args:
-        cover: result of ``union``.
-        moments: moments to look up, (n,).
+        cover: spans, as returned by ``union``.
+        moments: times to test, (n,).
     """
     if not len(cover):
         return np.zeros(len(moments), dtype=bool)
@@ -84,10 +84,9 @@ def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def shared_out(items: Spans) -> NDArray[np.float64]:
-    """Return the part of each span in the covered time, (n,).
+    """Return the time of each span, divided equally among spans that overlap, (n,).
 
-    Spans that run at the same time share it equally, so that the parts add up to the length of the
-    ``union``.
+    The results add up to the length of the ``union`` of the spans.
 
     >>> shared_out(np.array([[0.0, 4.0], [2.0, 4.0]])).tolist()
     [3.0, 1.0]

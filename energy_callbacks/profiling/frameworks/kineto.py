@@ -1,8 +1,8 @@
 """Parses Kineto's traces (Chrome JSON), which PyTorch's profiler writes.
 
-Absolute time is ``baseTimeNanoseconds + ts * 1000`` in Unix nanoseconds
-(pytorch/kineto, libkineto/src/output_json.h); traces without a base have Unix microseconds.
-All times here are in microseconds of the trace's own axis.
+The Unix time of an event in nanoseconds is ``baseTimeNanoseconds + ts * 1000``
+(pytorch/kineto, libkineto/src/output_json.h). Without ``baseTimeNanoseconds``, ``ts`` is Unix time
+in microseconds. Times in this module are in microseconds of the trace's time (``ts``).
 """
 
 from collections import defaultdict
@@ -25,14 +25,19 @@ _BACKWARD: Final = "autograd::engine::evaluate_function"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One span of the trace.
+    """One span of the trace: an operator, a call, a kernel, a copy or an annotation.
 
     Attributes:
-        thread: thread of the host; for work of a device, the thread that launched it.
+        name: name in the trace.
+        category: category in the trace, such as ``kernel``, in lower case.
+        start_us: start.
+        end_us: end.
+        thread: thread of the host; for work of a device, the thread that launched the work, or
+            ``None`` if unknown.
         device: number of the device.
         correlation: identifier that a launch and its kernel share; ``None`` for other events.
-        launched_us: when the host launched the work; ``None`` if not known.
-        is_first: whether this is the whole event, or the first piece of it.
+        launched_us: time at which the host launched the work; ``None`` if unknown.
+        is_first: whether this is a whole event or its first piece; ``False`` for later pieces.
     """
 
     name: str
@@ -53,15 +58,16 @@ class Trace:
         document: content of the trace file.
 
     Attributes:
-        base_ns: Unix time of the trace's zero.
-        steps: steps of the training on the host, (n, 2).
-        on_device: kernels and copies by start.
+        base_ns: Unix time of the trace's time zero, in nanoseconds.
+        steps: spans of the training steps on the host, (n, 2).
+        on_device: kernels and copies, ordered by start.
         operators: operators of the host in all threads.
-        host: spans in which the host runs an operator or a call of the driver.
-        data: spans in which the host fetches a batch.
-        optimizer: calls of the optimizer by thread.
-        backward: operators of the backward pass by thread.
-        cudnn: operators of cuDNN by thread.
+        host: spans in which the host runs an operator, or a call of the GPU's runtime or driver,
+            (n, 2).
+        data: spans in which the host fetches a batch, (n, 2).
+        optimizer: spans of calls of the optimizer by thread.
+        backward: spans of operators of the backward pass by thread.
+        cudnn: spans of operators of cuDNN by thread.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -83,20 +89,20 @@ class Trace:
 
     @property
     def has_device(self) -> bool:
-        """Whether an accelerator did any of the work."""
+        """Whether the trace contains work of an accelerator."""
         return bool(self.on_device)
 
     @property
     def base_s(self) -> float:
-        """Unix time of the trace's zero, s."""
+        """Unix time of the trace's time zero, in seconds."""
         return seconds_from_nanoseconds(self.base_ns)
 
     def unix_ns(self, moment_us: float) -> float:
-        """Convert a time on the trace's axis to Unix time in ns."""
+        """Convert a time of the trace in microseconds to Unix time in nanoseconds."""
         return self.base_ns + moment_us * 1e3
 
     def us(self, unix_s: float) -> float:
-        """Convert Unix time to a time on the trace's axis."""
+        """Convert Unix time in seconds to a time of the trace in microseconds."""
         return microseconds(unix_s - self.base_s)
 
 
@@ -118,7 +124,7 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
 
 
 def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event]:
-    """Yield work of devices with the thread and the time of its launch."""
+    """Yield the kernels and copies, with the thread and the time of their launch added."""
     launches = {event.correlation: event for event in runtime}
     for event in work:
         launch = None if event.correlation is None else launches.get(event.correlation)
@@ -129,9 +135,10 @@ def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event
 
 
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
-    """Yield calls of the optimizer from the end of the backward pass inside them.
+    """Yield the optimizer's calls without the forward and backward pass that they may contain.
 
-    Lightning passes forward and backward pass to the optimizer as a closure.
+    Lightning passes both to the optimizer as a closure. A call then counts from the end of the
+    backward pass.
     """
     ends_us = np.sort(np.array([event.end_us for event in backward]))
     for event in ranges:
@@ -157,14 +164,19 @@ def _grouped(events: Iterable[Event]) -> dict[object, list[Event]]:
 
 
 def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
-    """Whether the host was inside one of the spans of its thread when it asked for the event."""
+    """Return whether an event was launched, or began on the host, in a span of its thread.
+
+    Args:
+        cover: spans by thread.
+        event: the event.
+    """
     own = cover.get(event.thread)
     at_us = event.start_us if event.launched_us is None else event.launched_us
     return own is not None and bool(holds(own, np.array([at_us]))[0])
 
 
 def innermost(operators: Sequence[Event]) -> Iterator[Event]:
-    """Yield the pieces of operators of the host in which no operator inside them runs."""
+    """Yield the pieces of host operators during which no operator nested in them runs."""
     for own in _grouped(operators).values():
         yield from _pieces(sorted(own, key=lambda event: (event.start_us, -event.end_us)))
 

@@ -1,4 +1,7 @@
-"""``KernelProfiler``: records a few short windows with the profiler of the framework."""
+"""``KernelProfiler``: records kernels in a few short windows with the framework's profiler.
+
+A window consists of a few consecutive steps: first warm-up steps, then recorded (active) steps.
+"""
 
 import logging
 import time
@@ -23,36 +26,37 @@ from energy_callbacks.sensing.clock import clock_offset
 
 logger = logging.getLogger("energy_callbacks")
 
-# A loop may report more waits than there are batches in a window; not all are needed.
+# Maximum number of waits that are kept per window; a training loop may report any number.
 _MOST_WAITS: Final = 1000
 
 
 @dataclass(eq=False, kw_only=True)
 class KernelProfiler(AttemptProfiler["_Run"]):
-    """Measures which kernels a training runs, what its device waits for, and their energy.
+    """Measures the time and energy of a training's kernels, and what its device waits for.
 
     ::
 
         GpuEnergyCallback(profile=[KernelProfiler()])
 
-    A few windows of some steps each are recorded, spread over the run; between them no profiler
-    runs. A window is put off until all of them together cost less than ``max_overhead``.
+    The profiler records a few windows and is off between them. After the first window, each one is
+    postponed until the cost of all windows, including the new one, is at most ``max_overhead``.
 
     Args:
-        windows_after: optimizer steps after which a window may open, ascending.
-        warm_up_steps: steps at the beginning of a window in which the profiler starts; they are
-            not recorded.
-        active_steps: recorded steps of a window.
-        max_overhead: share of the training's time that windows may cost, on average.
-        max_events: maximum of a window's trace; a larger one is removed, and no more are recorded.
-        max_trace_bytes: limit of the traces before compression, of all windows together.
-        all_ranks: profile each rank, not only the first.
-        flops_per_step: FLOPs of an optimizer step over all devices of this process, if known; for
-            the roofline.
-        framework: framework whose profiler runs; ``None`` is the one that the process trains with.
+        windows_after: numbers of optimizer steps after which a window may open, ascending.
+        warm_up_steps: number of steps at the beginning of a window in which the framework's
+            profiler starts; they are not recorded.
+        active_steps: number of recorded steps of a window.
+        max_overhead: time that windows may add to the training, as a share of its time.
+        max_events: maximum number of events of a window's trace. If a trace has more, it is
+            deleted, and no more windows are recorded.
+        max_trace_bytes: maximum size of the traces of all windows together, before compression.
+        all_ranks: whether to profile every rank instead of rank 0 only.
+        flops_per_step: FLOPs of an optimizer step over all devices of this process, for the
+            roofline; ``None`` if unknown.
+        framework: framework whose profiler is used; ``None`` is the framework of this process.
 
     Raises:
-        ValueError: for settings with which nothing can be recorded.
+        ValueError: if a setting is out of range.
     """
 
     windows_after: Sequence[int] = (10, 50, 250, 1000)
@@ -113,11 +117,12 @@ class _Run(KernelRun):
     """Opens and closes the windows of one attempt.
 
     Attributes:
+        settings: settings of the profiler.
         recorder: recorder of the open window; ``None`` if no window is open.
-        used_bytes: size of the traces of all windows.
-        opened_s: start of the open window.
-        waits_s: waits for data in the open window.
-        done_s: end of the last batch; ``None`` while data are fetched.
+        used_bytes: size of the traces of all windows so far.
+        opened_s: start of the open window, in seconds of the meter's clock.
+        waits_s: start and end of each wait for data in the open window.
+        done_s: end of the last batch, until the next batch is ready; then ``None``.
     """
 
     settings: KernelProfiler
@@ -200,7 +205,11 @@ class _Run(KernelRun):
         self.captures.append(capture)
 
     def _abort(self, t_s: float | None = None) -> None:
-        """Drop the open window: something other than training happens in it."""
+        """Discard the open window, because another phase begins or the attempt ends.
+
+        Args:
+            t_s: time of the end, by the meter's clock; ``None`` is that of the last step.
+        """
         recorder, self.recorder = self.recorder, None
         self.schedule.abort(t_s)
         if recorder is not None:
@@ -209,7 +218,7 @@ class _Run(KernelRun):
     def stop(self) -> None:
         try:
             self._abort()
-        except RuntimeError as error:  # for example if another thread ends the profiler
+        except RuntimeError as error:  # for example, another thread has ended the profiler
             self.notes.append(f"a window could not be ended: {error}")
         began_s = time.monotonic()
         profile = record(self)

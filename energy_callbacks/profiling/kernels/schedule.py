@@ -1,12 +1,12 @@
-"""Schedules windows by steps, and by the cost of earlier windows.
+"""Schedules windows by the number of steps and by the cost of earlier windows.
 
 ::
 
-    step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, once it is affordable ──▶ ...
+    step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, if the cost allows it ──▶ ...
 
-The cost of a window is its time beyond that of as many steps outside of windows. The next window
-waits until the cost of all, plus that of one more like the last, is below a share of the time since
-training began.
+The cost of a window is its duration minus the usual duration of the same number of steps. The next
+window opens once the cost of all windows so far plus that of the last one again (as an estimate for
+the next) is at most a given share of the time since training began.
 """
 
 import statistics
@@ -16,15 +16,22 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Action = Literal["none", "open", "step", "close"]
-# The usual duration of a step is the median of the newest steps.
+# The usual duration of a step is the median over this number of newest steps.
 _RECENT: Final = 101
-# Number of stretches that are kept, the longest ones.
+# Maximum number of stretches that are kept; the one with the fewest steps is dropped first.
 _STRETCHES: Final = 64
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Consecutive steps of training outside of windows, in one phase."""
+    """Consecutive steps of training outside of windows, in one phase.
+
+    Attributes:
+        start_s: end of the step before the first one, by the meter's clock.
+        end_s: end of the last step.
+        steps: number of steps.
+        after_windows: number of windows that ended before the stretch.
+    """
 
     start_s: float
     end_s: float
@@ -33,17 +40,20 @@ class Stretch:
 
     @property
     def duration_s(self) -> float:
-        """Duration of the steps."""
+        """Duration of all steps together."""
         return self.end_s - self.start_s
 
 
 class Schedule:
-    """Decides at each step what to do; its memory does not grow with the length of the training.
+    """Decides at each step whether a window opens or closes, in a bounded amount of memory.
 
     Args:
-        windows_after: steps after which windows may open.
-        steps: number of steps of a window.
-        max_overhead: share of the time that windows may cost on average.
+        windows_after: numbers of steps after which windows may open, ascending.
+        steps: number of steps of a window, including warm-up.
+        max_overhead: time that windows may add to the training, as a share of its time.
+
+    Attributes:
+        steps: number of steps so far.
     """
 
     def __init__(self, windows_after: Sequence[int], steps: int, max_overhead: float) -> None:
@@ -62,21 +72,22 @@ class Schedule:
 
     @property
     def cost_s(self) -> float:
-        """Cost of all windows."""
+        """Cost of all windows so far, in seconds."""
         return sum(self._costs)
 
     @property
     def overhead(self) -> float | None:
-        """Cost as a share of the time of training; ``None`` before the second step."""
+        """Cost as a share of the training's time without it; ``None`` before the second step."""
         if self._first_s is None or self._last_s <= self._first_s:
             return None
         return self.cost_s / (self._last_s - self._first_s - self.cost_s)
 
     @property
     def stretches(self) -> list[Stretch]:
-        """Steps outside of windows, only those after the first window if there are enough.
+        """Stretches of steps after the first window, or all stretches if those have too few steps.
 
-        The first steps of a training tune and compile, and are unlike the others.
+        The steps before the first window are less representative, because they include compilation
+        and tuning.
         """
         known = [one for one in (*self._stretches, self._current) if one and one.steps]
         later = [one for one in known if one.after_windows]
@@ -84,19 +95,25 @@ class Schedule:
 
     @property
     def step_s(self) -> float | None:
-        """Mean duration of a step in ``stretches``; ``None`` without any."""
+        """Mean duration of a step in ``stretches``; ``None`` if there are no stretches."""
         stretches = self.stretches
         if not stretches:
             return None
         return sum(one.duration_s for one in stretches) / sum(one.steps for one in stretches)
 
     def step(self, t_s: float) -> Action:
-        """Return what to do at the end of a step."""
+        """Count a step and return what to do at its end.
+
+        Returns:
+            ``open`` to open a window, ``step`` to report a step to the open window, ``close`` to
+            close it, or ``none``.
+        """
         self.steps += 1
         if self._first_s is None:
             self._first_s = t_s
         if self._opened_s is not None and self._in_window == self._length:
-            # The window was closed at the end of the last step; the step since then shows the cost.
+            # The window was closed at the end of the previous step. Closing took place in this
+            # step, so its duration is part of the cost.
             self._add_cost(t_s - self._opened_s, self._length + 1)
         if self._opened_s is not None:
             self._in_window += 1
@@ -125,13 +142,13 @@ class Schedule:
         return self.cost_s + self._costs[-1] <= self._max_overhead * (t_s - self._first_s)
 
     def _add_cost(self, duration_s: float, steps: int) -> None:
-        """End the window, whose cost is its duration beyond that of ``steps`` usual steps."""
+        """Add the cost of the open window: its duration minus that of ``steps`` usual steps."""
         usual_s = statistics.median(self._recent) if self._recent else 0.0
         self._costs.append(max(duration_s - steps * usual_s, 0.0))
         self._opened_s = None
 
     def interrupt(self) -> None:
-        """End the stretch: a window or another phase begins."""
+        """End the current stretch, because a window or another phase begins."""
         ended, self._current = self._current, None
         if ended is None or not ended.steps:
             return
@@ -140,16 +157,20 @@ class Schedule:
             self._stretches.remove(min(self._stretches, key=lambda one: one.steps))
 
     def put_off(self, *, soon: bool = False) -> None:
-        """Drop the open window and plans another: much later, or soon."""
+        """Discard the open window and plan another one.
+
+        Args:
+            soon: whether the next window may open after a few steps instead of much later.
+        """
         later = self.steps + 2 * self._length if soon else max(10 * self._length, 2 * self.steps)
         self._due.appendleft(later)
         self._opened_s = None
 
     def abort(self, t_s: float | None = None) -> None:
-        """Drop the open window, but not its cost, and plans another.
+        """Discard the open window, count its cost, and plan another one; end the current stretch.
 
         Args:
-            t_s: time of the end; ``None`` is that of the last step.
+            t_s: time of the end, by the meter's clock; ``None`` is that of the last step.
         """
         if self._opened_s is not None:
             if self._in_window < self._length:
@@ -159,5 +180,5 @@ class Schedule:
         self.interrupt()
 
     def close_for_good(self) -> None:
-        """Plan no more windows."""
+        """Open no more windows."""
         self._due.clear()

@@ -1,7 +1,7 @@
-"""Writes the energy of kernels as flame graphs: folded stacks, and a file for speedscope.
+"""Writes the energy of kernels for flame graphs: as folded stacks, and as a file for speedscope.
 
-Folded stacks have one line per kernel, ``class;kernel microjoules``, as Brendan Gregg's
-``flamegraph.pl`` reads them. The weights of the speedscope profile are microjoules, too.
+The file of folded stacks, for Brendan Gregg's ``flamegraph.pl``, has one line per kernel:
+``class;kernel microjoules``. The weights in the speedscope file are microjoules, too.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 def folded(rows: Sequence[KernelRow], steps: int) -> str:
-    """Return the microjoules of all steps, one line per kernel with at least one.
+    """Return folded stacks with the microjoules of all steps, without kernels that round to 0.
 
     Args:
         rows: kernels with their energy per step.
@@ -27,7 +27,7 @@ def folded(rows: Sequence[KernelRow], steps: int) -> str:
 
 
 def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
-    """Return the same as a JSON file for speedscope.
+    """Return the content of ``folded`` as a JSON document for speedscope.
 
     Args:
         rows: kernels with their energy per step.
@@ -37,14 +37,15 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
     weighed = _weights(rows, steps)
     return document(
         name,
-        [list(dict.fromkeys((row.class_name, row.name))) for row, _ in weighed],  # idle: one frame
+        # Class and name are equal for idle time, which then has one frame.
+        [list(dict.fromkeys((row.class_name, row.name))) for row, _ in weighed],
         lambda frame: {"name": frame},
         {f"{name} (microjoules, attributed)": ("none", [weight for _, weight in weighed])},
     )
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Write both files and returns their names; writes nothing if no energy is known."""
+    """Write both files and return their paths in the run folder; neither if no energy is known."""
     text = folded(rows, steps)
     if not text:
         return {}
@@ -62,5 +63,5 @@ def _weights(rows: Sequence[KernelRow], steps: int) -> list[tuple[KernelRow, int
 
 
 def _clean(name: str) -> str:
-    """Replace the characters that separate frames and lines."""
+    """Return a name without the characters that separate frames and lines in folded stacks."""
     return " ".join(name.replace(";", ",").split())

@@ -1,14 +1,15 @@
-"""Sums of traces: time by kernel and by part of the step, idle time by cause, and energy by kernel.
+"""Sums up traces: time by kernel and by part of the step, idle time by cause, energy by kernel.
 
-Only whole steps are counted: the frame reaches from the first work of the first step on the device
-to the first work of the last step, so that n recorded steps give n - 1 periods. It contains neither
-the start of the profiler nor the synchronisation at its end. Without work on an accelerator, the
-operators of the host take the place of kernels, and the frame is the steps themselves.
+Only whole steps are counted. The counted span of a window is called its frame: it begins with the
+device's first work for the first recorded step, and ends with the device's first work for the last
+one. Thus n recorded steps give n - 1 whole steps, without the start of the profiler and without the
+synchronisation at its end. If no accelerator worked, the operators of the host are counted instead
+of kernels, and the frame contains all recorded steps.
 
 The measured energy of a step is attributed to kernels by their share of the device's time. The
-power of a single kernel cannot be measured: each kernel, and idle time too, is assumed to draw the
-mean power of the device. Idle time is a row of its own, so that the rows add up to the measured
-energy. In reality idle time draws less power, and dense kernels draw more.
+power of a single kernel cannot be measured, so each kernel is assumed to draw the mean power of the
+device, and so is idle time. In reality idle time draws less power, and dense kernels draw more.
+Idle time has a row of its own, so that all rows add up to the measured energy.
 """
 
 import re
@@ -37,9 +38,9 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 
 PARTS: Final = ("forward", "backward", "optimizer")
 CAUSES: Final = ("input", "launch", "host", "device")
-"""Why a device was idle: a batch was fetched; operators were being launched; the host did something
-else; or work was queued and the device itself took the time."""
-# Python between two operators of one layer still counts as launching up to this time.
+"""Causes of a device's idle time: the host fetched a batch (``input``), launched operators
+(``launch``) or did something else (``host``), or work was queued already (``device``)."""
+# A gap of at most this length between two operators of the host still counts as launching.
 _BETWEEN_OPERATORS_US: Final = 100.0
 # Names of copies between host and device.
 _HOST_COPY: Final = re.compile("HtoD|DtoH|Host|H2D|D2H")
@@ -47,21 +48,21 @@ _HOST_COPY: Final = re.compile("HtoD|DtoH|Host|H2D|D2H")
 
 @dataclass(slots=True, kw_only=True)
 class KernelTally:
-    """Sums over windows; times in seconds, of all devices together.
+    """Sums over windows; times are in seconds and summed over all devices.
 
     Attributes:
-        has_device: whether kernels of an accelerator ran; if not, operators of the host count.
-        devices: number of accelerators, or one host.
+        has_device: whether kernels of an accelerator ran; if not, "kernels" are host operators.
+        devices: number of accelerators; 1 without an accelerator.
         steps: number of whole steps.
-        frame_s: time of these steps, times ``devices``.
-        time_s: time by kernel; kernels that run at the same time share it.
-        calls: number of calls by kernel.
-        class_of: class by kernel.
-        parts_s: time by part of the step, with the sum of ``time_s``.
-        idle_s: idle time by cause.
-        cudnn_s: time of cuDNN.
+        frame_s: duration of these steps.
+        time_s: time by name of the kernel; kernels that run at the same time share it equally.
+        calls: number of calls by name of the kernel.
+        class_of: class of each kernel by its name.
+        parts_s: time by part of the step (``PARTS``); the parts add up to the sum of ``time_s``.
+        idle_s: idle time by cause (``CAUSES``).
+        cudnn_s: time of cuDNN's kernels.
         copy_s: time of copies between host and device.
-        hidden_copy_s: part of ``copy_s`` in which kernels ran.
+        hidden_copy_s: part of ``copy_s`` during which kernels ran.
     """
 
     has_device: bool = False
@@ -79,7 +80,7 @@ class KernelTally:
 
     @property
     def busy_s(self) -> float:
-        """Time in which anything ran."""
+        """Time in which at least one kernel or copy ran."""
         return sum(self.time_s.values())
 
     def add(self, other: "KernelTally") -> None:
@@ -100,7 +101,8 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
 
     Args:
         trace: trace of the window.
-        waits: waits for data that the training loop reported, in us on the trace's axis, (n, 2).
+        waits: start and end of each wait for data that the training loop reported, in microseconds
+            of the trace's time, (n, 2).
     """
     data = union(np.concatenate([trace.data, waits]))
     sums = KernelTally(has_device=trace.has_device)
@@ -119,7 +121,11 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
 
 
 def _work(trace: Trace, data: Spans) -> list[list[Event]]:
-    """Return the work of each device, or the operators of the host but those of the loader."""
+    """Return the kernels and copies of each device.
+
+    Without a device, return one list with the operators of the host, except those that run while a
+    batch is fetched.
+    """
     if not trace.has_device:
         pieces = innermost(trace.operators)
         return [[one for one in pieces if not holds(data, np.array([one.start_us]))[0]]]
@@ -130,7 +136,7 @@ def _work(trace: Trace, data: Spans) -> list[list[Event]]:
 
 
 def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
-    """Return start, end and number of whole steps."""
+    """Return start, end and number of whole steps of the frame of one device, in microseconds."""
     if not trace.has_device:
         return float(trace.steps[0, 0]), float(trace.steps[-1, 1]), len(trace.steps)
     launches = sorted((w.launched_us, w.start_us) for w in work if w.launched_us is not None)
@@ -148,7 +154,7 @@ def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
 def _count(
     sums: KernelTally, trace: Trace, work: Sequence[Event], start_us: float, end_us: float
 ) -> Spans:
-    """Add the work of a device within the frame; returns when the device was busy."""
+    """Add the work of a device within the frame to the sums; return the spans of busy time."""
     inside = [one for one in work if one.end_us > start_us and one.start_us < end_us]
     all_spans = np.clip(spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
     for one, time_us in zip(inside, shared_out(all_spans), strict=True):
@@ -181,7 +187,7 @@ def _part(trace: Trace, event: Event) -> str:
 def _idle(
     trace: Trace, work: Sequence[Event], idle: Spans, data: Spans
 ) -> Iterator[tuple[str, float]]:
-    """Yield idle time by cause."""
+    """Yield each cause of idle time with its microseconds."""
     if not trace.has_device:
         waited_us = float(overlaps(idle, data).sum())
         yield from (("input", waited_us), ("host", length(idle) - waited_us))
@@ -202,9 +208,9 @@ class KernelEnergySplit:
     """Time and energy of a step by kernel.
 
     Attributes:
-        rows: all kernels, longest first, and ``idle``; the shares add up to one.
-        device_s: time of a step, times the number of devices.
-        idle_s: idle time by cause; ``None`` if not known.
+        rows: all kernels by decreasing time, and ``idle``; their shares add up to 1.
+        device_s: duration of a step times the number of devices, in seconds.
+        idle_s: idle time by cause in seconds; ``None`` if unknown.
     """
 
     rows: tuple[KernelRow, ...]
@@ -213,17 +219,17 @@ class KernelEnergySplit:
 
     @property
     def busy_share(self) -> float:
-        """Share of the devices' time in which kernels run."""
+        """Share of the devices' time in which kernels or copies run."""
         return sum(row.share for row in self.rows if row.class_name != IDLE)
 
 
 def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> KernelEnergySplit:
-    """Split time and energy of a step by kernel.
+    """Return time and energy of a step by kernel.
 
     Args:
-        sums: sums of the windows, of at least one step.
-        step_s: mean time of a step outside of windows; ``None`` takes that of the windows.
-        j_per_step: energy of a step; ``None`` if not known.
+        sums: sums over all windows, with at least one step.
+        step_s: mean duration of a step outside of windows; ``None`` is the mean in windows.
+        j_per_step: energy of a step in joules; ``None`` if unknown.
     """
     steps = sums.steps
     busy_s, window_step_s = sums.busy_s / steps, sums.frame_s / steps
@@ -251,7 +257,7 @@ def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> 
 
 
 def _causes(sums: KernelTally, idle_s: float) -> dict[str, float] | None:
-    """Return the idle time of a step by cause, in the proportions of the windows."""
+    """Return the idle time of a step by cause, in the proportions seen in the windows."""
     windows_s = sum(sums.idle_s.values())
     if not sums.frame_s or not windows_s:
         return None

@@ -1,8 +1,8 @@
 """Converts the sensor readings of a window to counters of a Chrome trace.
 
-The Trace Event format ("Trace Event Format", Google, section *Counter Events*): ``ph`` ``C``, one
-value that holds until the next one of the same process and name. Power is the slope of the energy
-curve from reading to reading, which is already corrected for the lag of the sensor.
+In the Trace Event format ("Trace Event Format", Google, section *Counter Events*) a counter event
+has ``ph`` ``C`` and a value that applies until the next event of the same process and name. Power
+is the slope of the energy curve between readings; the curve is corrected for the sensor's lag.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,20 +14,22 @@ from energy_callbacks.core.records import Device, Quantity
 from energy_callbacks.core.units import gibibytes, megahertz, microseconds
 from energy_callbacks.sensing.timeline import Timeline
 
-# No process has this number (Linux: at most 2**22), so that the counters get a group of their own.
+# Process id of the counters, so that viewers show them as a group; no real process has this id
+# (Linux: at most 2**22).
 _PROCESS: Final = 2**30
-# Time before and after the window that is shown: enough for two readings of a slow gauge.
+# Readings are included from this time before the window to the same time after it: enough for two
+# readings of a slow gauge.
 AROUND_S: Final = 1.5
 
 
 class Track(NamedTuple):
-    """One counter.
+    """The values of one counter over time.
 
     Attributes:
-        name: name with the device.
+        name: name of the counter, with the device.
         unit: unit of the values.
-        t_s: times by the meter's clock; each value holds until the next time.
-        values: values from these times on.
+        t_s: times, in seconds of the meter's clock.
+        values: values at these times; each value applies until the next time.
     """
 
     name: str
@@ -51,13 +53,13 @@ _GAUGES: Final[Mapping[Quantity, tuple[str, str, Callable[[float], float]]]] = {
 def tracks(
     timeline: Timeline, devices: Sequence[Device], start_s: float, end_s: float
 ) -> list[Track]:
-    """Return the sensor readings of a window, with some time around it.
+    """Return the sensor readings from ``AROUND_S`` before a window to ``AROUND_S`` after it.
 
     Args:
-        timeline: readings of the meter.
-        devices: devices of the meter.
-        start_s: start of the window.
-        end_s: end of the window.
+        timeline: readings of the attempt.
+        devices: devices to include.
+        start_s: start of the window, in seconds of the meter's clock.
+        end_s: end of the window, in the same time.
     """
     first_s, last_s = start_s - AROUND_S, end_s + AROUND_S
     shown: list[Track] = []
@@ -82,12 +84,12 @@ def _energy(timeline: Timeline, key: str, start_s: float, end_s: float) -> Itera
 
 
 def events(shown: Sequence[Track], offset_s: float, base_s: float) -> Iterator[dict[str, Any]]:
-    """Yield the events of a trace that show the tracks.
+    """Yield trace events for counters.
 
     Args:
-        shown: tracks to show.
-        offset_s: difference of Unix time and the meter's clock.
-        base_s: Unix time of the trace's zero.
+        shown: values of the counters.
+        offset_s: Unix time minus the time of the meter's clock, in seconds.
+        base_s: Unix time of the trace's time zero, in seconds.
     """
     if not shown:
         return

@@ -1,8 +1,8 @@
-"""Records and reads traces of TensorFlow and JAX: ``plugins/profile/<window>/*.xplane.pb``.
+"""Records and reads traces of TensorFlow and JAX: ``plugins/profile/<time>/*.xplane.pb``.
 
-TensorBoard with the package ``xprof`` shows these traces. If the package is installed, it also
-gives the table of kernels; it runs in a separate process, because it loads the libraries of
-TensorFlow.
+TensorBoard with the package ``xprof`` shows these traces. If ``xprof`` is installed, this module
+also reads a table of kernels with it, in a separate process, because ``xprof`` loads the libraries
+of TensorFlow.
 """
 
 import json
@@ -21,7 +21,7 @@ from energy_callbacks.profiling.frameworks.protocol import TooLargeError
 from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
 from energy_callbacks.profiling.kernels.tally import KernelTally
 
-# xprof reads about 10 MB per second.
+# Timeout for xprof, which reads about 10 MB per second.
 _PATIENCE_S: Final = 60.0
 _PLANE: Final = re.compile(rb"/device:GPU:(\d+)")
 _ASK: Final = """
@@ -34,15 +34,16 @@ sys.stdout.write(found.decode() if isinstance(found, bytes) else found)
 
 @dataclass(slots=True)
 class XplaneRecorder:
-    """Records one window with a profiler that has no warm-up; the first steps are not recorded.
+    """A ``TraceRecorder`` for TensorFlow and JAX, whose profilers have no warm-up of their own.
 
     Args:
-        framework: framework of the profiler.
-        start: starts the recording into a folder.
-        stop: stops the recording and writes the trace.
-        path: folder of this window alone, because the frameworks name traces by the second.
-        warm_up_steps: steps before the recording starts.
-        max_bytes: maximum size of a trace.
+        framework: name of the framework.
+        start: starts to record into a folder.
+        stop: stops recording and writes the trace.
+        path: folder for this window only: the frameworks name traces by the time in seconds, so two
+            windows could get the same name.
+        warm_up_steps: number of steps before recording starts.
+        max_bytes: maximum size of the trace in bytes.
     """
 
     framework: str
@@ -55,20 +56,20 @@ class XplaneRecorder:
     _is_running: bool = field(default=False, init=False)
 
     def open(self) -> None:
-        """See ``TraceRecorder``."""
-        shutil.rmtree(self.path, ignore_errors=True)  # from an earlier attempt
+        """Open the window; see ``TraceRecorder.open``."""
+        shutil.rmtree(self.path, ignore_errors=True)  # an earlier attempt may have used it
         self._steps_to_start = self.warm_up_steps + 1
         self.step()
 
     def step(self) -> None:
-        """See ``TraceRecorder``."""
+        """Receive the end of a step; start to record after the last warm-up step."""
         self._steps_to_start -= 1
         if self._steps_to_start == 0:
             self.start(self.path)
             self._is_running = True
 
     def close(self) -> Path:
-        """See ``TraceRecorder``."""
+        """End the window and write the trace; see ``TraceRecorder.close``."""
         self._end()
         written = next(self.path.glob("plugins/profile/*/*.xplane.pb"), None)
         if written is None:
@@ -83,7 +84,7 @@ class XplaneRecorder:
         return written
 
     def abort(self) -> None:
-        """See ``TraceRecorder``; removes what the framework writes nevertheless."""
+        """Discard the open window, and delete the trace that the framework writes when it stops."""
         if self._is_running:
             self._end()
             shutil.rmtree(self.path, ignore_errors=True)
@@ -94,15 +95,15 @@ class XplaneRecorder:
 
 
 def kernels(path: Path, steps: int) -> KernelTally | None:
-    """Return time and calls by kernel of a window, without idle time.
+    """Return the time and the number of calls by kernel of a window; idle time is unknown.
 
     Args:
-        path: file ``*.xplane.pb``.
+        path: trace file, ``*.xplane.pb``.
         steps: number of recorded steps.
 
     Returns:
-        The sums; ``None`` if ``xprof`` is not installed or cannot read the file, or if no
-        accelerator worked.
+        The sums; ``None`` if ``xprof`` is not installed or cannot read the file, or if the trace
+        contains no kernels.
     """
     if find_spec("xprof") is None:
         return None
@@ -119,18 +120,18 @@ def kernels(path: Path, steps: int) -> KernelTally | None:
 
 
 def devices(path: Path) -> int:
-    """Return the number of GPUs in a trace, at least one.
+    """Return the number of GPUs in a trace file, at least 1.
 
-    Each GPU has a plane ``/device:GPU:<number>``.
+    Each GPU has a section ("plane") named ``/device:GPU:<number>``.
     """
     return max(len(set(_PLANE.findall(path.read_bytes()))), 1)
 
 
 def of_table(table: dict[str, Any], steps: int, devices: int) -> KernelTally | None:
-    """Return the sums of xprof's table ``kernel_stats``, of all devices.
+    """Return the sums over xprof's table ``kernel_stats``; ``None`` if it contains no kernels.
 
     Args:
-        table: table in the format of Google Charts.
+        table: table of all devices, as JSON in the format of Google Charts.
         steps: number of recorded steps.
         devices: number of devices.
     """
