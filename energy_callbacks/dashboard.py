@@ -2,12 +2,12 @@
 
 ::
 
-    first row with figures per step   layout of "Custom Scalars", hyperparameters
-    end, with the report              last figures, text, pictures, end of the session
+    at the first row with energy per step   layout of "Custom Scalars", hyperparameters
+    at the end                              last figures, report as text, charts, end of session
 
-All of it is written into the runs that the user's training writes anyway, by the first process
-only. TensorBoard reads one layout and one session per run, so those of the user take precedence:
-if a run contains any already, none is added.
+Only the first process writes, and only into TensorBoard runs that the training writes already. A
+"session" is TensorBoard's record of one training on the page "HParams". TensorBoard reads only one
+layout and one session per run. If the user has written a layout or a session, none is added.
 """
 
 import logging
@@ -37,30 +37,32 @@ FINAL: Final = {
     "final/total_j_per_sample": "total energy of training per sample, J",
     "final/total_j_per_token": "total energy of training per token, J",
 }
-"""Figures of the report for comparing trainings."""
+"""Tags of figures from the report, by which trainings are compared, and their descriptions."""
 
 Facts = Mapping[str, hparams.Value | None]
-# How the tags of a layout and of a session begin.
+# Prefixes of the tags of a layout and of a session.
 _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
-# Only the start of the newest event files is searched for them: a training writes them at its
-# start, and many trainings may share a directory.
+# Only this much of the newest event files is searched for these tags: a training writes them at
+# its start, and many trainings may share a directory.
 _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
-# TensorBoard 2.21 shows the first five metrics unless the reader selects others.
+# TensorBoard 2.21 shows the first five metrics unless the user selects others.
 _FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
-# A card of the page "Images" is about 300 points wide.
+# A card on the page "Images" is about 300 points wide.
 _PICTURE_IN = 4.2
 
 
 class Dashboard:
     """The TensorBoard pages of one training.
 
-    A failure is logged once and ends the dashboard, but neither the rows nor the measuring.
+    A failure is logged once and ends the dashboard. Rows are still written, and measuring goes on.
 
     Args:
-        meter: measures the training.
-        boards: returns the runs of TensorBoard, called at the first row; empty if there are none.
-        facts: returns further hyperparameters, called at the first row; ``None`` is unknown.
+        meter: the meter of the training.
+        boards: returns the TensorBoard runs to write to, which may be none; called at the first
+            row.
+        facts: returns additional hyperparameters by name, ``None`` for unknown values; called at
+            the first row.
     """
 
     def __init__(
@@ -78,21 +80,27 @@ class Dashboard:
         self._is_due = True
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy is not part of a training."""
+        """Return the state of a new dashboard, because a copy is not part of a training."""
         return Dashboard(self._meter).__dict__
 
     def row(self, scalars: Mapping[str, float], step: int) -> None:
-        """Note that a row has been written."""
+        """Write layout and hyperparameters if this is the first row with energy per step.
+
+        Args:
+            scalars: figures of the row by tag.
+            step: step of the row.
+        """
         if self._is_due and any(tag.startswith("efficiency/") for tag in scalars):
             self._is_due = False
             self._safely(lambda: self._begin(scalars, step))
 
     def end(self, metrics: Callable[[], Mapping[str, float]], step: int) -> None:
-        """Write the last figures and the report of a training; the report must have been saved.
+        """Write the last figures and the report of a training, which must have been saved.
 
         Args:
-            metrics: returns the last values of the user's metrics; own tags are ignored.
-            step: of the last row.
+            metrics: returns the last values of the user's metrics; tags of this package are
+                ignored.
+            step: step of the last row.
         """
         if self._boards:
             self._safely(lambda: self._end(metrics(), step))
@@ -148,10 +156,10 @@ class Dashboard:
 
 
 def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
-    """Return those texts that the newest event files of a run directory contain at their start.
+    """Return the ``texts`` that occur at the start of the newest event files of a run directory.
 
     Protocol buffers store text unchanged, so a tag can be found without parsing (Protocol Buffers,
-    "Encoding", length-delimited records). Directories outside of this file system are not searched.
+    "Encoding", length-delimited records). Remote directories, such as ``gs://``, are not searched.
     """
     heads = []
     for path in sorted(Path(folder).glob("events.out.tfevents.*"))[-_MOST_FILES:]:
@@ -161,7 +169,7 @@ def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
 
 
 def _device_names(meter: EnergyMeter) -> str | None:
-    """Names of the measured GPUs, else of the processors: ``8 x NVIDIA H200``."""
+    """Return the names of the measured GPUs, such as ``8 x NVIDIA H200``, or else of the CPUs."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in meter.devices if device.kind == kind)
         if names:
@@ -170,7 +178,7 @@ def _device_names(meter: EnergyMeter) -> str | None:
 
 
 def _last_figures(report: EnergyReport) -> dict[str, float]:
-    """Totals and means of the report as scalars; unknown and unresolved ones are absent."""
+    """Return totals and means of the report by tag, without unknown and unresolved values."""
     total, efficiencies = report.energy.total, report.efficiency
     last = {}
     if total.energy_j is not None and total.is_resolved:
@@ -185,7 +193,7 @@ def _last_figures(report: EnergyReport) -> dict[str, float]:
 
 
 def _pages(report: EnergyReport) -> Iterator[object]:
-    """Summaries with the report as text and its charts as pictures."""
+    """Yield TensorBoard summaries: the report as text, and its charts as pictures."""
     from energy_callbacks.report.charts import catalogue
     from energy_callbacks.report.render import text
 

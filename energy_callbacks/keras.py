@@ -1,4 +1,4 @@
-"""Import path ``from energy_callbacks.keras import GpuEnergyCallback, tune_batch_size``."""
+"""Public import path of the callback and the batch-size search for Keras."""
 
 from energy_callbacks.core.extras import requires
 

@@ -1,6 +1,6 @@
-"""Import path ``from energy_callbacks.lightning import GpuEnergyCallback``.
+"""Public import path of the callback and the batch-size search for Lightning.
 
-The tuner is available too; it is imported when first used.
+The batch-size search is imported only when one of its names is first used.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ _LATER: Final = ("BatchSizeTuner", "tune_batch_size", "with_batch_size")
 
 
 def __getattr__(name: str) -> object:
-    """Import the tuner when it is first used.
+    """Import a name of the batch-size search when it is first used.
 
     Raises:
         AttributeError: for any other name.

@@ -1,4 +1,4 @@
-"""Converts logs of other programs to journals; each file of ``formats/`` is one format.
+"""Converts logs of other programs to journals; each file in ``formats/`` reads one format.
 
 ::
 
@@ -6,8 +6,9 @@
     report = load("emissions.csv#6f1c2a...")                       # one of several runs
     importers.keep("gpu.csv", "runs/old")                          # writes a run folder
 
-A format is recognised by its content. To add one: a module with ``NAME``, ``recognises`` and
-``records`` (see ``protocol.Importer``), its name in ``IMPORTERS``, and a test.
+A format is recognised by its content. To add a format, write a module with ``NAME``,
+``recognises`` and ``records`` (see ``protocol.Importer``) and a test, and add the module to
+``IMPORTERS``.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from energy_callbacks.importers.protocol import Importer, Log
 IMPORTERS: Final[tuple[Importer, ...]] = (
     gputop, monitor_gpu, nvidia_smi, codecarbon, zeus_windows, zeus_table, all_smi, zeus_power,
 )  # fmt: skip
-# Journals and reports of this package have their format within the first characters.
+# Journals and reports of this package name their format within the first 100 characters.
 _OWN_FORMAT, _OWN_FORMAT_WITHIN = '"energy_callbacks.', 100
 
 
@@ -46,10 +47,10 @@ def located(path: Path) -> tuple[Path, str | None]:
 
 
 def records(path: Path) -> Iterator[Record] | None:
-    """Returns the journal of a log; ``None`` if the format is not known.
+    """Converts a log to the records of a journal; returns ``None`` if its format is not known.
 
     Raises:
-        JournalError: if the file cannot be used; also while the journal is read.
+        JournalError: if the file cannot be used. This may be raised during the iteration.
         MissingExtraError: for a ``.zst`` file if ``zstandard`` is not installed.
     """
     place, choice = located(path)
@@ -63,16 +64,16 @@ def records(path: Path) -> Iterator[Record] | None:
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is a log of another program in a known format."""
+    """Returns whether a file is a log of another program in a known format."""
     return records(path) is not None
 
 
 def keep(path: str | Path, folder: str | Path) -> Path:
-    """Writes the journal of a log into a run folder.
+    """Converts a log to a journal and writes it into a run folder.
 
     Args:
         path: the log.
-        folder: a new folder, or one that has this log already.
+        folder: a new folder, or a folder into which this log was written before.
 
     Returns:
         Path of the journal.

@@ -14,14 +14,14 @@ from energy_callbacks.core.extras import requires
 
 HEAD_BYTES: Final = 65536
 MOST_BYTES: Final = 4 * 2**30
-"""Maximum size of one unpacked file: two months of eight cards at one sample per second."""
+"""Maximum size of one unpacked file, such as two months of eight cards at 1 sample per second."""
 _CHUNK: Final = 2**20
 # An all-smi frame with a few hundred processes has about 100 kB.
 _LONGEST_LINE: Final = 2**22
-# Positions in a row at which no JSON object can be decoded, before the rest is skipped.
+# After this many consecutive positions without a decodable JSON object, the rest is skipped.
 _MOST_FAILURES: Final = 1000
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# UTF-16, which PowerShell writes when the output of a program is redirected.
+# Of UTF-16, which PowerShell writes when the output of a program is redirected.
 _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -44,12 +44,13 @@ def head(path: Path) -> str:
 
 
 def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterator[str]:
-    """Yields the lines of a text file; lines above the maximum length are damage.
+    """Yields the lines of a text file; lines above the maximum length are skipped as damage.
 
     Args:
         path: file to read.
-        damage: receives the number of skipped lines.
-        complete_only: skip a last line without a line end, because a number in it may be cut.
+        damage: counts the skipped lines.
+        complete_only: skip a last line without a line end, because a number in it may be
+                cut off.
     """
     is_start = True
     for piece in _pieces(path, _LONGEST_LINE, damage, by_line=True):
@@ -73,9 +74,9 @@ def cells(line: str) -> list[str]:
 
 
 def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects in the first array of a file, also if the end of it is missing.
+    """Yields the JSON objects in the first array of a file, even if the file is cut off.
 
-    If an object is damaged, objects nested in it may be returned instead: check their keys.
+    If an object is damaged, objects nested in it may be yielded instead. Callers must check keys.
     """
     decode = json.JSONDecoder().raw_decode
     chunks = _pieces(path, _CHUNK, damage)
@@ -106,7 +107,7 @@ def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
 
 
 def _pieces(path: Path, size: int, damage: Damage, *, by_line: bool = False) -> Iterator[str]:
-    """Yields a file, unpacked, in pieces of at most ``size`` characters; ends at damaged data."""
+    """Yields the unpacked text of a file in pieces of at most ``size``, up to damaged data."""
     left = MOST_BYTES
     try:
         with _open(path) as text:
@@ -136,13 +137,13 @@ def _open(path: Path) -> IO[str]:
 def _unpacked(path: Path) -> IO[bytes]:
     with requires("zstandard", extra="zstd"):
         import zstandard
-    # The file itself states how much memory unpacking takes: at most 128 MiB are allowed.
+    # The file states how much memory unpacking needs; more than 128 MiB is refused.
     unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
     return unpacker.stream_reader(path.open("rb"), read_across_frames=True)
 
 
 def _zstd_error() -> type[Exception]:
-    """Returns the error of ``zstandard`` for damaged files, if the package is installed."""
+    """Returns the error of ``zstandard`` for damaged files, or ``EOFError`` without the package."""
     try:
         import zstandard
     except ImportError:

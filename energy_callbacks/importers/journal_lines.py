@@ -11,11 +11,11 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.version import __version__
 
 RECORDED: Final = "recorded"
-"""Phase of a log without phases."""
+"""Name of the phase of a log without phases."""
 UNSEEN: Final = "not recorded"
-"""Phase of the time between two windows of a log."""
+"""Name of the phase between two windows of a log."""
 UNKNOWN_HOST: Final = "unknown"
-"""Host of a log that does not name it."""
+"""Name of the host if the log does not state it."""
 _MOST_TAGS: Final = 20
 
 
@@ -32,15 +32,15 @@ def header(
     place: Mapping[str, Any] | None = None,
     pue: float = 1.0,
 ) -> Record:
-    """Returns the first line.
+    """Returns the first line of a journal, the header.
 
     Args:
-        log: the file.
+        log: the log file.
         program: name of the program that wrote the log.
-        unix_s: wall time at which the run began; ``None`` if it is found later.
-        name: name of the run; ``None`` is the name of the file without its suffix.
+        unix_s: wall time at which the run began; ``None`` if the caller sets it later.
+        name: name of the run; ``None`` uses the name of the file without its suffix.
         version: version of the program.
-        host: machine that was measured.
+        host: host that was measured.
         command: command line of the training.
         tags: settings of the training; the first 20 are kept.
         place: location as in the ``config`` of a journal's header.
@@ -72,7 +72,7 @@ def header(
 
 
 def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
-    """Returns the line of a device with the sensor of each quantity."""
+    """Returns the line of a device, with its sensors by quantity."""
     return journal.device_record(
         device,
         [
@@ -83,12 +83,12 @@ def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
 
 
 def span(phase: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Returns the line of a phase."""
+    """Returns the line of a phase, with energy by key of the device."""
     return {"kind": "span", "phase": phase, **_timed(start_s, end_s, energy)}
 
 
 def window(name: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Returns the line of a window inside the phases."""
+    """Returns the line of a window inside a phase, with energy by key of the device."""
     return {"kind": "window", "name": name, **_timed(start_s, end_s, energy)}
 
 
@@ -102,7 +102,7 @@ def _timed(start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record
 
 
 def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Returns the last line."""
+    """Returns the last line of a journal: total energy by key of the device."""
     as_json = journal.energies_as_json(energy)
     return journal.totals(end_s, "finished", None, as_json, sampler_cpu_s=None, missed_readings={})
 

@@ -6,26 +6,26 @@ from typing import Final
 from energy_callbacks.importers.values import Moment, unix_s
 
 _HOUR_S: Final = 3600.0
-# Longest step at a change of summer time besides the hour.
+# Longest time between two samples that is expected in addition to the hour of summer time.
 _SLACK_S: Final = 60.0
 # A longer pause in one log means that the clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
 
 
 class LogClock:
-    """Takes the moments of a log in the order of the file.
+    """Converts the moments of a log, in the order of the file, to seconds since the first one.
 
-    * If local time goes back by an hour, up to a minute less, summer time has ended: the hour is
-      added again.
+    * If local time goes back by an hour, or by up to a minute less, summer time has ended: the hour
+      is added again.
     * Any other step back, and any step ahead of more than a week, means that the clock was set:
       the step counts as no time. If the next moment continues from the moment before the step,
-      only that one time was wrong.
+      only that one time was wrong, and the correction is undone.
     """
 
     def __init__(self) -> None:
         self._first: Moment | None = None
         self._last_s = self._last_t_s = 0.0
-        # Seconds added to the log's time, and their value before the last step of the clock.
+        # Seconds added to the log's time: now, and before the last step of the clock.
         self._added_s = self._added_before_s = 0.0
         self._clock_steps_s: list[float] = []
         self._winter_changes = self._summer_changes = 0
@@ -41,12 +41,12 @@ class LogClock:
         return self._first is not None and self._first.is_local
 
     def t_s(self, moment: Moment) -> float:
-        """Returns seconds since the first moment."""
+        """Returns the seconds from the first moment to ``moment``, the next one in the file."""
         if self._first is None:
             self._first, self._last_s = moment, moment.s
         step_s, elapsed_s = moment.s - self._last_s, moment.s - self._first.s
         if 0.0 <= elapsed_s + self._added_before_s - self._last_t_s <= _MOST_STEP_S:
-            self._added_s = self._added_before_s  # the last time was wrong, or nothing happened
+            self._added_s = self._added_before_s  # the last time was wrong, or there was no step
         elif step_s < 0.0 or step_s > _MOST_STEP_S:
             self._step_clock(step_s, is_local=moment.is_local)
         if moment.is_local and 0.0 <= step_s - _HOUR_S <= _SLACK_S:

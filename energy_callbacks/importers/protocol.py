@@ -1,4 +1,4 @@
-"""The protocol of a log format, and the log file that it gets."""
+"""The protocol of a log format, and the log file that a format reads."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +22,9 @@ class Log:
 
     Attributes:
         path: the file.
-        choice: the run to read if the file has several, from behind ``#``; ``None`` if not given.
-        head: beginning of the file as text, at most ``files.HEAD_BYTES``.
+        choice: name of the run to read if the file has several, given after ``#``; ``None`` if not
+            given.
+        head: beginning of the file as text, at most ``files.HEAD_BYTES`` characters.
     """
 
     path: Path
@@ -32,7 +33,7 @@ class Log:
 
     @property
     def run_id(self) -> str:
-        """Identifier from content and choice, so that importing a file twice gives one run."""
+        """Hash of size, beginning and choice, so that importing a file twice gives the same run."""
         known = f"{self.path.stat().st_size} {self.choice} {self.head}"
         return hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()[:12]
 
@@ -55,9 +56,9 @@ class Log:
         """Yields the rows of a CSV file with their line numbers, counted from 0.
 
         Args:
-            damage: receives the number of rows with a wrong number of cells.
-            columns: names of the columns; ``None`` takes those of the first line, which is then
-                no row.
+            damage: counts the rows with a wrong number of cells, which are skipped.
+            columns: names of the columns; ``None`` reads them from the first line, which is then
+                not yielded.
             complete_only: see ``files.lines``.
         """
         names = self.columns() if columns is None else columns
@@ -72,14 +73,15 @@ class Log:
                 damage.places += 1
 
     def chosen(self, runs: Mapping[str, T], label: Callable[[T], str]) -> T:
-        """Returns the chosen run, or the only one.
+        """Returns the run that ``choice`` selects, or the only run.
 
         Args:
             runs: runs by name, in the order of the file.
-            label: returns the text that tells a run apart for users.
+            label: returns a description of a run for the error message.
 
         Raises:
-            JournalError: if none of several runs was chosen, or one that does not exist.
+            JournalError: if there is no run, if none of several was chosen, or if the chosen one
+                does not exist.
         """
         if not runs:
             raise JournalError(f"{self.path} holds no run that can be read")
@@ -105,7 +107,7 @@ class Importer(Protocol):
         ...
 
     def recognises(self, log: Log) -> bool:
-        """Whether a file has this format, judged by its beginning only."""
+        """Returns whether a file has this format, judged by its beginning only."""
         ...
 
     def records(self, log: Log) -> Iterator[Record]:

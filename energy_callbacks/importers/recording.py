@@ -1,6 +1,6 @@
-"""Integrates the samples of a log, and writes them as a journal with rows and one phase.
+"""Integrates the samples of a log, and yields a journal with ``series`` lines and one phase.
 
-Power is integrated with the trapezoidal rule; gaps are not bridged.
+Power is integrated with the trapezoidal rule. Gaps are not integrated.
 """
 
 import heapq
@@ -24,11 +24,11 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Array, DeviceSamples, Samples
 
 RELATIVE_ERROR: Final = 0.1
-"""Systematic error of power from another program: which of the driver's averages it read is
-unknown."""
+"""Relative systematic error of power from another program. The error is large because it is not
+known which of the driver's averages the program read."""
 GAP_STEPS: Final = 5.0
 """Two samples further apart than this many usual steps have a gap between them."""
-# About the length of a row in journals of trainings.
+# Time between two rows, about as in journals of trainings.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",
@@ -41,9 +41,9 @@ _QUANTITIES: Final[dict[str, Quantity]] = {
 class Curve:
     """Cumulative energy at each sample.
 
-    Neighbours that are at most five usual steps apart are connected with straight lines; the usual
-    step is the median of those above zero. A step of the power from ``a`` to ``b`` watts at any
-    moment within ``dt`` seconds causes an error that is uniform within ``|b - a| dt / 2``; its
+    Power is interpolated linearly between samples that are at most five usual steps apart; the
+    usual step is the median of all positive steps. If power changes from ``a`` to ``b`` watts at an
+    unknown moment within ``dt`` seconds, the error is uniform within ``±|b - a| dt / 2``; its
     standard error is ``|b - a| dt / sqrt(12)``.
 
     Args:
@@ -51,9 +51,10 @@ class Curve:
         power_w: power at these times, NaN if not known, (n,).
 
     Attributes:
-        energy_j: energy since the first known power without that of the gaps, (n,); NaN at samples
-            without power.
-        seen_s: time since the first known power without the gaps, (n,); NaN like ``energy_j``.
+        energy_j: energy since the first known power, without the gaps, (n,); NaN at samples without
+            power.
+        seen_s: time since the first known power, without the gaps, (n,); NaN at samples without
+            power.
         is_edge: whether the sample is the first or last with power, or next to a gap, (n,).
         step_s: usual time between two samples; ``None`` if all have the same time.
         total_j: energy at the last sample with power.
@@ -95,9 +96,9 @@ def recorded(
 
     Args:
         log: the file.
-        header: first line; without ``unix_s`` it gets the first time in the log.
+        header: first line; if its ``unix_s`` is ``None``, the first time in the log is used.
         samples: all samples of the file.
-        notes: warnings and remarks of the format.
+        notes: lines with warnings and remarks about the format.
 
     Raises:
         JournalError: if the log has no two samples at different times.
@@ -197,7 +198,7 @@ def _remarks(program: str, curves: Sequence[Curve], clock: LogClock) -> Iterator
 
 
 def _rows(samples: DeviceSamples, curve: Curve) -> Iterator[Record]:
-    """Yields ``series`` lines: one per 0.8 s with samples, and both sides of each gap."""
+    """Yields ``series`` lines: one for every 0.8 s with samples, and one on each side of a gap."""
     t_s, energy_j = samples.column("t_s"), curve.energy_j
     is_row = np.append(np.diff(np.floor(t_s / _ROW_S)) > 0.0, True) | curve.is_edge
     is_row[0] = True
@@ -225,7 +226,7 @@ def _power_w(energy_j: Array, seen_s: Array) -> Array:
 
 
 def _gauges(samples: DeviceSamples, rows: NDArray[np.intp]) -> dict[str, Array]:
-    """Returns the gauges since the previous row: mean of the load, maximum of the others."""
+    """Returns the gauges since the previous row: mean of the utilisation, maximum of the rest."""
     first = np.append(0, rows[:-1] + 1)
     gauges = {name: np.fmax.reduceat(samples.column(name), first) for name in _QUANTITIES}
     load = samples.column("utilisation")

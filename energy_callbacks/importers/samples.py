@@ -18,13 +18,13 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.sensing.estimation.power_intervals import MOST_POWER_W
 
 MOST_SAMPLES: Final = 3_000_000
-"""Maximum of one log, all devices together: four days of eight cards at one sample per second.
-Their report takes a minute and a half and 1 GB."""
+"""Maximum for one log over all devices, such as four days of eight cards at 1 sample per second.
+A report of this size takes 90 s and 1 GB of memory."""
 MOST_DEVICES: Final = 1024
 COLUMNS: Final = (
     "t_s", "power_w", "utilisation", "memory_used_bytes", "temperature_c", "clock_hz"
 )  # fmt: skip
-"""Values of a sample; NaN for unknown ones."""
+"""Names of the values of a sample; unknown values are NaN."""
 _SCOPES: Final[dict[str, Scope]] = {"gpu": "gpu", "cpu": "host"}
 Names = tuple[str, ...]
 Array = NDArray[np.float64]
@@ -40,13 +40,13 @@ class Layout:
         memory_used: memory in use on the device.
         temperature: temperature of the chip in degrees Celsius.
         clock: clock of the multiprocessors in MHz.
-        index: number of the device; without it the number in the key of the device is taken.
+        index: number of the device; the default is the number in the key of the device.
         name: product name.
         uuid: identifier of the device.
         limit: power limit in W.
         memory_total: memory of the device.
         memory_bytes: converts ``memory_used`` and ``memory_total`` to bytes.
-        zero_is_known: whether 0 W is a reading; if not, the format writes it for unknown power.
+        zero_is_known: whether 0 W is a real reading; if not, it means unknown power.
     """
 
     power: Names = ()
@@ -68,9 +68,9 @@ class DeviceSamples:
     """Samples of one device.
 
     Attributes:
-        device: the device, from its first sample.
+        device: properties of the device, from its first sample.
         unusable: number of samples with missing, negative or impossible power.
-        values: values of all samples one after the other, in the order of ``COLUMNS``.
+        values: values of all samples in one flat array, each sample in the order of ``COLUMNS``.
     """
 
     device: Device
@@ -95,7 +95,7 @@ class Samples:
 
     Args:
         log: the file.
-        layout: names of its fields.
+        layout: names of the fields of a sample.
     """
 
     def __init__(self, log: Log, layout: Layout) -> None:
@@ -108,11 +108,11 @@ class Samples:
 
     @property
     def end_s(self) -> float:
-        """Time of the last sample."""
+        """Time of the last sample, in s since the first; 0.0 if there is none."""
         return max((one.values[-len(COLUMNS)] for one in self.devices.values()), default=0.0)
 
     def t_s(self, moment: values.Moment | None) -> float | None:
-        """Returns seconds since the first moment; ``None``, counted as damage, for no moment."""
+        """Returns seconds since the first moment; counts ``None`` as damage and returns it."""
         if moment is None:
             self.damage.places += 1
             return None
@@ -124,8 +124,8 @@ class Samples:
         Args:
             key: key of the device: ``gpu`` or ``cpu``, and a number.
             t_s: time since the beginning of the log, ascending.
-            row: fields of the sample; power that is not a number, negative or beyond what a
-                device can draw is counted and left out.
+            row: fields of the sample. Power that is not a number, is negative or is more than a
+                device can draw is counted as unusable and left out.
 
         Raises:
             JournalError: for more samples or devices than the maximum.

@@ -1,4 +1,4 @@
-"""Parses numbers and times in files of other programs; anything else is ``None``."""
+"""Parses numbers and times in files of other programs; returns ``None`` for anything else."""
 
 import math
 import re
@@ -10,15 +10,15 @@ from energy_callbacks.core.units import bytes_from_mebibytes, hertz_from_megaher
 # A number with an optional unit: "117.25 W", "97 %", "1024 MiB".
 _NUMBER: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([A-Za-z%]*)\s*")
 _LONGEST: Final = 64
-# Beyond any device: 1 PiB, 100 GHz.
+# Limits above those of any device: 1 PiB, 100 GHz, number 10 000.
 _MOST_BYTES, _MOST_MHZ, _MOST_INDEX = 2**50, 1e5, 10_000
 
 
 class Moment(NamedTuple):
-    """Wall time.
+    """A wall time in a log.
 
     Attributes:
-        s: seconds since 1970 in the time zone of the log.
+        s: seconds since 1970-01-01 00:00 in the time zone of the log.
         is_local: whether the log gives no time zone.
     """
 
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 def number(value: Any) -> float | None:
-    """Returns a finite number, also from text with a unit behind the number.
+    """Returns a finite number, which may be given as text, with or without a unit.
 
     >>> number(3), number("117.25 W"), number("[N/A]"), number(float("nan")), number(True)
     (3.0, 117.25, None, None, None)
@@ -55,7 +55,7 @@ def at_least_0(value: Any) -> float | None:
 
 
 def above_0(value: Any) -> float | None:
-    """Returns a positive number; many programs write 0 for an unknown value.
+    """Returns a positive number; 0 counts as unknown, because many programs write it so.
 
     >>> above_0(0.0), above_0("2 W")
     (None, 2.0)
@@ -64,7 +64,7 @@ def above_0(value: Any) -> float | None:
 
 
 def share(value: Any) -> float | None:
-    """Returns a percentage of up to 100 as a share of one.
+    """Converts a percentage from 0 to 100 to a share from 0 to 1.
 
     >>> share("97 %"), share(250)
     (0.97, None)
@@ -74,7 +74,7 @@ def share(value: Any) -> float | None:
 
 
 def celsius(value: Any) -> float | None:
-    """Returns a possible temperature of a chip; programs write 0 for a missing sensor.
+    """Returns a plausible temperature of a chip; 0 counts as unknown (missing sensor).
 
     >>> celsius("56"), celsius(0), celsius(9999)
     (56.0, None, None)
@@ -84,7 +84,7 @@ def celsius(value: Any) -> float | None:
 
 
 def size_bytes(value: Any) -> float | None:
-    """Returns a possible size of a memory in bytes.
+    """Returns a plausible memory size in bytes.
 
     >>> size_bytes(1024), size_bytes(1e300), size_bytes(-1)
     (1024.0, None, None)
@@ -94,7 +94,7 @@ def size_bytes(value: Any) -> float | None:
 
 
 def size_from_mebibytes(value: Any) -> float | None:
-    """Returns a possible size of a memory, given in MiB, in bytes.
+    """Converts a plausible memory size from MiB to bytes.
 
     >>> size_from_mebibytes("1 MiB")
     1048576.0
@@ -104,7 +104,7 @@ def size_from_mebibytes(value: Any) -> float | None:
 
 
 def clock_from_megahertz(value: Any) -> float | None:
-    """Returns a clock in Hz; programs write 0 MHz for a clock that they cannot read.
+    """Converts a clock frequency from MHz to Hz; 0 MHz counts as unknown (not readable).
 
     >>> clock_from_megahertz("1980 MHz"), clock_from_megahertz(0)
     (1980000000.0, None)
@@ -116,7 +116,7 @@ def clock_from_megahertz(value: Any) -> float | None:
 
 
 def index(value: Any) -> int | None:
-    """Returns the number of a device.
+    """Returns a plausible number of a device, from 0.
 
     >>> index("3"), index(1e300), index(None)
     (3, None, None)
@@ -126,7 +126,7 @@ def index(value: Any) -> int | None:
 
 
 def moment(text: Any) -> Moment | None:
-    """Returns a time in ISO 8601, or with slashes as nvidia-smi writes it.
+    """Parses a time in ISO 8601, or with slashes as nvidia-smi writes it.
 
     >>> moment("1970-01-01T00:01:00.5"), moment("1970/01/01 00:01:00.500")
     (Moment(s=60.5, is_local=True), Moment(s=60.5, is_local=True))
@@ -144,7 +144,7 @@ def moment(text: Any) -> Moment | None:
 
 
 def unix_s(moment: Moment) -> float:
-    """Returns a moment as Unix time; without a time zone, that of this machine is assumed."""
+    """Returns a moment as Unix time; local times are taken to be in this machine's time zone."""
     if not moment.is_local:
         return moment.s
     try:

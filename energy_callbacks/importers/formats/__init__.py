@@ -1,1 +1,1 @@
-"""One file per log format; each implements ``importers.protocol.Importer``."""
+"""Log formats: each module reads one format and implements ``importers.protocol.Importer``."""

@@ -1,8 +1,8 @@
-"""NDJSON of ``all-smi record``, plain, ``.gz`` or ``.zst``: a header, then one frame per sample.
+"""Reads NDJSON of ``all-smi record``, plain, ``.gz`` or ``.zst``.
 
-A frame has ``timestamp`` (RFC 3339, whole seconds) and lists ``gpus`` and ``cpus``. Memory is in
-bytes, frequency in MHz, power in W; unknown values are -1, 0 or null, depending on the quantity.
-Only CPUs with a power are read.
+The file has a header, then one frame per sample. A frame has ``timestamp`` (RFC 3339, whole
+seconds) and the lists ``gpus`` and ``cpus``. Memory is in bytes, frequency in MHz, power in W;
+unknown values are -1, 0 or null, depending on the quantity. CPUs without power are skipped.
 """
 
 import json
@@ -32,7 +32,7 @@ _LISTS: Final = {"gpus": "gpu", "cpus": "cpu"}
 
 
 def recognises(log: Log) -> bool:
-    """Whether the file begins with the header of a recording, or with a frame."""
+    """Returns whether the file begins with the header of a recording, or with a frame."""
     start = log.first_line
     is_frame = (
         '"schema"' in start and '"timestamp"' in start and ('"gpus"' in start or '"cpus"' in start)
@@ -41,7 +41,7 @@ def recognises(log: Log) -> bool:
 
 
 def records(log: Log) -> Iterator[Record]:
-    """See ``Importer``."""
+    """Yields the journal of the log; see ``Importer.records``."""
     samples = Samples(log, _LAYOUT)
     keys: dict[tuple[str, str, str], str] = {}
     version: str | None = None
@@ -95,7 +95,7 @@ def _devices(frame: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _key(keys: dict[tuple[str, str, str], str], kind: str, device: Mapping[str, Any]) -> str:
-    """Returns the key of a device, a new one if its kind, host and identifier are new."""
+    """Returns the key of a device; adds a key if its kind, host and identifier are new."""
     host = short_text(device.get("hostname")) or "unknown"
     uuid = short_text(device.get("uuid")) or str(index(device.get("index")) or 0)
     count = sum(known == kind for known, _, _ in keys)

@@ -1,7 +1,8 @@
-"""CodeCarbon's ``emissions.csv``: totals of runs, one row each; ``emissions.csv#RUN_ID`` is one.
+"""Reads totals of runs from CodeCarbon's ``emissions.csv``; ``emissions.csv#RUN_ID`` is one run.
 
-Rows with the same ``run_id`` are states of one run, each including the earlier ones: the longest
-counts. Energies are in kWh and multiplied by the PUE, which is divided out if the row states it.
+Rows with the same ``run_id`` are states of one run, each including the earlier ones; the row with
+the longest duration is used. Energies are in kWh and include the PUE. They are divided by the PUE
+if the row states it.
 """
 
 import math
@@ -24,9 +25,10 @@ _NEEDED: Final = frozenset(("run_id", "duration", "emissions", "energy_consumed"
 _TAGS: Final = ("experiment_id", "cloud_provider", "cloud_region", "os", "tracking_mode")
 _MOST_S: Final = 10 * 365 * 86400.0
 _MOST_KWH: Final = 1e6
-# Part of the row, kind of the device, scope, origin, relative error. A row does not say how its
-# energies were found: those of a GPU from its counter or from power once per second, those of CPU
-# and RAM mostly from models, whose bound is that of our own estimates.
+# Prefix of the columns, kind of the device, scope, origin, relative error. A row does not say how
+# its energies were measured. CodeCarbon reads the energy counter of a GPU, or its power once per
+# second; it mostly estimates CPU and RAM with models. The error bound of these models is taken to
+# be that of the models of this package.
 _PARTS: Final[tuple[tuple[str, str, Scope, Origin, float], ...]] = (
     ("gpu", "gpu", "gpu", "measured", 0.1),
     ("cpu", "cpu", "host", "estimated", 0.5),
@@ -37,12 +39,12 @@ Row = dict[str, str]
 
 
 def recognises(log: Log) -> bool:
-    """Whether the columns that all versions of CodeCarbon write are there."""
+    """Returns whether the file has the columns that all versions of CodeCarbon write."""
     return set(log.columns()) >= _NEEDED
 
 
 def records(log: Log) -> Iterator[Record]:
-    """See ``Importer``."""
+    """Yields the journal of the log; see ``Importer.records``."""
     damage = files.Damage()
     states = _states(log, damage)
     rows = log.chosen(states, _label)
@@ -75,7 +77,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _states(log: Log, damage: files.Damage) -> dict[str, list[Row]]:
-    """Returns the usable rows by run, in the order of the file."""
+    """Returns the usable rows of each run, in the order of the file."""
     states = defaultdict[str, list[Row]](list)
     for line_number, row in log.rows(damage):
         duration_s = values.at_least_0(row["duration"])
@@ -111,7 +113,7 @@ def _devices(row: Row, pue: float) -> Iterator[tuple[Device, Sensor, Energy]]:
 
 
 def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Energy:
-    """Returns the energy of a device; CodeCarbon writes 0 kWh if it cannot read a device."""
+    """Returns the energy of a device; 0 kWh counts as unknown (CodeCarbon could not read it)."""
     if not energy_kwh or energy_kwh > _MOST_KWH:
         return UNKNOWN
     energy_j = joules_from_kilowatt_hours(energy_kwh) / pue
@@ -121,7 +123,7 @@ def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Ener
 
 
 def _place(row: Row) -> tuple[Mapping[str, Any], str]:
-    """Returns the place as in a header, and a problem with it."""
+    """Returns the location as in the header of a journal, and a message if it is not known."""
     country = values.short_text(row.get("country_iso_code"))
     if country is None:
         return {}, ""
@@ -137,7 +139,7 @@ def _place(row: Row) -> tuple[Mapping[str, Any], str]:
 def _warnings(
     row: Row, energy: Mapping[str, Energy], stated_pue: float | None, pue: float
 ) -> Iterator[Record]:
-    """Yields warnings about an impossible PUE, and about a sum that is not that of the parts."""
+    """Yields warnings for an impossible PUE, and for a total that is not the sum of the devices."""
     if stated_pue is not None and stated_pue != pue:
         message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which cannot be; 1 is taken."
         yield lines.warning("pue_unknown", message)

@@ -1,12 +1,15 @@
-"""JSON of gputop, and of scripts with the same field names.
+"""Reads JSON of gputop, and of scripts that use the same field names.
 
-* native (``gputop.py --stats F``): records of the card that is shown, by ``gpu_index``;
-* several cards (``F_multi_gpu.json`` beside it): ``multi_gpu_data`` in each record. It is read
-  instead of the native file if it exists, because the native file has one card at a time;
-* simple (``gpu_stats_*.json`` of AdamWPrune and of ``energy-callbacks run``): temperature as a
-  number, ``training_metadata`` in the first record or in all.
+The format has three variants:
 
-Units are MiB, per cent, degrees Celsius and W; all variants write 0 W for unknown power.
+* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of the card that
+  gputop shows at that moment;
+* several cards (``F_multi_gpu.json`` in the same folder): each record has ``multi_gpu_data``. If
+  this file exists, it is read instead of the native file, which has only one card at a time;
+* simple (``gpu_stats_*.json`` of AdamWPrune and of ``energy-callbacks run``): the temperature is a
+  number, and the first record or every record has ``training_metadata``.
+
+Units are MiB, per cent, degrees Celsius and W. All variants write 0 W for unknown power.
 """
 
 import re
@@ -36,20 +39,20 @@ _START: Final = re.compile(r"\s*\[\s*(\{|\]?\s*$)")
 _OF_A_CARD: Final = ("utilization", "memory_used", "power")
 _CONFIGURED: Final = re.compile(r"(?:gpu_)?stats[_-](.+?)[_-]\d{8}[_-]\d{6}")
 _VENDORS: Final = frozenset(("amd", "nvidia_desktop", "nvidia_jetson"))
-# Metadata that change from record to record, or that the journal has elsewhere.
+# Metadata that does not become tags: it differs between records or is elsewhere in the journal.
 _NO_TAGS: Final = frozenset(("training_command", "timestamp", "phase", "epoch", "batch"))
-# Names of the sensor of the chip itself on NVIDIA and AMD cards.
+# Names of the temperature sensor of the chip on NVIDIA and AMD cards, in order of preference.
 _CHIP: Final = ("GPU", "Edge", "edge", "Junction", "junction")
 
 
 def recognises(log: Log) -> bool:
-    """Whether the file is an array of records with a time and fields of a card."""
+    """Returns whether the file is an array of records with a time and fields of a card."""
     has_card = sum(f'"{name}"' in log.head for name in _OF_A_CARD) >= 2
     return bool(_START.match(log.head)) and '"timestamp"' in log.head and has_card
 
 
 def records(log: Log) -> Iterator[Record]:
-    """See ``Importer``."""
+    """Yields the journal of the log; see ``Importer.records``."""
     path = log.path.with_name(f"{log.path.stem}{_SEVERAL}{log.path.suffix}")
     has_companion = not log.path.stem.endswith(_SEVERAL) and path.is_file()
     samples, metadata = Samples(log, _LAYOUT), dict[str, Any]()
@@ -68,7 +71,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _cards(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the fields of each card, with clocks and temperature at the top level."""
+    """Yields the fields of each card, with clock and temperature moved to the top level."""
     several = record.get("multi_gpu_data")
     for card in several if isinstance(several, list) else [record]:
         if isinstance(card, dict):

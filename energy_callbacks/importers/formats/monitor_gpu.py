@@ -1,4 +1,4 @@
-"""JSON of AdamWPrune's ``monitor_gpu.py``: memory and load of cards, without power."""
+"""Reads JSON of AdamWPrune's ``monitor_gpu.py``: memory and load of cards, without power."""
 
 import re
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ _TAIL_BYTES: Final = 4096
 
 
 def recognises(log: Log) -> bool:
-    """Whether the file is an object with samples of memory."""
+    """Returns whether the file is a JSON object with samples of memory."""
     return bool(_START.match(log.head)) and '"samples"' in log.head and '"memory_mb"' in log.head
 
 
 def records(log: Log) -> Iterator[Record]:
-    """See ``Importer``."""
+    """Yields the journal of the log; see ``Importer.records``."""
     samples, count, model = Samples(log, _LAYOUT), 0, None
     for record in files.objects(log.path, samples.damage):
         at_s = values.number(record.get("timestamp"))
@@ -35,14 +35,15 @@ def records(log: Log) -> Iterator[Record]:
         model = model or values.short_text(record.get("model"))
         t_s = samples.clock.t_s(values.Moment(at_s, is_local=False))
         samples.add(f"gpu{values.index(record.get('gpu_id')) or 0}", t_s, record)
-    # Times are seconds since the beginning; its wall time is known only from the file system.
+    # Times are seconds since the beginning of the log. The file's modification time is taken as the
+    # wall time of its end.
     began_unix_s = log.path.stat().st_mtime - samples.end_s
     header = journal_lines.header(log, NAME, began_unix_s, name=model)
     yield from recording.recorded(log, header, samples, _claims(log, count))
 
 
 def _claims(log: Log, count: int) -> Iterator[Record]:
-    """Yields a warning if the end of the file states another number of samples."""
+    """Yields a warning if the end of the file states another number of samples than ``count``."""
     with log.path.open("rb") as file:
         file.seek(max(log.path.stat().st_size - _TAIL_BYTES, 0))
         claim = _CLAIM.search(file.read().decode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""CSV of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv[,nounits] -lms 100``.
+"""Reads CSV of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv[,nounits] -lms 100``.
 
 The first line has the names of the columns, with their units unless ``nounits`` was given; cells
-may have units too. Without that line (``noheader``) the columns cannot be identified.
+may have units too. Files without this line (``noheader``) are refused.
 """
 
 import re
@@ -21,7 +21,7 @@ from energy_callbacks.importers.values import moment
 NAME: Final = "nvidia-smi"
 # All names are those of `nvidia-smi --help-query-gpu`.
 _LAYOUT: Final = Layout(
-    # The plain name is one of the other two, depending on the model of the card.
+    # ``power.draw`` is equal to one of the other two, depending on the model of the card.
     power=("power.draw", "power.draw.average", "power.draw.instant"),
     utilisation=("utilization.gpu",),
     memory_used=("memory.used",),
@@ -36,19 +36,20 @@ _LAYOUT: Final = Layout(
 # Columns that identify a card, in order of preference.
 _CARDS: Final = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
 _NAMELESS: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
-# Ratio of the time between two samples of all cards to the time between rows of one sample.
+# Minimum ratio of the time between two samples to the time between the rows of one sample, which
+# are one row per card.
 _APART: Final = 20.0
 
 
 def recognises(log: Log) -> bool:
-    """Whether the columns are a time and a power or memory, as nvidia-smi names them."""
+    """Returns whether the file has columns of nvidia-smi, or its rows without column names."""
     columns = log.columns()
     has_names = "timestamp" in columns and not {*_LAYOUT.power, "memory.used"}.isdisjoint(columns)
     return has_names or bool(_NAMELESS.match(log.first_line))
 
 
 def records(log: Log) -> Iterator[Record]:
-    """See ``Importer``."""
+    """Yields the journal of the log; see ``Importer.records``."""
     if _NAMELESS.match(log.first_line):
         raise JournalError(
             f"{log.path} has no line that names its columns; let nvidia-smi write it without "
@@ -59,7 +60,7 @@ def records(log: Log) -> Iterator[Record]:
     keys: dict[str, str] = {}
     for _, row in log.rows(samples.damage, complete_only=True):
         if "timestamp" in map(str.lower, row.values()):
-            continue  # the names again: two files were concatenated
+            continue  # the column names again, because two files were concatenated
         t_s = samples.t_s(moment(row["timestamp"]))
         if t_s is not None:
             card = "" if card_column is None else row[card_column]
@@ -70,7 +71,11 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _refuse_several(log: Log, samples: Samples) -> None:
-    """Raises if rows without an identifier of the card come in short groups of one size."""
+    """Raises ``JournalError`` if rows seem to be of several cards that cannot be told apart.
+
+    nvidia-smi writes the rows of all cards at nearly the same time, so they form groups of equal
+    size.
+    """
     for one in samples.devices.values():
         steps_s = np.diff(one.column("t_s"))
         if len(steps_s) and _comes_in_groups(steps_s):

@@ -1,8 +1,9 @@
-"""Windows as Zeus' ``ZeusMonitor(log_file=...)`` writes them: joules of each card in each.
+"""Reads logs of Zeus' ``ZeusMonitor(log_file=...)``: the energy of each card in each window.
 
-Columns ``start_time`` (Unix), ``window_name``, ``elapsed_time`` (s), ``gpu0_energy`` (J), ...
-Windows that follow each other become phases. The energy of a window inside another one is
-subtracted from that one, one level deep. Numbers at the end of names are removed.
+Columns are ``start_time`` (Unix), ``window_name``, ``elapsed_time`` (s), ``gpu0_energy`` (J), ...
+Successive windows become phases. The energy of a window inside another one is subtracted from the
+outer window. Windows that are nested deeper, or overlap in part, are ignored with a warning.
+Numbers at the end of window names are removed, so that repeated windows have the same name.
 """
 
 import math
@@ -27,9 +28,9 @@ _NAMES: Final = ["start_time", "window_name", "elapsed_time"]
 _ENERGY: Final = "_energy"
 _CARD: Final = re.compile(r"gpu(\d{1,3})_energy")
 _NUMBERED: Final = re.compile(r"[\s_\-/:.#]*\d+$")
-# Zeus reads the energy counter of a card at both ends of a window. The gain error is that of our
-# own source for this counter. The counter has a new value every 100 ms (documentation of Zeus),
-# and a window may begin at any moment between two values.
+# Zeus reads the energy counter of a card at both ends of a window. The gain error is taken from
+# the source of this package for the same counter. The counter has a new value every 100 ms
+# (documentation of Zeus), and a window may begin at any moment between two values.
 _RELATIVE_ERROR: Final = 0.05
 _TICK_S: Final = 0.1
 _SENSOR: Final = Sensor(
@@ -49,13 +50,13 @@ class _Window:
 
 
 def recognises(log: Log) -> bool:
-    """Whether the columns are the three of a window and one per card."""
+    """Returns whether the columns are the three of a window and one per card."""
     names = log.columns()
     return names[:3] == _NAMES and len(names) > 3 and all(map(_CARD.fullmatch, names[3:]))
 
 
 def records(log: Log) -> Iterator[Record]:
-    """See ``Importer``."""
+    """Yields the journal of the log; see ``Importer.records``."""
     keys = [name.removesuffix(_ENERGY) for name in log.columns()[3:]]
     damage = files.Damage()
     windows = _windows(log, keys, damage)
@@ -97,7 +98,7 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
 
 
 def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
-    """Returns the windows by their start, the longest first if several begin together."""
+    """Returns the windows sorted by start; of windows that begin together, the longest is first."""
     windows = []
     for _, row in log.rows(damage):
         start_s, duration_s = above_0(row["start_time"]), above_0(row["elapsed_time"])
@@ -113,10 +114,10 @@ def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Windo
 
 
 def _energy(energy_j: float | None, duration_s: float) -> Energy:
-    """Returns the energy of a window; Zeus writes 0 J for a window shorter than a tick."""
+    """Returns the energy of a window; 0 J counts as unknown (window shorter than 100 ms)."""
     if not energy_j:
         return UNKNOWN
-    # Both ends are at any moment between two ticks: the error of each is uniform over one tick.
+    # Each end is at any moment between two counter values, so its error is uniform over 100 ms.
     stderr_j = energy_j / duration_s * _TICK_S / 6.0**0.5
     return Energy(
         energy_j=energy_j,
@@ -128,7 +129,7 @@ def _energy(energy_j: float | None, duration_s: float) -> Energy:
 
 
 def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], int]:
-    """Returns windows that follow each other, windows inside those, and the number of others."""
+    """Returns successive windows, the windows inside them, and the number of other windows."""
     outer, inner, aside = [windows[0]], list[_Window](), 0
     for one in windows[1:]:
         if one.start_s >= outer[-1].end_s - _SLACK_S:
@@ -154,7 +155,7 @@ def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iter
 
 
 def _sum(windows: Sequence[_Window], key: str, end_s: float) -> Energy:
-    """Returns the energy of windows and of the time between them, which was not measured."""
+    """Returns the total energy of a card; the time between windows counts as not measured."""
     durations_s = [one.end_s - one.start_s for one in windows]
     between_s = max(end_s - math.fsum(durations_s), 0.0)
     return total([*(one.energy[key] for one in windows), UNKNOWN], [*durations_s, between_s])
