@@ -50,7 +50,7 @@ def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterato
         path: file to read.
         damage: counts the skipped lines.
         complete_only: skip a last line without a line end, because a number in it may be
-                cut off.
+            cut off.
     """
     is_start = True
     for piece in _pieces(path, _LONGEST_LINE, damage, by_line=True):

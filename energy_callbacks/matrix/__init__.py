@@ -1,4 +1,6 @@
-"""Parameters times repeats of any command, each measured, in an order that treats all equally.
+"""Test matrices: measures a command for all combinations of parameters, with repeats.
+
+The jobs run in an order in which a drift over time affects all combinations equally.
 
 ::
 

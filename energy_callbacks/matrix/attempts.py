@@ -1,12 +1,12 @@
-"""The results folder: the attempts of each job, how they ended, and which one counts.
+"""The results folder: the attempts of each job, their outcomes, and which attempt counts.
 
 ::
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
-        job.json        what was run
+        job.json        the job: command, parameters, environment, host, time of the start
         output.txt      output of the command
-        outcome.json    how it ended; missing while it runs, and if it was killed
-        energy_report.* attempts/  ...: the run folder of energy-callbacks run
+        outcome.json    exit code; missing while the attempt runs, and if it was killed
+        energy_report.* attempts/  ...: files of energy-callbacks run
 """
 
 import json
@@ -27,23 +27,24 @@ OUTPUT: Final = "output.txt"
 _JOB: Final = "job.json"
 _OUTCOME: Final = "outcome.json"
 _LOCK: Final = "matrix.lock"
-# Journals grow every 0.8 s; a file system shared by hosts may show that late.
+# Without a new line in its journals for this long, an attempt on another host counts as ended.
+# Journals grow every 0.8 s, but a file system that hosts share may show this late.
 _SILENT_S: Final = 90.0
 _TAIL_BYTES: Final = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended.
+    """The outcome of an attempt.
 
     Attributes:
-        exit_code: exit code of the command, negative for a signal; ``None`` while it runs, and if
-            it was killed together with the process that measured it.
-        started_unix_s: time of its start.
-        ended_unix_s: time of its end; ``None`` if not known.
-        host: name of the host on which it ran.
+        exit_code: exit code of the command, negative if a signal ended it; ``None`` while it runs,
+            and if it was killed together with the process that measured it.
+        started_unix_s: time of the start.
+        ended_unix_s: time of the end; ``None`` if not known.
+        host: name of the host on which the attempt ran.
         folder: folder of the attempt, which is a run folder.
-        is_running: whether it still runs.
+        is_running: whether the attempt is still running.
     """
 
     exit_code: int | None
@@ -55,12 +56,12 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether it succeeded, so that it counts."""
+        """Whether the attempt succeeded; only such an attempt counts."""
         return self.exit_code == 0
 
     @property
     def status(self) -> str:
-        """How it ended, as text."""
+        """Text for users, such as ``ok``, ``running`` or ``exit code 1``."""
         if self.is_running:
             return "running"
         if self.exit_code is None:
@@ -70,7 +71,7 @@ class Outcome:
         return "ok" if self.is_done else f"exit code {self.exit_code}"
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """Return the last lines of its output; empty if there is none."""
+        """Return the last lines of the attempt's output; an empty list if there is none."""
         with suppress(OSError), (self.folder / OUTPUT).open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             return file.read().decode(errors="replace").splitlines()[-count:]
@@ -78,17 +79,17 @@ class Outcome:
 
 
 class AlreadyRunning(EnergyCallbacksError):
-    """Another process runs the same jobs."""
+    """Another process is running the same job or matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """The results folder of a matrix, and how its jobs are run.
+    """The results folder of a matrix, and the settings with which its jobs run.
 
     Args:
         folder: absolute path, the same on all machines that run jobs.
         run_options: options of ``energy-callbacks run`` for each job.
-        cool_down_s: pause before the next job on a device.
+        cool_down_s: pause in s before the next job on a device.
         working_folder: working directory of the commands.
     """
 
@@ -107,10 +108,10 @@ class Results:
         return [_outcome(folder) for _, folder in sorted(folders.items())]
 
     def outcome(self, job: MatrixJob) -> Outcome | None:
-        """Return the first attempt that succeeded, else the newest; ``None`` if there is none.
+        """Return the first attempt that succeeded, or else the newest; ``None`` if there is none.
 
         Raises:
-            ValueError: if the attempt that counts ran another command.
+            ValueError: if the successful attempt ran another command or environment.
         """
         outcomes = self.outcomes(job)
         for one in outcomes:
@@ -129,7 +130,7 @@ class Results:
         return [job for job, outcome in outcomes if outcome is None or not outcome.is_done]
 
     def begin(self, job: MatrixJob) -> Path:
-        """Create the folder of a new attempt.
+        """Create and return the folder of a new attempt.
 
         Raises:
             AlreadyRunning: if an older attempt of the job still runs.
@@ -147,7 +148,7 @@ class Results:
         return folder
 
     def check_free(self, job: MatrixJob) -> None:
-        """Check that no process runs a job.
+        """Check that no process is running a job.
 
         Raises:
             AlreadyRunning: if an older attempt of the job still runs.
@@ -160,7 +161,7 @@ class Results:
                 )
 
     def end(self, folder: Path, exit_code: int) -> Outcome:
-        """Write the end of an attempt to its folder."""
+        """Write the exit code of an attempt to its folder, and return the outcome."""
         write_json(folder / _OUTCOME, {"exit_code": exit_code, "ended_unix_s": time.time()})
         return _outcome(folder)
 
@@ -174,7 +175,7 @@ class Results:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Prevent other processes from starting jobs; a killed process releases its lock.
+        """Lock the folder, so that no other process starts jobs; a killed process loses its lock.
 
         Raises:
             AlreadyRunning: if another process holds the lock.
@@ -198,15 +199,15 @@ class Results:
 
 
 def write_jobs(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
-    """Write jobs for another machine, with all that is needed to run one of them by its number."""
+    """Write jobs to a file from which another machine can run a job by its index."""
     write_json(path, {"results": asdict(results), "jobs": [asdict(job) for job in jobs]})
 
 
 def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
-    """Read a file of ``write_jobs``.
+    """Read a file that ``write_jobs`` wrote.
 
     Raises:
-        ValueError: if it is no such file, or this machine cannot see it.
+        ValueError: if the file is not valid, or not visible on this machine.
     """
     if not path.is_file():
         raise ValueError(
@@ -234,7 +235,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def _outcome(folder: Path) -> Outcome:
     job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     ended: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # an incomplete file is that of a killed attempt
+    with suppress(OSError, ValueError):  # missing while it runs, incomplete if killed
         ended = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
     return Outcome(
         exit_code=ended.get("exit_code"),
@@ -247,7 +248,7 @@ def _outcome(folder: Path) -> Outcome:
 
 
 def _check_same(job: MatrixJob, done: Outcome) -> None:
-    """Refuse an attempt that ran another command or environment than its job has now."""
+    """Raise ``ValueError`` if an attempt ran another command or environment than ``job`` has."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     for what, now, then in (
         ("command", list(job.words), saved["words"]),
@@ -261,7 +262,10 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
 
 
 def is_running(folder: Path, host: str) -> bool:
-    """Whether an attempt without an outcome still runs, as far as this host can know."""
+    """Return whether an attempt without an outcome still runs.
+
+    On another host, an attempt counts as running if its files changed in the last 90 s.
+    """
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))
         return time.time() - max(times, default=0.0) < _SILENT_S

@@ -9,20 +9,20 @@ from energy_callbacks.matrix.progress import JobProgress
 
 
 class Engine(ABC):
-    """Runs jobs, each as ``energy-callbacks run``, in the order given as far as it can.
+    """Runs each job with ``energy-callbacks run``, in the given order as far as possible.
 
     Subclasses are data classes; their fields are the keys of the engine's table in the TOML file.
-    The results folder of an engine that uses several machines is on a shared file system.
+    If an engine uses several machines, the results folder must be on a file system that they share.
     """
 
     @abstractmethod
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
-        """Describe what ``run`` would do."""
+        """Return a text that describes what ``run`` would do."""
 
     def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
         """Return the jobs that an earlier call submitted and that have not ended.
 
-        None, if jobs do not outlive the call of ``run``.
+        The list is empty for engines whose jobs all end before ``run`` returns.
         """
         del jobs, results
         return []
@@ -32,5 +32,5 @@ class Engine(ABC):
         """Run jobs, or submit them. A job that fails does not stop the others.
 
         Returns:
-            The signal that ended it early; ``None`` if no signal did.
+            The number of the signal that ended the run early; ``None`` if there was none.
         """

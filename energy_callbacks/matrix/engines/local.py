@@ -1,4 +1,4 @@
-"""Runs jobs on this machine: one for each GPU at a time, or one at a time if there is none."""
+"""Runs jobs on this machine, one at a time on each GPU, or one at a time without GPUs."""
 
 import os
 import subprocess
@@ -32,11 +32,13 @@ class _RunningJob(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Slot:
-    """GPUs, or a machine without any, that run one job at a time.
+    """A group of GPUs, or a machine without GPUs, that runs one job at a time.
 
     Attributes:
+        name: UUIDs of the GPUs, or a name of the machine.
         environment: variables that restrict a job to these GPUs.
         free_from_s: monotonic time at which the pause after the last job ends.
+        running: the job that is running; ``None`` if there is none.
     """
 
     name: str
@@ -50,8 +52,9 @@ class LocalEngine(Engine):
     """Runs jobs as child processes; its fields are the table ``[local]`` of the TOML file.
 
     Args:
-        gpus: ``"all"`` visible GPUs, the number of them, or their indices as CUDA counts them;
-            ``None`` if the parent process has chosen them, as Slurm does.
+        gpus: ``"all"`` visible GPUs, a number of GPUs, or a list of GPU indices as CUDA counts
+            them. ``None`` runs one job at a time on the GPUs that the parent process, such as
+            Slurm, has chosen.
         gpus_per_job: number of GPUs of each job.
     """
 
@@ -71,13 +74,16 @@ class LocalEngine(Engine):
         check_whole("gpus_per_job", self.gpus_per_job)
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
-        """List the slots that jobs run in."""
+        """Return a text with the slots in which the jobs would run."""
         del results
         slots = [slot.name for slot in self._slots()]
         return f"{counted(len(jobs))} here, {len(slots)} at a time: {', '.join(slots)}\n"
 
     def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
-        """Run all jobs, or until a signal arrives; it is passed on to the running jobs."""
+        """Run jobs until all have ended.
+
+        A signal is passed on to the running jobs, and no further jobs are started.
+        """
         queue, slots, hold = deque(jobs), self._slots(), SignalHold(ENDING)
         with hold.held():
             while True:
@@ -112,7 +118,7 @@ class LocalEngine(Engine):
         """Return the UUIDs of the GPUs that jobs may use.
 
         Raises:
-            ValueError: if fewer GPUs are visible than ``gpus`` names.
+            ValueError: if fewer GPUs are visible than ``gpus`` asks for.
             SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
         """
         gpus: Sequence[GpuInfo] = ()
@@ -133,7 +139,7 @@ class LocalEngine(Engine):
 def _serve(
     slot: _Slot, queue: deque[MatrixJob], results: Results, hold: SignalHold, progress: JobProgress
 ) -> None:
-    """Note the end of the job in a slot, and start the next one if the slot is free."""
+    """Record the end of the job in a slot, and start the next job if the slot is free."""
     if slot.running is not None and _has_ended(slot.running):
         job, folder, process = slot.running
         progress.ended(job, results.end(folder, process.returncode))
@@ -153,7 +159,7 @@ def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> 
         AlreadyRunning: if an older attempt of the job still runs.
     """
     folder = results.begin(job)
-    # A matrix that is itself measured has a run folder, which is not that of its jobs.
+    # If the matrix itself is measured, the variable names its run folder, which jobs must not use.
     outer = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     process = launch(
         _run_command(job, results, folder),
@@ -179,7 +185,7 @@ def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
 def launch(
     words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
 ) -> subprocess.Popen[bytes]:
-    """Start a program that writes both its streams to a file."""
+    """Start a program whose standard output and standard error go to a file."""
     with output.open("wb") as file:
         return subprocess.Popen(  # noqa: S603 - the user's command
             words,
@@ -193,5 +199,5 @@ def launch(
 
 def _has_ended(running: _RunningJob) -> bool:
     code = running.process.poll()
-    # If the measuring process was killed, its command may still run and use the slot.
+    # If the measuring process was killed, its command may still run on the GPUs of the slot.
     return code is not None and (code >= 0 or not is_running(running.folder, os.uname().nodename))

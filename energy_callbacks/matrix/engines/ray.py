@@ -18,7 +18,7 @@ from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
 _POLL_S: Final = 0.5
-# A command may save its state when it is asked to end.
+# A command may need time to save its state when it is asked to end.
 _END_TIMEOUT_S: Final = 30.0
 
 
@@ -27,12 +27,13 @@ class RayEngine(Engine):
     """Runs jobs as Ray tasks; its fields are the table ``[ray]`` of the TOML file.
 
     Args:
-        address: address of a cluster; ``None`` uses RAY_ADDRESS, else a cluster of this machine,
-            which is started if there is none.
-        gpus: GPUs of a job; ``None`` is 1 if the cluster has any, else 0.
-        cpus: CPUs of a job; ``None`` is 1 for a job with a GPU. Without GPUs it is all CPUs of a
-            machine, so that a machine runs one job at a time and its energy is that of the job.
-        resources: other resources of Ray, such as ``{big = 1}``.
+        address: address of a cluster; ``None`` uses the environment variable RAY_ADDRESS, or else
+            a cluster on this machine, which is started if there is none.
+        gpus: number of GPUs per job; ``None`` is 1 if the cluster has GPUs, otherwise 0.
+        cpus: number of CPUs per job; ``None`` is 1 for a job with a GPU. Without GPUs, ``None`` is
+            all CPUs of the smallest machine, so that a machine runs one job at a time and its
+            energy is that of the job.
+        resources: custom resources of Ray that each job needs, such as ``{big = 1}``.
     """
 
     address: str | None = None
@@ -48,13 +49,13 @@ class RayEngine(Engine):
             raise TypeError(f"address in [ray] must be a text, got {self.address!r}")
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
-        """Describe where the jobs would run, without connecting to a cluster."""
+        """Return a text that says where jobs would run, without connecting to a cluster."""
         del results
         address = self.address or os.environ.get("RAY_ADDRESS") or "this machine"
         return f"{counted(len(jobs))} as tasks of Ray at {address}\n"
 
     def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
-        """Run all jobs, or until a signal arrives, which ends the running jobs.
+        """Run jobs until all have ended. A signal ends the running jobs.
 
         Raises:
             MissingExtraError: if Ray is not installed.
@@ -71,7 +72,7 @@ class RayEngine(Engine):
             logging_level=logging.WARNING,
             ignore_reinit_error=True,
         )
-        # Ray converts an exception of a handler into another one, so the handlers only record.
+        # Ray replaces exceptions of signal handlers by others, so the handlers only record signals.
         hold = SignalHold(ENDING)
         with hold.recorded():
             tasks = self._submit(ray, file, jobs, progress)
@@ -103,7 +104,7 @@ class RayEngine(Engine):
 def _wait(
     ray: Any, tasks: dict[Any, MatrixJob], results: Results, progress: JobProgress, hold: SignalHold
 ) -> None:
-    """Wait until all tasks have ended, or a signal has arrived; removes ended tasks."""
+    """Wait until all tasks have ended or a signal arrives; remove ended tasks from ``tasks``."""
     begun: set[Path] = set()
     while tasks and hold.first is None:
         ended, _ = ray.wait(list(tasks), timeout=_POLL_S)
@@ -124,11 +125,11 @@ def _wait(
 
 
 def run_task(file: str, number: int) -> int:
-    """Run one job, on the machine that Ray has chosen, with the GPUs that Ray has assigned.
+    """Run one job on the machine and the GPUs that Ray has assigned.
 
     Args:
-        file: path of a file of ``write_jobs``.
-        number: index of the job in it.
+        file: path of a file that ``write_jobs`` wrote.
+        number: index of the job in the file.
 
     Returns:
         The exit code of the job.
@@ -150,10 +151,10 @@ def run_task(file: str, number: int) -> int:
 
 
 def needs(engine: RayEngine, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the resources of each task.
+    """Return the resources that each task requests, as arguments of ``ray.remote``.
 
     Args:
-        engine: with the keys of the TOML file.
+        engine: the engine with its settings.
         nodes: machines of the cluster, as ``ray.nodes()`` returns them.
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
@@ -167,7 +168,7 @@ def needs(engine: RayEngine, nodes: Sequence[Mapping[str, Any]]) -> dict[str, An
 
 
 def fits(needed: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a machine of the cluster has the resources of a task."""
+    """Return whether a machine of the cluster has the resources of a task."""
     wanted = {"GPU": needed["num_gpus"], "CPU": needed["num_cpus"], **needed["resources"]}
     return any(
         all(node["Resources"].get(name, 0.0) >= amount for name, amount in wanted.items())
@@ -177,7 +178,7 @@ def fits(needed: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _report_error(ray: Any, task: Any, progress: JobProgress) -> None:
-    """Print an error of Ray itself; exit codes of jobs are in their folders."""
+    """Print the error of a task if Ray itself failed; exit codes are in the jobs' folders."""
     try:
         ray.get(task)
     except ray.exceptions.RayError as error:

@@ -19,7 +19,7 @@ from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
-# The default of MaxArraySize; the highest index is one less (slurm.conf(5)).
+# Default of Slurm's MaxArraySize; the highest index is one less (slurm.conf(5)).
 _DEFAULT_ARRAY_SIZE: Final = 1001
 _RESERVED: Final = frozenset(("array", "output", "error", "job-name", "parsable", "chdir", "wait"))
 _TIMEOUT_S: Final = 60.0
@@ -27,20 +27,21 @@ _SUBMITTED: Final = "submitted.json"
 
 
 class SlurmFailed(EnergyCallbacksError):
-    """A program of Slurm is missing, or ended with an error."""
+    """A program of Slurm is missing, failed, or did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmEngine(Engine):
     """Submits jobs with ``sbatch``, in array jobs of the size that Slurm allows.
 
-    Its fields are the table ``[slurm]`` of the TOML file; other keys of it are options of
+    Its fields are the table ``[slurm]`` of the TOML file. Other keys of that table are options of
     ``sbatch``.
 
     Args:
         at_once: maximum number of jobs at the same time; ``None`` for no limit.
-        setup: shell lines before each job, such as ``module load cuda``.
-        sbatch: options, as in ``partition = "gpu"``, ``gpus_per_node = 1``, ``exclusive = true``.
+        setup: shell commands to run before each job, such as ``module load cuda``.
+        sbatch: options of ``sbatch``, such as ``partition = "gpu"``, ``gpus_per_node = 1`` or
+            ``exclusive = true``.
     """
 
     at_once: int | None = None
@@ -57,7 +58,7 @@ class SlurmEngine(Engine):
 
     @property
     def lines(self) -> list[str]:
-        """The options as lines of a batch script."""
+        """The options of ``sbatch`` as lines of a batch script."""
         return [
             _option(name.replace("_", "-"), None if value is True else str(value))
             for name, value in self.sbatch.items()
@@ -72,7 +73,7 @@ class SlurmEngine(Engine):
         )
 
     def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
-        """Return the jobs that wait or run in Slurm.
+        """Return the jobs that are pending or running in Slurm.
 
         Raises:
             SlurmFailed: if ``squeue`` fails.
@@ -126,14 +127,14 @@ def _check_option(name: str, value: object) -> None:
 
 
 def _option(name: str, value: str | None) -> str:
-    """Return a line of a batch script; a value with spaces is quoted."""
+    """Return an option as a line of a batch script; a value with spaces is quoted."""
     return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={shlex.quote(value)}"
 
 
 def _chunks(
     jobs: Sequence[MatrixJob], results: Results
 ) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
-    """Yield array jobs of at most the size that Slurm allows, each with a new folder."""
+    """Yield a new folder and the jobs of each array job, at most as many jobs as Slurm allows."""
     size, folder = _max_array_size(), results.folder / "slurm"
     numbers = (n for n in itertools.count(1) if not (folder / str(n)).exists())
     for begin in range(0, len(jobs), size):
@@ -141,7 +142,7 @@ def _chunks(
 
 
 def _queued(path: Path) -> list[str]:
-    """Return the folders of the jobs of one submission that wait or run."""
+    """Return the folders of the jobs of one submission that are pending or running."""
     submitted = json.loads(path.read_text(encoding="utf-8"))
     jobs = f"--jobs={submitted['id']}"
     try:
@@ -165,7 +166,7 @@ def _output(*words: str) -> str:
     """Return the output of a program of Slurm.
 
     Raises:
-        SlurmFailed: if it is missing, ends with an error, or does not end in time.
+        SlurmFailed: if the program is missing, ends with an error, or does not end in time.
     """
     try:
         return subprocess.run(  # noqa: S603 - Slurm's own programs
