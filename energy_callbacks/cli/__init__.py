@@ -1,7 +1,7 @@
-"""The command ``energy-callbacks``: one module of this folder for each of its subcommands.
+"""The command ``energy-callbacks``; each module in ``COMMANDS`` implements a subcommand.
 
-A subcommand is a module with ``HELP``, ``add_arguments(parser)``, which declares its arguments, and
-``run(arguments) -> int``, which returns the exit code. Its name stands in ``COMMANDS``.
+The module of a subcommand has ``HELP``, ``add_arguments(parser)``, which declares its arguments,
+and ``run(arguments) -> int``, which returns the exit code.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
     Args:
-        argv: arguments without the program's name; ``None`` for those of the process.
+        argv: arguments without the program's name; ``None`` for ``sys.argv[1:]``.
 
     Returns:
         0 on success, 1 if the subcommand failed, 2 if an argument was wrong.
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as ``head``, has gone: the flush at exit must not fail.
+        # The reader of the output, such as ``head``, has ended: the flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (EnergyCallbacksError, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Runs a command as a shell does: how it starts, and how its end is reported."""
+"""Starts a command and reports its end, with the same exit codes as a shell."""
 
 import errno
 import os
@@ -13,12 +13,12 @@ from typing import Final
 
 from energy_callbacks.core.signals import ENDING
 
-# Python ignores these for itself, and an ignored signal stays ignored in a new program.
+# Signals that Python ignores. A child process would ignore them too, because it inherits that.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def problem(program: str) -> tuple[int, str] | None:
-    """Return the exit code and message of a shell that cannot run a program, else ``None``."""
+    """Return a shell's exit code and message if a program cannot run; ``None`` if it can."""
     if shutil.which(program) is not None:
         return None
     exists = os.sep in program and Path(program).exists()
@@ -28,15 +28,15 @@ def problem(program: str) -> tuple[int, str] | None:
 class Child:
     """A running command with the streams, open files and process group of this process.
 
-    The command finds the signal mask and the dispositions that it would have without this process.
+    In the command, the same signals are blocked and ignored as without this process around it.
 
     Args:
         command: program and arguments; the program is searched in ``PATH``.
-        environment: all variables of the command.
+        environment: all environment variables of the command.
         mask: signals that are blocked in the command.
 
     Raises:
-        OSError: if it cannot be started.
+        OSError: if the command cannot be started.
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class Child:
             self.pid = spawn("/bin/sh", *command)  # a script without a shebang line
 
     def poll(self) -> int | None:
-        """Return its exit code, negative for a signal; ``None`` while it runs."""
+        """Return the exit code, or the negative signal number; ``None`` while the command runs."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal unless it has ended."""
+        """Send a signal to the command, unless the command has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
 
 def as_error(code: int) -> BaseException | None:
-    """Return the end of a command as an error for the report; ``None`` for exit code 0.
+    """Convert the exit code of a command to an exception for the report; ``None`` for code 0.
 
     Args:
-        code: exit code, negative for a signal.
+        code: exit code, or the negative number of the signal that ended the command.
     """
     if code == 0:
         return None
@@ -83,21 +83,21 @@ def as_error(code: int) -> BaseException | None:
 
 
 def end_as(code: int) -> int:
-    """End this process as the command ended, by the same signal if it was one.
+    """End this process by the signal that ended the command, or return the command's exit code.
 
     Args:
-        code: exit code of the command, negative for a signal.
+        code: exit code, or the negative number of the signal that ended the command.
 
     Returns:
-        The exit code, if no signal ended this process.
+        The exit code for this process, if no signal has ended it.
     """
     if code >= 0:
         return code
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has written its own core file
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no second core file after the command's
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
-    return 128 - code  # the exit code of shells for a signal that does not end a process
+    return 128 - code  # if the signal does not end this process: the exit code that shells use

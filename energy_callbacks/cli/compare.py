@@ -13,10 +13,10 @@ from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
 
 HELP = "compare runs, or groups of repeats, with the first of them"
-# Exit codes of --fail-if-regress; 1 is a failure of the command, 2 a wrong argument.
+# Exit codes of --fail-if-regress; 1 means that the command failed, 2 that an argument is wrong.
 UNJUDGED: Final = 3
 REGRESSED: Final = 4
-# Options with the names of parameters of compare().
+# Options that are passed to compare() as parameters of the same name.
 _OPTIONS: Final = ("metric", "goal", "target", "paired", "margin")
 
 
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare the groups, print the comparison, write its files, and judge it."""
+    """Compare the groups, print the comparison, write its files; judge it if requested."""
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     comparison = compare(_groups(arguments.groups), **options)
     in_text = text.markdown if arguments.markdown else text.render
@@ -82,13 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
-    """Print whether a group takes more than the first one, and return the exit code.
+    """Print whether a group needs more than the first group, and return the exit code.
 
     Args:
-        comparison: with the first group.
-        group: name of the group.
-        quantity: name of the quantity; ``None`` for the headline quantity.
-        limit: largest increase, as a share, that is no regression.
+        comparison: comparison of all groups with the first group.
+        group: name of the group to judge.
+        quantity: name of the compared quantity; ``None`` for the headline quantity.
+        limit: largest relative increase that is not a regression, such as 0.05.
 
     Raises:
         ValueError: if the quantity is unknown for one of the two groups.
@@ -107,7 +107,7 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
     low, high = effect.low, effect.high
     if low is None or high is None or effect.basis == "blocks":
         return _say(UNJUDGED, f"cannot be judged from one run a side: {difference}; repeat it")
-    if effect.quantity == "samples_per_s":  # less is worse
+    if effect.quantity == "samples_per_s":  # a decrease is worse
         low, high = 1.0 / high, 1.0 / low
     percent = f"{100.0 * limit:g} %"
     if effect.verdict != "not resolved" and low - 1.0 > limit:
@@ -124,7 +124,7 @@ def _say(code: int, text: str) -> int:
 
 
 def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the name and runs of each argument."""
+    """Return the runs of each group by the name of the group."""
     groups: dict[str, list[Path]] = {}
     for name, paths in map(_group, words):
         if name in groups:
@@ -134,7 +134,10 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def _group(word: str) -> tuple[str, list[Path]]:
-    """Return the name and runs of one argument; an existing path is a path even if it has ``=``."""
+    """Return the group name and the runs of one argument, ``NAME=PATH,PATH`` or ``PATH,PATH``.
+
+    If the argument is an existing path, it is not split, even if it contains ``=`` or ``,``.
+    """
     name, sign, rest = word.partition("=")
     is_named = bool(sign) and not Path(word).exists() and "/" not in name
     listed = rest if is_named else word
@@ -153,7 +156,7 @@ def _name_of(path: Path) -> str:
 
 
 def _runs(path: Path) -> list[Path]:
-    """Return the path itself if it is a run, else the run folders right below it, if any."""
+    """Return the run folders directly in a folder; the path itself if it is a run or has none."""
     if not path.is_dir() or _is_run(path):
         return [path]
     return [one for one in sorted(path.iterdir()) if one.is_dir() and _is_run(one)] or [path]

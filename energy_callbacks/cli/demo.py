@@ -1,4 +1,4 @@
-"""``energy-callbacks demo``: trains for some seconds and prints the energy report."""
+"""``energy-callbacks demo``: trains a small network and prints the energy report."""
 
 import argparse
 import os
@@ -22,9 +22,9 @@ class Demo(NamedTuple):
     """The demo of a framework.
 
     Attributes:
-        module: name of its file in ``cli/demos``.
-        packages: import names of the packages that it needs.
-        extra: the extras of this distribution that install them.
+        module: name of the demo's module in ``cli/demos``.
+        packages: import names of the packages that the demo needs.
+        extra: the extras of this distribution that install these packages.
         epochs: default number of epochs.
     """
 
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, print the report, and say how to view the curves."""
+    """Train, print the report, and print the command that shows the curves."""
     if arguments.epochs is not None and arguments.epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
     if arguments.model is not None:
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_models(arguments: argparse.Namespace) -> int:
-    """Print a table of the models, and the report if it is one model."""
+    """Train the models and print a table of them; for a single model, also print its report."""
     from energy_callbacks.profiling.zoo import table
     from energy_callbacks.report.render.terminal import print_report
 
@@ -126,7 +126,7 @@ def _run_models(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> Path:
-    """Run the demo of a framework; returns its run folder.
+    """Run the demo of a framework, and return its run folder.
 
     Raises:
         MissingExtraError: if a package of the demo is not installed.
@@ -139,7 +139,7 @@ def _train(arguments: argparse.Namespace) -> Path:
             module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
         except ModuleNotFoundError as error:
             if error.name not in demo.packages:
-                # Its import explains what else is missing, such as a backend of Keras.
+                # This import raises an error that says what is missing, such as a Keras backend.
                 import_module(f"energy_callbacks.{arguments.framework}")
             raise
     epochs = arguments.epochs or demo.epochs
@@ -148,17 +148,19 @@ def _train(arguments: argparse.Namespace) -> Path:
 
 
 def _choose_backend() -> None:
-    """Set an installed backend of Keras if none is chosen; Keras itself assumes TensorFlow."""
+    """Choose an installed backend for Keras if the user has not; Keras defaults to TensorFlow."""
     if "KERAS_BACKEND" not in os.environ:
         installed = (name for name in ("tensorflow", "jax", "torch") if find_spec(name))
         os.environ["KERAS_BACKEND"] = next(installed, "tensorflow")
 
 
 def _run_all(arguments: argparse.Namespace) -> int:
-    """Run each demo in its own process, as the frameworks compete for memory and threads.
+    """Run each demo in its own process, because frameworks in one process compete for memory.
+
+    A demo that fails does not stop the other demos.
 
     Returns:
-        The exit code of the first demo that failed, else 0; a failure does not stop the others.
+        The exit code of the first demo that failed; 0 if none failed.
     """
     command = [sys.executable, "-P", "-m", "energy_callbacks", "demo", "--out", str(arguments.out)]
     for name in ("epochs", "country"):

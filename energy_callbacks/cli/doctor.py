@@ -1,4 +1,4 @@
-"""``energy-callbacks doctor``: shows which sensors work here, and why the others do not."""
+"""``energy-callbacks doctor``: shows which sensors work here, and why other sensors do not."""
 
 import argparse
 import contextlib
@@ -51,10 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(country: str | None = None, region: str | None = None) -> dict[str, Any]:
-    """Return the channels of all sensors, the sensors that are unavailable, and the grid.
+    """Return the channels of all sensors, the unavailable sensors, and the carbon intensity.
+
+    Args:
+        country: country of this machine; ``None`` for the one in CodeCarbon's configuration.
+        region: state of the USA or province of Canada.
 
     Raises:
-        ValueError: if the place is unknown.
+        ValueError: if the country or region is unknown.
     """
     from energy_callbacks.sensing.discovery import discover
 
@@ -78,7 +82,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
 
 
 def _examine(source: Source) -> list[dict[str, Any]]:
-    """Describe the channels of a source, with their newest values."""
+    """Return a description of each channel of a source, with its newest value."""
     channels = source.open()
     readings: list[Reading] = []
     for pause_s in (source.interval_s, 0.0):

@@ -34,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=get_args(EngineName), help="instead of the one in the file")
     add("--dry-run", action="store_true", help="print the jobs in their order, and run nothing")
     add("--collect", action="store_true", help="write the page of what is there, and run nothing")
-    # Runs one job of a FILE that attempts.write_jobs has written.
+    # The number of the job to run in a FILE that attempts.write_jobs has written.
     add("--task", type=int, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the missing jobs, write the page, and print the table."""
+    """Run the jobs without results, write the results page, and print the table of results."""
     if is_disabled():
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")
     if arguments.task is not None:
@@ -83,7 +83,7 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
     """Run the jobs that have not succeeded and are not queued.
 
     Returns:
-        The signal that ended it early; ``None`` if no signal did.
+        The number of the signal that interrupted the jobs; ``None`` if no signal did.
     """
     if count := results.strangers(jobs):
         print(
@@ -95,7 +95,7 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
     queued = engine.queued(missing, results)
     todo = [job for job in missing if job not in queued]
     for job in todo:
-        results.check_free(job)  # before any other begins
+        results.check_free(job)  # all jobs are checked before the first one starts
     with JobProgress(len(jobs), len(jobs) - len(todo)) as progress:
         if queued:
             progress.say(f"waiting or running: {counted(len(queued))}; call again to collect")
@@ -103,13 +103,13 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
 
 
 def _run_task(file: Path, number: int) -> int:
-    """Run one job of a file of ``attempts.write_jobs`` on the devices of this process."""
+    """Run one job of a file that ``attempts.write_jobs`` has written, on this process's devices."""
     results, jobs = attempts.read_jobs(file)
     if not 0 <= number < len(jobs):
         raise ValueError(f"--task {number}: {file} has {len(jobs)} jobs, counted from 0")
     job = jobs[number]
     if not results.missing([job]):
-        return 0  # the scheduler queued it again after it had succeeded
+        return 0  # the scheduler has started a job again that had succeeded
     time.sleep(results.cool_down_s)
     with JobProgress(1, 0) as progress:
         signal_number = LocalEngine(gpus=None).run([job], results, progress)

@@ -1,4 +1,4 @@
-"""``energy-callbacks monitor``: shows all devices of this machine, live."""
+"""``energy-callbacks monitor``: shows the state of all devices of this machine, live."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HELP = "show power, energy, load, memory and processes of all devices, live"
 _SHOWN_PROCESSES: Final = 3
-# Keys of the JSON output that are fields of a device, and of its state.
+# Keys of the JSON output that are fields of ``Device`` and of ``DeviceLook``.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the state of the devices until the time is over, or Ctrl-C."""
+    """Print the state of the devices for ``--seconds`` or until Ctrl-C."""
     from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _show(watch, looks, sensors.unavailable)
     except KeyboardInterrupt:
-        pass  # the usual end
+        pass  # the usual way to end this command
     finally:
         watch.stop()
     return 0
@@ -64,7 +64,7 @@ def _seconds(word: str) -> float:
 
 
 def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[list[DeviceLook]]:
-    """Yield the state of all devices after every interval, the last time after ``total_s``."""
+    """Yield the state of all devices after every interval, and for the last time at ``total_s``."""
     end_s = float("inf") if total_s is None else total_s
     due_s = interval_s
     is_last = False
@@ -76,7 +76,7 @@ def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[l
 
 
 def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
-    """Return the state of all devices in SI units; ``None`` if a value is unknown."""
+    """Return the state of all devices for JSON, in SI units; unknown values are ``None``."""
     return {
         "unix_s": time.time(),
         "elapsed_s": elapsed_s,
@@ -98,7 +98,7 @@ def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
 def _show(
     watch: Watch, looks: Iterator[list[DeviceLook]], missing: tuple[tuple[str, str, str], ...]
 ) -> None:
-    """Update a table in place; print one table after another if the output is no terminal."""
+    """Update a table in place; print a new table each time if the output is not a terminal."""
     from rich.console import Console
     from rich.live import Live
 

@@ -1,4 +1,4 @@
-"""``energy-callbacks profile``: runs an unmodified training script with profilers on."""
+"""``energy-callbacks profile``: runs an unmodified training script under profilers."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ HELP = "run a Python training script, untouched, with profilers on"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments: a switch for each profiler, and those of ``run``."""
+    """Declare the command's arguments: options of the profilers, and the options of ``run``."""
     parser.usage = "energy-callbacks profile [options] -- SCRIPT.py [ARGUMENTS]"
     launch.add_options(parser)
     measured.add_settings(parser)
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the script as ``energy-callbacks run`` does; returns its exit code."""
+    """Measure the script as ``energy-callbacks run`` does, and return its exit code."""
     python, program = _split(measured.words(arguments))
     program_name = program[1] if program[0] == "-m" else Path(program[0]).stem
     arguments.name = arguments.name or program_name

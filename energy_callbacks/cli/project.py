@@ -1,4 +1,4 @@
-"""``energy-callbacks project``: projects the cost of a job, or the saving of a change, to scale."""
+"""``energy-callbacks project``: computes the cost or the saving of many jobs per day."""
 
 import argparse
 import json
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Project runs or comparisons, and print the result."""
+    """Compute the projection of runs or comparisons, and print it."""
     comparisons = [path for path in map(_comparison_at, arguments.paths) if path is not None]
     if comparisons and len(comparisons) < len(arguments.paths):
         raise ValueError("give comparisons, or one or two runs, and not both")
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _comparison_at(path: Path) -> Path | None:
-    """Return the comparison file that a path is or contains, ``None`` if there is none."""
+    """Return the comparison file at a path or in this folder; ``None`` if there is none."""
     if path.is_dir() and (path / _COMPARISON).is_file() and not (path / "attempts").is_dir():
         return path / _COMPARISON
     if not path.is_file() or path.suffix != ".json":
@@ -91,7 +91,7 @@ def _comparison_at(path: Path) -> Path | None:
 
 
 def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> None:
-    """Print the projection of one run, or of two and the saving of the second."""
+    """Print the projection of one run, or of two runs and the saving of the second run."""
     fleet = _fleet(arguments, reports[0])
     columns = [
         ProjectionColumn(title=one.run.name or f"run {one.run.run_id}", job=job_of(one))
@@ -110,7 +110,7 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
 
 
 def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:
-    """Print the projection of the changes that comparisons have found."""
+    """Print the projection of the changes in energy and time between groups of comparisons."""
     fleet = _fleet(arguments, None)
     comparisons = {path: model.from_json(path.read_text("utf-8", "replace")) for path in paths}
     changes = [change for path, one in comparisons.items() for change in changes_of(one, str(path))]
@@ -121,7 +121,10 @@ def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -
 
 
 def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
-    """Return place, PUE and price of the arguments, else those of the run."""
+    """Return number of jobs, carbon intensity, PUE and price.
+
+    Values that are not in the arguments come from the report, if there is one.
+    """
     pue, price, emissions = arguments.pue, arguments.price_per_kwh, None
     if report is not None:
         place = {"country": arguments.country, "region": arguments.region}
@@ -139,7 +142,7 @@ def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
 
 
 def _intensity(arguments: argparse.Namespace, emissions: Any) -> carbon.Intensity:
-    """Return the carbon intensity of the arguments, else of the emissions of a report."""
+    """Return the carbon intensity in the arguments, or by default in the emissions of a report."""
     own = arguments.kg_per_kwh
     if own is not None:
         if arguments.country is not None:
@@ -177,10 +180,10 @@ def _print(
     """Print a projection.
 
     Args:
-        arguments: of the command, which choose the format.
-        fleet: what jobs are multiplied with.
+        arguments: arguments of the command, which select the output format.
+        fleet: number of jobs, carbon intensity, PUE and price.
         value: content of the JSON output.
-        tables: head and rows of each table of the text output.
+        tables: header and rows of each table of the text output.
         notes: limitations of the projection.
     """
     if arguments.json:

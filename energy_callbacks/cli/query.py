@@ -1,4 +1,4 @@
-"""``energy-callbacks query``: asks any number of reports a question in SQL."""
+"""``energy-callbacks query``: runs an SQL query over any number of reports."""
 
 import argparse
 import csv
@@ -15,7 +15,8 @@ from energy_callbacks.query import TABLES, QueryAnswer, query
 
 HELP = "ask any number of reports a question in SQL"
 
-# Characters of a cell in a table for people, and runs that are named on standard error.
+# Maximum length of a cell of the text table in characters, and maximum number of skipped runs that
+# are listed.
 _LONGEST_CELL: Final = 60
 _NAMED: Final = 10
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answer, and to standard error what was left out."""
+    """Print the result of the query, and list the skipped runs on standard error."""
     if arguments.columns:
         _print_columns(as_json=arguments.json)
         return 0
@@ -79,7 +80,7 @@ def _print_columns(*, as_json: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; without wrapping or colours if the output is no terminal."""
+    """Print a table; without wrapping or colours if the output is not a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -97,7 +98,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """Return a value for people: six digits, on one line, without control characters."""
+    """Return a value for the text table: six digits, on one line, without control characters."""
     if value is None:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else formatting.one_line(str(_plain(value)))
@@ -105,7 +106,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as CSV and JSON can hold it; ``None`` for NaN and infinity."""
+    """Convert a value to a type that CSV and JSON support; NaN and infinity become ``None``."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dt.date):
@@ -126,7 +127,7 @@ def _print_json(answer: QueryAnswer) -> None:
 
 
 def _report_skipped(answer: QueryAnswer) -> None:
-    """Print the number of runs that are in no table, and name the first of them."""
+    """Print the number of skipped runs, and list the first ``_NAMED`` of them."""
     if not answer.skipped:
         return
     count = f"{answer.reports} reports read, {len(answer.skipped)} runs left out"

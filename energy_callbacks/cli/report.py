@@ -1,4 +1,4 @@
-"""``energy-callbacks report``: renders a report again, from whatever is left of a run."""
+"""``energy-callbacks report``: renders the report of a run again, from any of its saved files."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from energy_callbacks.report.model import schema
 from energy_callbacks.report.render import emissions_csv
 from energy_callbacks.report.render.terminal import print_report
 
-# Formats that are written only on request, and their options.
+# Formats that are written only if requested, and the option that requests each of them.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
 _VIEW = ("country", "region", "pue", "price_per_kwh")
 HELP = "render the report of a run again, from its folder, a journal, a saved report or an old log"
@@ -101,11 +101,11 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
     """Return the formats to write.
 
     Args:
-        arguments: of the command.
-        is_own: whether the report is that of the run in the default folder, unchanged.
+        arguments: arguments of the command.
+        is_own: whether the report is the unchanged report of the run in the default folder.
 
     Raises:
-        ValueError: if files of a changed report or a log would replace those of a run.
+        ValueError: if files of a changed report or of a log would replace the files of a run.
     """
     extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
     if arguments.out is None and not is_own and extra:
@@ -119,7 +119,7 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
 
 
 def _folder_of(path: Path) -> Path:
-    """Return the run folder of a path; a journal lies in ``<run folder>/attempts/<n>/``."""
+    """Return the run folder of a path; a journal is in ``<run folder>/attempts/<n>/``."""
     if path.is_dir():
         return path
     resolved = path.resolve()

@@ -31,9 +31,9 @@ from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 HELP = "measure any command from its start to its end"
 
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# Options with the names of settings.
+# Options that are passed to ``EnergyConfig`` as settings of the same name.
 _SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
-# A program that uses a card for a shorter time may not be seen there.
+# Interval between checks of which GPUs the command uses. A shorter use of a GPU may be missed.
 _CARD_CHECK_S: Final = 0.5
 
 
@@ -84,26 +84,30 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the command after ``--``; returns its exit code."""
+    """Measure the command after ``--``, and return its exit code."""
     return measure(arguments, words(arguments))
 
 
 def words(arguments: argparse.Namespace) -> list[str]:
-    """Return the words after ``--``."""
+    """Return the command and its arguments: the words after ``--``."""
     given: list[str] = arguments.words
     return given[1:] if given[:1] == ["--"] else given
 
 
 def measure(arguments: argparse.Namespace, command: list[str]) -> int:
-    """Measure a command with the settings of ``add_settings``, and end as the command ends.
+    """Measure a command, and return its exit code or end by the signal that ended the command.
+
+    Args:
+        arguments: settings that ``add_settings`` declares.
+        command: program and arguments.
 
     Raises:
-        ValueError: if there is no command, or a launcher started this process as one of several.
+        ValueError: if there is no command, or if this process is one of several of a launcher.
     """
     if not command:
         raise ValueError("no command: write it after --, as in: run -- python train.py")
     if is_disabled() or _is_measured():
-        os.execvp(command[0], command)  # noqa: S606 - it is the user's command, and its own words
+        os.execvp(command[0], command)  # noqa: S606 - the command comes from the user
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         raise ValueError(
             "this process is one of several of a launcher (WORLD_SIZE is set), and each would "
@@ -125,7 +129,7 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
 
 
 def _is_measured() -> bool:
-    """Whether this process itself runs inside a command that is measured."""
+    """Return whether this process runs inside a command that is being measured."""
     folder = os.environ.get(RUN_DIR_VARIABLE)
     for path in journal.find(Path(folder)) if folder else ():
         with suppress(JournalError):
@@ -136,7 +140,7 @@ def _is_measured() -> bool:
 
 
 def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter:
-    """Start a meter on the run folder of a command."""
+    """Return a started meter that writes to the run folder of a command."""
     name = arguments.name or _name_of(command)
     config = EnergyConfig(
         report_dir=arguments.out,
@@ -152,7 +156,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """Return the name of the script if the program is an interpreter, else of the program."""
+    """Return the name of the script in a command; without a script, the name of the program."""
     scripts = [word for word in command[1:] if word.endswith((".py", ".sh"))]
     return Path(scripts[0] if scripts else command[0]).stem
 
@@ -168,7 +172,7 @@ def _safe(name: str) -> str:
 
 
 def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> int:
-    """Run a command and return its exit code; does not wait for processes that outlive it."""
+    """Run a command and return its exit code, without waiting for its remaining child processes."""
     hold.wait(0.0)
     if (number := hold.first) is not None:
         meter.stop(KeyboardInterrupt(signal.Signals(number).name))
@@ -187,7 +191,13 @@ def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> i
 
 
 def _used(meter: EnergyMeter, pid: int, seen: set[str]) -> set[str]:
-    """Return the keys of cards on which a process of the command is seen for the first time."""
+    """Return the keys of GPUs on which a process of the command is found for the first time.
+
+    Args:
+        meter: the running meter, which knows the GPUs.
+        pid: process id of the command.
+        seen: keys of GPUs on which a process of the command was found before.
+    """
     unseen = [one for one in meter.devices if one.kind == "gpu" and one.key not in seen]
     pids = _with_descendants(pid) if unseen else set()
     return {
@@ -204,12 +214,12 @@ def _with_descendants(pid: int) -> set[int]:
 
 
 def _report(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> None:
-    """Write the files of the run folder, and their summary to standard error.
+    """Write the report files to the run folder, and print a summary on standard error.
 
     Args:
-        meter: stopped.
-        before: report of an older run to show side by side; ``None`` for none.
-        graphs: whether to save the charts as PNG.
+        meter: the stopped meter.
+        before: report of an older run to compare with; ``None`` to compare with no run.
+        graphs: whether to save the charts as PNG files.
     """
     folder = meter.run_folder
     assert folder is not None
@@ -228,13 +238,13 @@ def _report(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) ->
 
 
 def _say(text: str) -> None:
-    """Print to standard error, unless the reader of the pipe has gone."""
+    """Print to standard error; errors are ignored, such as that of a closed pipe."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
 
 def _save_samples(folder: Path, name: str) -> None:
-    """Write the GPU samples with the file names and fields of GPU loggers."""
+    """Write the GPU samples to files with the names and fields that GPU loggers use."""
     attempts, _, _ = gather(folder)
     samples = gpu_stats.samples(attempts)
     if not samples:

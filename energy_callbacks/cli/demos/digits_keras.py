@@ -43,9 +43,8 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
     folder = new_folder(root / "keras")
     energy = folder / "energy"
     callbacks = [GpuEnergyCallback(run_name="digits", report_dir=energy, **settings)]
-    if find_spec(
-        "tensorflow"
-    ):  # Keras' TensorBoard needs it; our callback writes curves without it
+    # The TensorBoard callback of Keras needs TensorFlow. Our callback writes its curves without it.
+    if find_spec("tensorflow"):
         callbacks.append(keras.callbacks.TensorBoard(folder))
     digits: Any = load_digits()
     digit_classifier().fit(

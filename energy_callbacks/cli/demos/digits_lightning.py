@@ -34,23 +34,23 @@ class DigitClassifier(pl.LightningModule):
         return torch.nn.functional.cross_entropy(logits, labels), accuracy
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:  # noqa: ARG002
-        """Log the loss of the batch."""
+        """Log and return the loss of a batch."""
         loss, _ = self._loss_and_accuracy(batch)
         self.log("train_loss", loss)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
-        """Log the loss and accuracy of held-out digits."""
+        """Log the loss and accuracy of a validation batch."""
         loss, accuracy = self._loss_and_accuracy(batch)
         self.log_dict({"val_loss": loss, "val_accuracy": accuracy}, prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return Adam with its default learning rate."""
+        """Return the optimizer Adam with a learning rate of 0.001."""
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 
 def loaders(batch_size: int = 64) -> tuple[Any, Any]:
-    """Return the loaders of 80 % of the digits for training, and of the others for validation."""
+    """Return the data loaders for training (80 % of the digits) and validation (20 %)."""
     digits: Any = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16.0
     data = TensorDataset(images, torch.tensor(digits.target))

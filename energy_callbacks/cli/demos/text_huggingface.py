@@ -4,7 +4,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-import accelerate  # noqa: F401 - Trainer needs it; fails here with our message
+import accelerate  # noqa: F401 - Trainer needs it; the import shows our error if missing
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
@@ -15,7 +15,7 @@ SEQUENCE = 128
 
 
 def language_model() -> Any:
-    """Return a GPT-2 of two layers and 250,000 parameters; its vocabulary is the 256 bytes."""
+    """Return a GPT-2 with two layers, 250,000 parameters and the 256 bytes as its vocabulary."""
     config = GPT2Config(
         vocab_size=256,
         n_positions=SEQUENCE,
@@ -29,7 +29,7 @@ def language_model() -> Any:
 
 
 def sequences() -> tuple[list[dict[str, torch.Tensor]], list[dict[str, torch.Tensor]]]:
-    """Return the sequences for training and for evaluation, which gets the last tenth."""
+    """Return the sequences for training, and the last tenth of the text for evaluation."""
     text = bytearray("\n".join(topics.values()).encode())
     rows = torch.frombuffer(text, dtype=torch.uint8).long()
     rows = rows[: len(rows) // SEQUENCE * SEQUENCE].view(-1, SEQUENCE)
