@@ -1,7 +1,7 @@
 """Lightning adapter: translates hooks into calls of the meter, and searches for a batch size.
 
-Modules are imported when a name is first used, because Lightning imports ``factory`` for every
-Trainer.
+The modules of the public names are imported when a name is first used, because Lightning imports
+this package (for ``factory``) with every Trainer.
 """
 
 import importlib
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> object:
     """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # First, so that the error names Lightning if it is missing, and not one of its libraries.
+    # Imported first: if Lightning is missing, the error names Lightning, not one of its libraries.
     from energy_callbacks_lightning import bases  # noqa: F401
 
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,8 @@
-"""The callback base classes of ``lightning`` and ``pytorch_lightning``, whichever is installed.
+"""The callback base classes of ``lightning`` and ``pytorch_lightning``, if they are installed.
 
-``Trainer(callbacks=callback)`` without a list accepts only an instance of its own package's class,
-so our callback inherits from both if both are installed (0.1 s more to import).
+A Trainer whose ``callbacks`` is one callback, not a list, accepts only the callback class of its
+own package. So our callback inherits from both classes if both packages are installed (the import
+then takes 0.1 s longer).
 """
 
 import importlib
@@ -12,7 +13,7 @@ PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def installed() -> tuple[ModuleType, ...]:
-    """Return the Lightning packages of this environment.
+    """Return the installed Lightning packages.
 
     Raises:
         ModuleNotFoundError: for ``lightning``, if neither is installed.

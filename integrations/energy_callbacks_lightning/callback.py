@@ -1,4 +1,4 @@
-"""GpuEnergyCallback: its settings, and its state in a checkpoint."""
+"""Defines ``GpuEnergyCallback``: its settings, and its state in a checkpoint."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
-    """Logs energy beside the loss in the user's own loggers, and writes a report at the end.
+    """Logs energy together with the loss in the user's loggers, and writes a report at the end.
 
     >>> trainer = Trainer(callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    The tags are described in ``docs/reference/metrics.md``; the newest values are also in
+    The tags are described in ``docs/reference/metrics.md``. The newest values are also in
     ``trainer.callback_metrics``, for ``ModelCheckpoint(monitor="efficiency/gpu_j_per_sample")``.
 
     Args:
-        log_every_n_steps: ``None`` follows the trainer's setting.
-        batch_size_fn: returns the samples of a batch; ``None`` reads the first dimension of its
-            tensors.
-        length_fn: returns the tokens of a batch; without it there are no figures per token.
+        log_every_n_steps: number of steps between logged rows; ``None`` uses the trainer's setting.
+        batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
+            of the batch's tensors.
+        length_fn: returns the number of tokens in a batch; with ``None`` there are no figures per
+            token.
         **settings: see ``CallbackSettings``; the default run folder is
             ``<trainer.log_dir or default_root_dir>/energy``.
 
@@ -55,7 +56,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     @property
     def report(self) -> "EnergyReport":
-        """The energy report so far; that of the ranks, if they are child processes."""
+        """The energy report so far, built from the ranks' journals if ranks are child processes."""
         config = self._meter.config
         ran_here = self._meter.run_folder is not None
         folder = None if ran_here else spawned_ranks.run_folder(self, config.run_folder)
@@ -67,7 +68,10 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     @property
     def state_key(self) -> str:
-        """Differs for different folders, so that a trainer may have two of these callbacks."""
+        """Key of the state in a checkpoint.
+
+        It contains ``report_dir``, so that a trainer may have several of these callbacks.
+        """
         return self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     def state_dict(self) -> dict[str, Any]:
@@ -76,7 +80,10 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         return {**state, "stepped_batches": self._steps.stepped_batches}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a run. Also called in a new run, after a search for a batch size."""
+        """Keep the state of a run for the next start.
+
+        Lightning also calls this in a new run, after its own search for a batch size.
+        """
         self._state = state_dict
         self._steps.stepped_batches = int(state_dict.get("stepped_batches", 0))
 
@@ -84,16 +91,19 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 class AutomaticCallback(GpuEnergyCallback):
     """The callback that an environment variable adds to every Trainer.
 
-    It has no settings, and leaves the Trainer if the user has added a callback.
+    It has the default settings, and removes itself from the Trainer if the user has added a
+    ``GpuEnergyCallback``.
     """
 
     _is_alone = False
 
     @property
     def state_key(self) -> str:
-        """The key of ``GpuEnergyCallback()`` if it measures, so that each resumes the other's runs.
+        """Key of the state in a checkpoint.
 
-        Before ``setup`` the key differs, because Lightning does not allow the same key twice.
+        If this callback measures, it is the key of ``GpuEnergyCallback()``, so that each class can
+        resume a run of the other. Before ``setup`` the key differs, because Lightning does not
+        allow two callbacks with the same key.
         """
         own = super().state_key
         if not self._is_alone:
@@ -101,7 +111,7 @@ class AutomaticCallback(GpuEnergyCallback):
         return own.replace(type(self).__qualname__, GpuEnergyCallback.__qualname__, 1)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Leave the Trainer if another callback measures. This is the first hook of every call."""
+        """Remove this callback if another one measures. Every call begins with this hook."""
         others = [one for one in trainer.callbacks if one is not self]
         self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
         if not self._is_alone:

@@ -1,6 +1,6 @@
 """Entry point that Lightning calls for every new Trainer.
 
-Without ``ENERGY_CALLBACKS_LIGHTNING=1`` it does nothing and imports nothing.
+Without ``ENERGY_CALLBACKS_LIGHTNING=1`` it adds no callback and imports nothing.
 """
 
 import os
@@ -13,7 +13,7 @@ VARIABLE = "ENERGY_CALLBACKS_LIGHTNING"
 
 
 def callbacks() -> "list[GpuEnergyCallback]":
-    """Return the callbacks to add to a Trainer: one of ours or none."""
+    """Return the callbacks to add to a Trainer: one ``AutomaticCallback``, or none."""
     if not os.environ.get(VARIABLE):
         return []
     from energy_callbacks.core.config import is_disabled, is_on

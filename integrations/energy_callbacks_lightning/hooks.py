@@ -2,21 +2,21 @@
 
 ::
 
-    setup                               phase tuning, if a search comes first
-    on_fit_start                        meter.start, phase setup
+    setup                               if a search comes first: meter.start, phase tuning
+    on_fit_start                        meter.start (if not running), phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
-      on_train_epoch_start                batch_done: the loop waits for data
-      precision_plugin.convert_input      data_ready
-      on_train_batch_end                  batch_done, step, scalars to the loggers
-      on_validation_start / _end          phase validation, its metrics
-    on_train_epoch_end                    epoch, scalars
-    on_train_epoch_start | on_train_end   the epoch's metrics
+      on_train_epoch_start                mark batch_done: the loop waits for data
+      precision_plugin.convert_input      mark data_ready
+      on_train_batch_end                  meter.step or mark batch_done, scalars to the loggers
+      on_validation_start / _end          phase validation, records its metrics
+    on_train_epoch_end                    meter.epoch, scalars to the loggers
+    on_train_epoch_start | on_train_end   records the metrics of the last epoch
     trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
     teardown | on_exception             meter.stop, last scalars, report
 
-``validate``, ``test`` and ``predict`` alone start at ``on_*_start`` and end at ``teardown``. No
+Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``. No
 hook reads a sensor or waits for the device: metrics are read right after Lightning has read them.
 """
 
@@ -35,7 +35,7 @@ else:
 
 
 class EnergyHooks(Base):
-    """Drives a meter; settings and state belong to ``GpuEnergyCallback``."""
+    """Calls a meter from Lightning's hooks; ``GpuEnergyCallback`` adds settings and state."""
 
     def __init__(
         self, meter: EnergyMeter, steps: loop.LightningStepCounter, log_every_n_steps: int | None
@@ -78,13 +78,13 @@ class EnergyHooks(Base):
             self._dashboard.row(scalars, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:
-        """Record the metrics of an epoch that has just ended."""
+        """Record the metrics of the epoch that has just ended, if there is one."""
         if trainer.is_global_zero:
             values, epoch = self._metrics.of_epoch(trainer)
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Start if a search for a batch size or a learning rate precedes ``on_fit_start``."""
+        """Start measuring if ``fit`` first searches for a batch size or a learning rate."""
         if loop.is_searching(trainer):
             self._start(trainer)
             self._meter.enter("tuning")
@@ -96,7 +96,7 @@ class EnergyHooks(Base):
         self._meter.enter("setup")
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Enter the phase of the validation batches that Lightning tries before training."""
+        """Enter the phase ``sanity_check``: Lightning tries some validation batches first."""
         self._meter.enter("sanity_check")
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
@@ -104,7 +104,7 @@ class EnergyHooks(Base):
         self._meter.leave("sanity_check")
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start training."""
+        """Enter the phase ``train``."""
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
@@ -118,20 +118,20 @@ class EnergyHooks(Base):
         metrics.begin_offers(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Wait for the first batch: Lightning creates the loader's iterator next."""
+        """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._meter.mark("batch_done")
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Data is ready, unless ``training_step`` reads the loader itself."""
+        """Mark that data is ready. This is too early if ``training_step`` reads the loader."""
         self._meter.mark("data_ready")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the steps that ended with the batch; the device may still work on it."""
+        """Report the optimizer steps that ended with the batch; the device may still run them."""
         steps = self._steps.count(trainer, batch)
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
@@ -145,18 +145,18 @@ class EnergyHooks(Base):
             self._log(trainer)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Log when Lightning writes the epoch's metrics, at the step of the last batch."""
+        """End an epoch, and log figures at the step of its last batch, as Lightning does."""
         self._meter.epoch(trainer.current_epoch)
         self._metrics.end_epoch(trainer)
         self._log(trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """End training; the process is idle afterwards."""
+        """Record the last epoch, and leave the phase ``train``."""
         self._record_epoch(trainer)
         self._meter.leave("train")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start a validation, inside training or alone. A sanity check has its own phase."""
+        """Enter the phase ``validation``, except for a sanity check, which has its own phase."""
         if trainer.state.fn != "fit":
             self._start(trainer)
         if not trainer.sanity_checking:
@@ -164,34 +164,34 @@ class EnergyHooks(Base):
             self._metrics.begin_validation(trainer)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Return to the previous phase."""
+        """Return to the previous phase, and record the metrics of the validation."""
         self._meter.leave("validation")
         if trainer.is_global_zero and not trainer.sanity_checking:
             values, epoch = self._metrics.of_validation(trainer), trainer.current_epoch
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start ``trainer.test``."""
+        """Start measuring ``trainer.test``, in the phase ``test``."""
         self._start(trainer)
         self._meter.enter("test")
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """End ``trainer.test``."""
+        """Leave the phase ``test``."""
         self._meter.leave("test")
 
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start ``trainer.predict``."""
+        """Start measuring ``trainer.predict``, in the phase ``predict``."""
         self._start(trainer)
         self._meter.enter("predict")
 
     def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
-        """End ``trainer.predict``."""
+        """Leave the phase ``predict``."""
         self._meter.leave("predict")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop: the last hook after an exception or Ctrl-C. No collective may run here."""
+        """Stop measuring after an exception or Ctrl-C. No collective operation may run here."""
         self._stop(trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Stop: the last hook without an exception. Loggers are still open."""
+        """Stop measuring in the last hook of a call without an exception. Loggers are open."""
         self._stop(trainer)

@@ -1,8 +1,8 @@
-"""Batch sizes, logger steps and devices of a Lightning loop, without reading data.
+"""Finds batch sizes, logger steps and GPUs of a Lightning training, without reading its data.
 
-Lightning's x-axis is the number of batches that ended with an optimizer step. ``global_step``
-differs: it is one ahead in ``on_train_batch_end``, and counts every optimizer in manual
-optimization.
+The step of Lightning's loggers counts the batches that ended with an optimizer step.
+``global_step`` differs: it is one higher in ``on_train_batch_end``, and in manual optimization it
+counts the steps of every optimizer.
 """
 
 import math
@@ -27,12 +27,12 @@ class LightningStepCounter:
     """Counts optimizer steps, samples and the logger's step with the trainer's public attributes.
 
     Args:
-        batch_size_fn: returns the samples of a batch; ``None`` reads the first dimension of its
-            tensors.
-        length_fn: returns the tokens of a batch; ``None`` counts no tokens.
+        batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
+            of the batch's tensors.
+        length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
 
     Attributes:
-        stepped_batches: batches that ended with an optimizer step.
+        stepped_batches: number of batches that ended with an optimizer step.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -49,14 +49,18 @@ class LightningStepCounter:
         return max(self.stepped_batches - 1, 0)
 
     def begin(self, trainer: Any) -> None:
-        """Start training, or resume it from a checkpoint."""
+        """Set the counts when training starts or resumes from a checkpoint."""
         self._global_step = trainer.global_step
         self._samples = self._tokens = 0
         if trainer.lightning_module.automatic_optimization:
             self.stepped_batches = trainer.global_step
 
     def count(self, trainer: Any, batch: Any) -> list[tuple[float | None, float | None]]:
-        """Return samples and tokens of each optimizer step that ended with a batch."""
+        """Count a batch, and return the optimizer steps that ended with it.
+
+        Returns:
+            Numbers of samples and tokens of each step; ``None`` if unknown.
+        """
         self._samples = _plus(self._samples, self._counted(self._samples_of, batch))
         self._tokens = _plus(self._tokens, self._counted(self._tokens_of, batch))
         before, self._global_step = self._global_step, trainer.global_step
@@ -66,7 +70,7 @@ class LightningStepCounter:
         if not steps:
             return []
         consumed, self._samples, self._tokens = (self._samples, self._tokens), 0, 0
-        # Several optimizers may have used the same samples, which count once.
+        # Several optimizers may have used the same samples. They count once, for the first step.
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
@@ -90,7 +94,7 @@ def _plus(total: float | None, more: float | None) -> float | None:
 
 
 def _first_dimension(batch: Any) -> int:
-    """Return the common first dimension of all tensors of a batch.
+    """Return the first dimension of a batch's tensors, which must be the same for all of them.
 
     Raises:
         ValueError: if there is no tensor, or first dimensions differ.
@@ -103,9 +107,9 @@ def _first_dimension(batch: Any) -> int:
 
 
 def is_searching(trainer: Any) -> bool:
-    """Whether ``fit`` will first search for a batch size or a learning rate.
+    """Return whether ``fit`` will first search for a batch size or a learning rate.
 
-    False for a resumed training, whose run is known only after ``setup``, from its checkpoint.
+    ``False`` for a resumed training: its run is read from the checkpoint, after ``setup``.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
     is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})  # of either package
@@ -113,27 +117,28 @@ def is_searching(trainer: Any) -> bool:
 
 
 def planned_steps(trainer: Any) -> int | None:
-    """Return the number of optimizer steps that ``fit`` will run; ``None`` if unknown."""
+    """Return the number of optimizer steps that remain in ``fit``; ``None`` if unknown."""
     if not trainer.lightning_module.automatic_optimization:
-        return None  # Lightning estimates one step per batch
+        return None  # Lightning's estimate assumes one step per batch
     planned = trainer.estimated_stepping_batches
     return int(planned) - trainer.global_step if 0 < planned < math.inf else None
 
 
 def run_folder(trainer: Any) -> Path:
-    """Return ``<log_dir or default_root_dir>/energy``. All ranks must call it together."""
+    """Return ``<log_dir or default_root_dir>/energy``. All ranks must call this together."""
     log_dir = trainer.log_dir
     is_path = isinstance(log_dir, str | os.PathLike) and bool(str(log_dir))
     return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
 
 
 def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = None) -> None:
-    """Start a meter for this rank; does nothing while it is running.
+    """Start the meter of this rank, unless it is already running.
 
     Args:
-        meter: measures.
-        trainer: in a call of the user.
-        state: from the checkpoint of the run that continues.
+        meter: the meter to start.
+        trainer: a trainer during a call such as ``fit``.
+        state: the meter's state from the checkpoint of a resumed run; empty or ``None`` if there is
+            none.
     """
     process = TrainingProcess(
         framework="lightning",
@@ -143,7 +148,7 @@ def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = No
         world_size=trainer.world_size,
         local_world_size=trainer.num_devices,
     )
-    # Every rank asks for the folder, whatever the state of its meter: Lightning broadcasts it.
+    # Every rank must ask for the folder, even if its meter is running: Lightning broadcasts it.
     folder, gpus = run_folder(trainer), used_gpus(trainer)
     meter.start(folder, state=state, process=process, used_gpus=gpus, say=say)
 
@@ -151,8 +156,8 @@ def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = No
 def used_gpus(trainer: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host measures all of its GPUs, because its figures are logged. The report
-    counts each GPU once.
+    The first rank of a host measures the GPUs of all ranks of the host, because its figures are
+    logged. The report counts each GPU once.
     """
     device = trainer.strategy.root_device
     if device.type != "cuda":

@@ -1,4 +1,4 @@
-"""Patches methods for events without a hook: saving a checkpoint, and a fetched batch."""
+"""Patches methods to detect events without a hook: a saved checkpoint and a fetched batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ class MethodPatch:
 
     Args:
         name: name of the method.
-        around: class of the replacement.
+        around: class of the replacement; it is called with the original method and the meter.
         meter: receives the events.
     """
 
@@ -23,12 +23,12 @@ class MethodPatch:
         self._before: Any = None
 
     def begin(self, owner: Any) -> None:
-        """Replace the method of an object."""
+        """Replace the method of ``owner``."""
         self._owner, self._before = owner, vars(owner).get(self._name)
         setattr(owner, self._name, self._around(getattr(owner, self._name), self._meter))
 
     def end(self) -> None:
-        """Restore the object."""
+        """Restore the method that was replaced, if any."""
         if self._owner is not None and self._before is not None:
             setattr(self._owner, self._name, self._before)
         elif self._owner is not None:
@@ -36,12 +36,12 @@ class MethodPatch:
         self._owner = self._before = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Reset the state of a running training in copies."""
+        """Return the state for copies and pickles, without the objects of a running training."""
         return vars(self) | {"_owner": None, "_before": None}
 
 
 class _PatchedMethod:
-    """Replacement of a method. Copies and pickles contain the original method."""
+    """Replacement of a method. A copy or pickle of it is the original method."""
 
     def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
         self._method = method
@@ -52,7 +52,7 @@ class _PatchedMethod:
 
 
 class TimedSave(_PatchedMethod):
-    """Replacement of ``trainer.save_checkpoint``: reports its duration."""
+    """Replaces ``trainer.save_checkpoint``, and reports when it begins and ends."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Save, and report the window ``checkpoint``."""
@@ -61,18 +61,18 @@ class TimedSave(_PatchedMethod):
             return self._method(*args, **kwargs)
         finally:
             self._meter.window("checkpoint", start_s, self._meter.now_s())
-            self._meter.mark("batch_done")  # the loop now waits for data
+            self._meter.mark("batch_done")  # after a checkpoint the loop waits for data
 
 
 class TimedFetch(_PatchedMethod):
-    """Replacement of ``precision_plugin.convert_input``, the first call with a batch of the loader.
+    """Replaces ``precision_plugin.convert_input``, which Lightning calls first with a new batch.
 
-    The copy to the device comes next. From unpinned memory it waits for all pending work of the
-    device, which is not waiting for data.
+    Lightning copies the batch to the device next. A copy from unpinned memory waits for all pending
+    work of the device, and this must not count as waiting for data.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Report that data is ready."""
+        """Mark that data is ready, and call the original method."""
         self._meter.mark("data_ready")
         return self._method(*args, **kwargs)
 

@@ -1,19 +1,21 @@
-"""Metrics in ``trainer.callback_metrics``: those of the model are reported, ours are offered.
+"""Reads the model's metrics from ``trainer.callback_metrics``, and adds our figures to it.
 
 ::
 
-    on_validation_start                 these existed before
-    on_validation_end                     changed since: metrics of the validation
-    on_train_epoch_end
-    on_train_epoch_start | on_train_end   changed since the last report: the epoch's other metrics
+    on_validation_start                   stores the existing metrics
+    on_validation_end                     changed since then: metrics of the validation
+    on_train_epoch_end                    ends the epoch; its metrics may still be logged
+    on_train_epoch_start | on_train_end   changed since the last epoch: its other metrics
 
-``callback_metrics`` holds the same tensor until a metric is computed again. At these two moments
-Lightning has just read the metrics for its loggers and progress bar, and runs no more collective
-operations for them. If it has neither, only values in host memory are read, because any other
-would make the training wait for the device.
+``callback_metrics`` contains the same tensor until a metric is computed again, so a metric has
+changed if its tensor is another one. When the metrics of a validation or an epoch are read,
+Lightning has just read them for its loggers and progress bar, and reading them again runs no
+collective operation. Without loggers and progress bar, only values in host memory are read: for
+other values training would wait for the device.
 
-If one process trains, our figures are offered to callbacks such as ``ModelCheckpoint`` and
-``EarlyStopping``. Several ranks measure different energies and would decide differently.
+If one process trains, our figures are added for callbacks such as ``ModelCheckpoint`` and
+``EarlyStopping``. With several ranks they are not added: ranks measure different energies, so these
+callbacks would decide differently.
 """
 
 import math
@@ -26,14 +28,14 @@ from energy_callbacks.accounting.metrics.scalars import TAGS
 from energy_callbacks_lightning import loop
 
 Logged = dict[str, Any]
-# NaN from the first step on until measured, so that a checkpoint callback that monitors them finds
-# its key.
+# Tags that exist from the start, with NaN until they are measured: a checkpoint callback that
+# monitors one of them must find its key.
 _MONITORED = ("efficiency/total_j_per_sample",)
 _MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
 
 
 class LoggedMetrics:
-    """Finds the numbers in ``trainer.callback_metrics`` that are new."""
+    """Finds the metrics in ``trainer.callback_metrics`` that are new."""
 
     def __init__(self) -> None:
         self._reported: Logged = {}
@@ -42,7 +44,7 @@ class LoggedMetrics:
         self._epoch: int | None = None
 
     def begin_validation(self, trainer: Any) -> None:
-        """Mark the start: metrics that change from here on belong to the validation."""
+        """Store the metrics at the start; metrics that change afterwards are of the validation."""
         self._before = dict(trainer.callback_metrics)
 
     def of_validation(self, trainer: Any) -> dict[str, float]:
@@ -52,11 +54,11 @@ class LoggedMetrics:
         return _numbers(trainer, new)
 
     def end_epoch(self, trainer: Any) -> None:
-        """Mark the end of a training epoch; its metrics may still be logged afterwards."""
+        """Store the number of the epoch that ends; its metrics may still be logged afterwards."""
         self._epoch = trainer.current_epoch
 
     def of_epoch(self, trainer: Any) -> tuple[dict[str, float], int | None]:
-        """Return the other metrics of the epoch that has ended, and its number."""
+        """Return the metrics of the epoch that has ended, without validation, and its number."""
         epoch, self._epoch = self._epoch, None
         if epoch is None:
             return {}, None
@@ -67,7 +69,7 @@ class LoggedMetrics:
 
 
 def _changed(trainer: Any, before: Logged) -> Logged:
-    """Return the metrics that were computed again."""
+    """Return the metrics whose tensors are not those of ``before``."""
     return {k: v for k, v in trainer.callback_metrics.items() if v is not before.get(k)}
 
 
@@ -82,10 +84,10 @@ def _numbers(trainer: Any, logged: Logged) -> dict[str, float]:
 
 
 def last_values(trainer: Any) -> dict[str, float]:
-    """Return the last values of the metrics that the model has logged; single numbers only.
+    """Return the last values of all metrics that are single numbers.
 
-    Empty if several ranks train: reading a metric may compute it over all ranks, and this function
-    runs only on the first.
+    The result is empty if several ranks train: reading a metric may compute it over all ranks, but
+    only the first rank calls this function.
     """
     if trainer.world_size > 1:
         return {}
@@ -94,7 +96,7 @@ def last_values(trainer: Any) -> dict[str, float]:
 
 
 def begin_offers(trainer: Any) -> None:
-    """Offer NaN for the figures that may be monitored, or warn that they are not offered."""
+    """Add NaN for figures that may be monitored; with several ranks, warn that there are none."""
     if trainer.world_size == 1:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))
@@ -109,6 +111,6 @@ def begin_offers(trainer: Any) -> None:
 
 
 def offer(trainer: Any, scalars: Mapping[str, float]) -> None:
-    """Offer the newest figures."""
+    """Add the newest figures to ``trainer.callback_metrics``, if one process trains."""
     if trainer.world_size == 1:
         trainer.callback_metrics.update({t: torch.tensor(v) for t, v in scalars.items()})

@@ -1,8 +1,8 @@
 """Finds the run of ranks that Lightning started as child processes: ``ddp_spawn``, ``ddp_fork``.
 
-The user's callback stays in the parent, where no hook is called and the logger does not know the
-version of its children. Their journals are in the chosen folder or beside the logs, and contain
-the id of this process.
+The user's callback stays in the parent process. No hook is called there, and the parent's logger
+does not know which version (log folder) the children use. The children's journals are in the chosen
+run folder or next to the logs, and contain the process id of the parent.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ def run_folder(callback: object, chosen: Path | None) -> Path | None:
     """Return the folder of the newest journal of a child process; ``None`` if there is none.
 
     Args:
-        callback: identifies the trainer, and so its logs.
-        chosen: the run folder, if the user has chosen one.
+        callback: our callback; trainers that have it are searched for their log folders.
+        chosen: the run folder that the user has set; ``None`` if not set.
     """
     folders = [chosen] if chosen else [one for held in _trainers(callback) for one in _near(held)]
     found = [begun for folder in folders for begun in _begun(folder)]
@@ -31,7 +31,7 @@ def run_folder(callback: object, chosen: Path | None) -> Path | None:
 
 
 def _trainers(callback: object) -> Iterator[Any]:
-    """Yield the trainers that hold the callback: no hook has passed the trainer to it."""
+    """Yield the trainers that have the callback. No hook has passed a trainer to it."""
     kinds = tuple(package.Trainer for package in packages)
     for one in gc.get_objects():
         if issubclass(type(one), kinds) and any(held is callback for held in one.callbacks):
@@ -39,14 +39,14 @@ def _trainers(callback: object) -> Iterator[Any]:
 
 
 def _near(trainer: Any) -> Iterator[Path]:
-    """Yield the run folder of the parent, and those of its logger's other versions."""
+    """Yield the run folder of the parent's logger, and the run folders of its other versions."""
     folder = loop.run_folder(trainer)
     yield folder
     yield from folder.parent.parent.glob(f"*/{folder.name}")
 
 
 def _begun(folder: Path) -> Iterator[tuple[float, Path]]:
-    """Yield the start time of each journal of a child of this process, and its run folder."""
+    """Yield Unix start time and run folder of each journal that a child process has written."""
     for path in journal.find(folder):
         with contextlib.suppress(JournalError, OSError):
             header = next(journal.read(path))

@@ -1,4 +1,4 @@
-"""Charts and hyperparameters that a training in Lightning writes to TensorBoard."""
+"""Creates the TensorBoard dashboard of a Lightning training."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ _LOGGERS = tuple(package.loggers.TensorBoardLogger for package in packages)
 
 
 def dashboard(meter: EnergyMeter, trainer: Any) -> Dashboard:
-    """Create the dashboard of a training; used only in the first process."""
+    """Return the dashboard of a training; only the first process writes to it."""
     return Dashboard(meter, lambda: _boards(trainer), lambda: _facts(trainer))
 
 

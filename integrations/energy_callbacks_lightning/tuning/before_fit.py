@@ -1,4 +1,4 @@
-"""``tune_batch_size(trainer, model)``: runs ``fit`` up to the end of the search."""
+"""Defines ``tune_batch_size``, which runs ``trainer.fit`` until the search has ended."""
 
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -24,26 +24,28 @@ def tune_batch_size(
 ) -> BatchSizeResult:
     """Find the batch size before ``trainer.fit``.
 
-    If the module or datamodule has the attribute, it is set. A passed loader is not changed:
-    ``with_batch_size(loader, result.size)`` returns one with the size. With
-    ``global_batch_size``, ``trainer.accumulate_grad_batches`` is set too.
+    If the module or datamodule has the attribute ``batch_arg_name``, it is set to the batch size.
+    Loaders that are passed are not changed: ``with_batch_size(loader, result.size)`` returns a copy
+    with the batch size. With ``global_batch_size``, ``trainer.accumulate_grad_batches`` is set too.
 
     Args:
-        trainer: the trainer of the training.
+        trainer: the trainer that will run ``fit``.
         model: the module that is trained.
-        train_dataloaders: as for ``fit``.
-        datamodule: as for ``fit``.
+        train_dataloaders: argument of ``fit``; ``None`` uses loaders of module or datamodule.
+        datamodule: argument of ``fit``.
         length_fn: returns the length of a sample; each trial begins with the longest samples.
-        batch_arg_name: the attribute of the module or datamodule, or of their ``hparams``.
+            ``None`` if all samples have the same length.
+        batch_arg_name: name of the attribute with the batch size, in the module, the datamodule or
+            their ``hparams``.
         **options: see ``energy_callbacks.tuning.TuningOptions``.
 
     Returns:
-        The curve, and the size.
+        The measured sizes, and the chosen batch size.
 
     Raises:
         NothingFits: if the smallest size does not run.
         TypeError: for an unknown option.
-        ValueError: for invalid options, or if no other batch size can be tried.
+        ValueError: for invalid options, or if the batch size cannot be changed.
     """
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(

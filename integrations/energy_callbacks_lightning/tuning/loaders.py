@@ -1,8 +1,8 @@
-"""Changes the batch size of the loaders of a training.
+"""Changes the batch size of a training's loaders.
 
-Loaders of a module or datamodule are requested again after its attribute ``batch_size`` is set, as
+Loaders of a module or datamodule are requested again after its attribute ``batch_size`` was set, as
 Lightning's ``BatchSizeFinder`` does. Loaders that were passed to ``fit`` are copied with another
-size. All must be a ``DataLoader`` of PyTorch that was created with a batch size.
+batch size. Every loader must be a PyTorch ``DataLoader`` that was created with ``batch_size=``.
 """
 
 import copy
@@ -23,7 +23,7 @@ _request = packages[0].trainer.connectors.data_connector._request_dataloader  # 
 
 
 def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
-    """Copy loaders with another batch size; everything else is the same.
+    """Return copies of loaders with another batch size; everything else is the same.
 
     >>> from torch.utils.data import DataLoader
     >>> loader = DataLoader(range(100), batch_size=8, drop_last=True)
@@ -36,7 +36,7 @@ def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
         batch_size: batch size of the copies.
 
     Raises:
-        ValueError: if a loader was not created with a batch size.
+        ValueError: if a loader was not created with ``batch_size=``.
     """
     copied = _mapped(loaders, lambda one: _resized(one, batch_size))
     found: Loaders = copied if isinstance(loaders, _COMBINED) else copied.iterables
@@ -44,18 +44,19 @@ def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
 
 
 class TrainLoaders:
-    """The training data of ``fit``.
+    """Creates the training loaders of ``fit`` with other batch sizes.
 
     Args:
-        trainer: in ``fit``.
-        batch_arg_name: the attribute of the module or datamodule, or of their ``hparams``.
+        trainer: a trainer that is running ``fit``.
+        batch_arg_name: name of the attribute with the batch size, in the module, the datamodule or
+            their ``hparams``.
 
     Attributes:
-        batch_size: current batch size.
+        batch_size: batch size when this object is created.
         is_passed: whether loaders were passed to ``fit``.
 
     Raises:
-        ValueError: if no other batch size can be tried.
+        ValueError: if the batch size cannot be changed.
     """
 
     def __init__(self, trainer: Any, batch_arg_name: str) -> None:
@@ -79,7 +80,10 @@ class TrainLoaders:
             )
 
     def at(self, size: int) -> Any:
-        """Return a ``CombinedLoader`` of full batches of one size, with the training's samplers."""
+        """Return a ``CombinedLoader`` of full batches of ``size`` samples.
+
+        The samplers are those of the training.
+        """
         self._set(size)
         strategy, trainer = self._trainer.strategy, self._trainer
 
@@ -97,12 +101,17 @@ class TrainLoaders:
         return _mapped(_request(self._source), made)
 
     def samples(self) -> int | None:
-        """Return the samples per rank of the smallest loader; ``None`` for streams."""
+        """Return the number of samples per rank in the smallest loader; ``None`` if unknown."""
         known = [_samples(one) for one in self.at(self.batch_size).flattened]
         return min((one for one in known if one is not None), default=None)
 
     def worst(self, combined: Any, length_fn: Callable[[Any], int]) -> Callable[[int], Any]:
-        """Return a function that makes a batch of the longest samples, collated by the loaders."""
+        """Return a function that returns a batch of the longest samples for a batch size.
+
+        Args:
+            combined: loaders, as returned by ``at``; they collate the samples.
+            length_fn: returns the length of a sample.
+        """
         orders = [longest(one.dataset, length_fn) for one in combined.flattened]
 
         def batch(size: int) -> Any:
@@ -116,13 +125,13 @@ class TrainLoaders:
         return batch
 
     def keep(self, size: int) -> None:
-        """Set the batch size of the training."""
+        """Set the batch size of the training, in attributes and in loaders that were passed."""
         self._set(size)
         if self.is_passed:
             self._source.instance = with_batch_size(self._source.instance, size)
 
     def restore(self) -> None:
-        """Restore the attributes."""
+        """Restore the attributes that contain the batch size."""
         for holder, value in self._holders:
             _assign(holder, self._name, value)
 
@@ -132,7 +141,7 @@ class TrainLoaders:
 
 
 def _mapped(loaders: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a ``CombinedLoader`` of the changed loaders."""
+    """Return a ``CombinedLoader`` with ``change(loader)`` for each loader."""
     is_one = isinstance(loaders, _COMBINED)
     combined = copy.copy(loaders) if is_one else _Combined(loaders, "max_size_cycle")
     combined.flattened = [change(one) for one in combined.flattened]
@@ -165,7 +174,7 @@ def _samples(loader: Any) -> int | None:
 
 
 def _holders(module: Any, name: str) -> list[tuple[Any, Any]]:
-    """Return the objects that have the attribute, by Lightning's rules, and their values."""
+    """Return each object in which Lightning finds the attribute, and its current value."""
     found = _parsing._lightning_get_all_attr_holders(module, name)  # noqa: SLF001
     return [(one, one[name] if isinstance(one, dict) else getattr(one, name)) for one in found]
 

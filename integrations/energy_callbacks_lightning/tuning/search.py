@@ -1,4 +1,4 @@
-"""Searches for a batch size with the steps of a trainer that is isolated for trials."""
+"""Searches for a batch size by running steps of the trainer without callbacks and loggers."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -29,10 +29,10 @@ _STRATEGIES = tuple(
 
 
 def check(trainer: Any) -> None:
-    """Check that steps can run without the other ranks.
+    """Check that each rank can run steps without the other ranks.
 
     Raises:
-        ValueError: if they cannot.
+        ValueError: if steps need all ranks, or the strategy is not supported.
     """
     module, strategy = trainer.lightning_module, trainer.strategy
     if not isinstance(strategy, _STRATEGIES):
@@ -55,13 +55,13 @@ def search(
     length_fn: Callable[[Any], int] | None,
     options: TuningOptions,
 ) -> BatchSizeResult:
-    """Search, and restore trainer, module and loaders.
+    """Search for a batch size, then restore the trainer, the module and the loaders.
 
     Args:
-        trainer: in ``fit``, before or between its steps.
-        loaders: the training data.
+        trainer: a trainer that is running ``fit``, before or between training steps.
+        loaders: creates the training loaders.
         length_fn: returns the length of a sample; ``None`` if all have the same length.
-        options: options of the user.
+        options: the user's options of the search.
     """
     meter = _meter(trainer, options)
     is_ours = not meter.is_running
@@ -86,12 +86,15 @@ def search(
 
 @contextlib.contextmanager
 def isolated(trainer: Any) -> Iterator[None]:
-    """Run steps without callbacks, loggers, profilers and other ranks, and restore the trainer."""
+    """Remove callbacks, loggers, profilers and links to other ranks from a trainer for a while.
+
+    The trainer is restored at the end of the context.
+    """
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
     logged, model = dict(vars(connector)), strategy.model
-    trainer.callbacks, trainer.limit_val_batches = [], 0  # no validation, nor a loader for it
-    # training_step may use self.logger.experiment
+    trainer.callbacks, trainer.limit_val_batches = [], 0  # no validation and no loader for it
+    # A dummy, because training_step may use self.logger.experiment.
     trainer.loggers = [packages[0].loggers.logger.DummyLogger()] if trainer.loggers else []
     trainer.profiler = packages[0].profilers.PassThroughProfiler()
     connector.reset_metrics()
@@ -116,7 +119,7 @@ def _stateful(trainer: Any) -> list[Any]:
 
 
 def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
-    """Return the given meter, the running meter of the training, or a new one."""
+    """Return the meter in the options, else the running meter of the training, else a new one."""
     if (given := options.get("meter")) is not None:
         return given
     meters = [one._meter for one in trainer.callbacks if isinstance(one, GpuEnergyCallback)]  # noqa: SLF001
@@ -124,7 +127,7 @@ def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Start with the current size, and try no more samples than there are."""
+    """Return options with the current size as first size and the samples per rank as limit."""
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:

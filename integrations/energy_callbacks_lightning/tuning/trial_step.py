@@ -2,15 +2,15 @@
 
 ::
 
-    trial begins     a new training loop, with the progress of the old one and no validation;
-                     on_train_start, on_train_epoch_start of the module
+    trial begins     creates a new training loop with the old loop's progress and no validation;
+                     calls on_train_start and on_train_epoch_start of the module
       step           epoch_loop.advance: fetch, copy to the device, training_step, backward,
                      clipping, optimizer
-      loader ends    it is started again, as in the next epoch
-    trial ends       the old loop, and the module's attributes other than tensors are restored
+      loader ends    starts the loader again, as in the next epoch
+    trial ends       restores the old loop, and attributes of the module that are not tensors
 
-Loops have counters and logged values. With a new loop none of them need to be restored. Schedulers
-do not step, because a trial may have more steps than they allow.
+A loop holds counters and logged values. Trials use a new loop, so those of the old loop need not be
+restored. Learning-rate schedulers do not step, because a trial may have more steps than they allow.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from energy_callbacks_lightning.tuning.loaders import TrainLoaders
 
 
 class LightningTrialStep:
-    """Runs steps of an isolated trainer.
+    """Runs steps of a trainer inside the context ``isolated``.
 
     Args:
-        trainer: in ``fit``, set up for training.
-        loaders: the training data.
+        trainer: a trainer that is running ``fit`` and is set up for training.
+        loaders: creates the training loaders.
         length_fn: returns the length of a sample; ``None`` if all have the same length.
     """
 
@@ -48,8 +48,8 @@ class LightningTrialStep:
     def __call__(self, size: int, accumulation: int | None = None) -> None:
         """Run one batch, or ``accumulation`` batches and a step of the optimizer.
 
-        If the trainer accumulates gradients itself, the first call of a trial runs the batches of
-        a whole optimizer step, which needs the most memory.
+        The first call of a trial always runs the batches of a whole optimizer step
+        (``trainer.accumulate_grad_batches``), because that needs the most memory.
         """
         count, epochs = accumulation or 1, self._epochs
         if epochs is None:
@@ -60,7 +60,7 @@ class LightningTrialStep:
             self._trainer.fit_loop.epoch_loop.advance(epochs)
 
     def worst(self, size: int) -> None:
-        """Run a whole optimizer step with the longest samples."""
+        """Begin a trial, and run a whole optimizer step with the longest samples."""
         epochs = self._begin(size)
         if self._worst is None:
             assert self._length_fn is not None
@@ -78,7 +78,7 @@ class LightningTrialStep:
     def _begin(self, size: int) -> "_Epochs":
         trainer, before = self._trainer, self._before
         combined = self._loaders.at(size)
-        self._undo.callback(combined.reset)  # ends its workers
+        self._undo.callback(combined.reset)  # stops the workers of the loaders
         for generator in generators(combined.flattened):
             self._undo.callback(generator.set_state, generator.get_state())
         for config in trainer.lr_scheduler_configs:
@@ -95,7 +95,7 @@ class LightningTrialStep:
 
 
 class _Epochs:
-    """Replaces Lightning's data fetcher: repeats the epochs endlessly."""
+    """Replaces Lightning's data fetcher, and returns batches epoch after epoch, without end."""
 
     done = False
 
@@ -129,7 +129,7 @@ class _Epochs:
 
 
 class _Repeated:
-    """Replaces Lightning's data fetcher: repeats one batch."""
+    """Replaces Lightning's data fetcher, and returns the same batch every time."""
 
     done = False
 
@@ -141,16 +141,16 @@ class _Repeated:
 
 
 def _new_loop(trainer: Any, before: Any) -> Any:
-    """Create a loop with the progress of the old one, at the beginning of an epoch."""
+    """Return a new loop with the progress of the old one, at the beginning of an epoch."""
     loop = type(before)(trainer, before.min_epochs, before.max_epochs)
     loop.epoch_loop = type(before.epoch_loop)(trainer, before.min_steps, before.max_steps)
     loop.load_state_dict(copy.deepcopy(before.state_dict()))
     loop.restarting = loop.epoch_loop.restarting = False
     loop.epoch_loop.batch_progress.reset_on_run()
-    loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # noqa: SLF001 - waits for other ranks
-    loop._last_train_dl_reload_epoch = math.inf  # noqa: SLF001 - keeps its loader
+    loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # noqa: SLF001 - it waits for other ranks
+    loop._last_train_dl_reload_epoch = math.inf  # noqa: SLF001 - the loop must not reload its loader
     return loop
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Replaces functions that a trial must not call."""
+    """Do nothing. Replaces functions that a trial must not call."""

@@ -1,4 +1,4 @@
-"""``BatchSizeTuner``: searches at the beginning of ``fit``, which continues with the result."""
+"""Defines ``BatchSizeTuner``, which searches for the batch size at the beginning of ``fit``."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 else:
     Base = type("Base", tuple(package.callbacks.BatchSizeFinder for package in packages), {})
 
-# Ends ``fit``; each Lightning package catches its own exception.
+# Raised to end ``fit``. Each Lightning package catches only its own exception, so it inherits from
+# those of all installed packages.
 _Left = type("_Left", tuple(p.utilities.exceptions._TunerExitException for p in packages), {})  # noqa: SLF001
-_STEPS: Final = 8  # of the shortest trial: four of the warm-up, and four blocks of one step
+_STEPS: Final = 8  # in the shortest trial: four for warm-up, and four measured blocks of one step
 
 
 class BatchSizeTuner(Base):
@@ -25,22 +26,25 @@ class BatchSizeTuner(Base):
 
     >>> trainer = Trainer(callbacks=[BatchSizeTuner(objective="energy")])  # doctest: +SKIP
 
-    Replaces Lightning's ``BatchSizeFinder``: Lightning runs it before other callbacks, and it finds
-    the attribute ``batch_size`` in the same places. Loaders may also be passed to ``fit``. A
-    resumed run continues with the size in its checkpoint.
+    It replaces Lightning's ``BatchSizeFinder``: Lightning calls it before other callbacks, and it
+    finds the attribute with the batch size in the same places. Loaders may also be passed to
+    ``fit``. A resumed run continues with the batch size in its checkpoint.
 
     Args:
-        steps_per_trial: minimum number of steps, up to 8; ``patience`` determines the number.
-        init_val: first size, like ``start_size``; the default is the current size.
-        batch_arg_name: the attribute of the module or datamodule, or of their ``hparams``.
-        max_val: largest size, like ``max_size``.
+        steps_per_trial: as in ``BatchSizeFinder``, from 1 to 8, or ``None``. It has no effect:
+            every trial has at least 8 steps, and ``patience`` determines their number.
+        init_val: first size, same as ``start_size``; ``None`` starts with the current size.
+        batch_arg_name: name of the attribute with the batch size, in the module, the datamodule or
+            their ``hparams``.
+        max_val: largest size, same as ``max_size``; ``None`` sets no limit.
         length_fn: returns the length of a sample; each trial begins with the longest samples.
+            ``None`` if all samples have the same length.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``,
             ``trainer.accumulate_grad_batches`` is set too.
 
     Attributes:
-        result: the curve, after the search.
-        optimal_batch_size: the size, after the search or from a checkpoint.
+        result: the measured sizes and the choice; ``None`` before the search.
+        optimal_batch_size: the batch size from the search or a checkpoint; ``None`` before that.
 
     Raises:
         TypeError: for an unknown option.
@@ -77,25 +81,30 @@ class BatchSizeTuner(Base):
         self.optimal_batch_size: int | None = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
-        """Skip the checks of ``BatchSizeFinder``: ranks and passed loaders are supported."""
+        """Do nothing. ``BatchSizeFinder`` rejects several ranks and passed loaders here."""
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Search before the first step: the model is on its device, and optimizers exist."""
+        """Search for the batch size, or use that of the checkpoint, before the first step.
+
+        The model is already on its device, and its optimizers exist.
+        """
         was_counted = trainer.fit_loop._combined_loader is not None  # noqa: SLF001
         if trainer.ckpt_path and self.optimal_batch_size is not None:
             self._apply(trainer, TrainLoaders(trainer, self._batch_arg_name))
         else:
             self.scale_batch_size(trainer, pl_module)
         if was_counted:
-            # configure_optimizers has read the number of batches, which has changed
+            # configure_optimizers has used the number of batches, which has changed since.
             trainer.strategy.setup_optimizers(trainer)
 
     def scale_batch_size(self, trainer: Any, pl_module: Any) -> None:
-        """Search now. A subclass may call this, for example at the beginning of an epoch.
+        """Search for the batch size and apply it.
+
+        A subclass may call this method, for example at the beginning of an epoch.
 
         Raises:
             NothingFits: if the smallest size does not run.
-            ValueError: if no other batch size can be tried.
+            ValueError: if the batch size cannot be changed.
         """
         if trainer.fast_dev_run:
             loop.warn("BatchSizeTuner does nothing where fast_dev_run is on")
@@ -121,7 +130,7 @@ class BatchSizeTuner(Base):
             trainer.fit_loop.setup_data()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Do nothing: only training is tuned."""
+        """Do nothing: the search is for the batch size of training only."""
 
     on_test_start = on_predict_start = on_validation_start
 
