@@ -1,7 +1,8 @@
 """SQL over any number of reports: ``query("select sum(total_wh) from reports", "runs")``.
 
-There is no cache that could be out of date: every query reads the first lines of every report, and
-the rest only if it uses the tables ``phases``, ``devices`` or ``metrics``.
+There is no cache, so results are never out of date: each query reads the first lines of each
+report. It reads whole reports only if the SQL uses the tables ``phases``, ``devices`` or
+``metrics``.
 """
 
 import json
@@ -20,7 +21,7 @@ from energy_callbacks.query.locations import Skipped, place_of
 __all__ = ["TABLES", "QueryAnswer", "QueryError", "Skipped", "SqlTable", "query"]
 
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
-# Types of nodes in DuckDB's syntax tree that use columns without naming them.
+# Types of nodes in DuckDB's syntax tree that use columns without their names.
 _UNNAMED: Final = frozenset(("STAR", "NATURAL", "PIVOT", "SHOW_REF", "POSITIONAL"))
 
 
@@ -30,11 +31,11 @@ class QueryError(EnergyCallbacksError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """The answer of a query.
+    """The result of a query.
 
     Attributes:
         columns: names of the columns.
-        rows: values of each row, in Python's types.
+        rows: values of each row, as Python objects.
         reports: number of reports that were read.
         skipped: runs without a readable report; they are also in the table ``skipped``.
     """
@@ -49,14 +50,16 @@ def query(sql: str, place: str | Path) -> QueryAnswer:
     """Run a query over all reports below a folder.
 
     Args:
-        sql: one SELECT over ``TABLES``, in DuckDB's SQL. It can read nothing else and cannot write.
+        sql: one SELECT over ``TABLES``, in DuckDB's SQL. It cannot read other data and cannot
+            write.
         place: a folder, an ``energy_report.json``, or an address of fsspec such as
             ``s3://bucket/runs``.
 
     Raises:
         QueryError: if the SQL is invalid or not a single SELECT.
-        JournalError: if there is no run.
-        MissingExtraError: if DuckDB, or fsspec for an address, is not installed.
+        JournalError: if no run is found.
+        MissingExtraError: if DuckDB is not installed, or if ``place`` is an address and fsspec is
+            not installed.
     """
     with requires("duckdb", extra="query"):
         import duckdb
@@ -86,10 +89,10 @@ def query(sql: str, place: str | Path) -> QueryAnswer:
 
 
 def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
-    """Return the table with only the columns that the SQL names, since parsing dominates the time.
+    """Return the table with only the columns that the SQL names, because parsing takes most time.
 
     Columns that are left out are not checked. A name inside a string also counts. All columns are
-    kept if the SQL can use columns without naming them: by a star, as a whole row, by position, or
+    kept if the SQL can use columns without their names: by ``*``, as a whole row, by position, or
     in a statement that is not a plain SELECT.
     """
     [tree] = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone()
@@ -99,7 +102,7 @@ def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
 
 
 def _uses_unnamed(tree: Any) -> bool:
-    """Whether a syntax tree of DuckDB can use columns without naming them."""
+    """Return whether the SQL of a DuckDB syntax tree can use columns without their names."""
     nodes = list(_nodes(tree))
     relations = [node for node in nodes if "class" not in node]  # expressions have a class
     rows = {n[key].lower() for n in relations for key in ("table_name", "alias") if n.get(key)}
@@ -123,7 +126,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _tables_of(connection: Any, sql: str) -> set[str]:
-    """Return the names of the tables in the SQL; a name inside a string also counts.
+    """Return the names of the tables that the SQL uses; a name inside a string also counts.
 
     Raises:
         QueryError: if the SQL is not one statement that only reads.

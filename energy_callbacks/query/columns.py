@@ -1,9 +1,9 @@
-"""The tables of a query: names, descriptions and sources of their columns.
+"""Defines the tables of a query: names, descriptions and sources of their columns.
 
-Each table is made of JSON objects: ``reports`` of the first lines of each report, up to its phases,
-the others of the elements of one of its lists. A column is SQL over *fields*, which are paths into
-such an object. The kind of a field is checked first, because DuckDB would take ``"12"`` for a
-number.
+Each row of a table is made of one JSON object. In ``reports``, the object is the first part of a
+report, up to its phases; in the other tables, it is an element of one of the report's lists. A
+column is SQL over *fields*, which are paths into the object. The kind of each field is checked,
+because DuckDB would accept the text ``"12"`` as a number.
 """
 
 import re
@@ -15,7 +15,7 @@ Kind = Literal["number", "whole", "text", "object", "list"]
 
 
 class FieldTypes(NamedTuple):
-    """The types of a kind of field: in SQL, and as DuckDB's ``json_type`` names them."""
+    """The types of one kind of field: its SQL type, and the results of ``json_type`` it allows."""
 
     sql: str
     json: tuple[str, ...]
@@ -37,10 +37,10 @@ class SqlColumn:
     """One column of a table.
 
     Attributes:
-        name: name, with its unit at the end.
-        sql: expression over fields, each written as ``{kind path}``.
-        meaning: description for ``--columns``.
-        type: type in SQL.
+        name: name of the column, with its unit at the end.
+        sql: SQL expression over fields, each written as ``{kind path}``.
+        meaning: description for ``energy-callbacks query --columns``.
+        type: SQL type of the column.
     """
 
     name: str
@@ -51,11 +51,15 @@ class SqlColumn:
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """One table; besides its columns it has ``path``, the path of the report.
+    """One table; in addition to its columns, it has the column ``path``, the path of the report.
 
     Attributes:
-        part: list of the report whose elements are the rows; ``None`` for the report itself.
-        required: fields without which a report is damaged.
+        name: name of the table.
+        meaning: description for ``energy-callbacks query --columns``.
+        columns: the columns without ``path``.
+        part: name of the report's list whose elements are the rows; ``None`` if each report is one
+            row.
+        required: paths of fields that must not be null; otherwise the report is damaged.
     """
 
     name: str
@@ -70,7 +74,7 @@ class SqlTable:
         return ("path", *(column.name for column in self.columns))
 
     def only(self, names: frozenset[str]) -> "SqlTable":
-        """Return the table with the columns of these names and with the required ones."""
+        """Return the table with only the named columns and those over required fields."""
         required = (*self.required, _VERSION)
         kept = tuple(
             column
@@ -82,12 +86,12 @@ class SqlTable:
 
     @property
     def fields(self) -> dict[str, Kind]:
-        """Path and kind of all fields of the columns."""
+        """Kind of each field that the columns use, by its path."""
         pairs = (pair for column in self.columns for pair in _FIELD.findall(column.sql))
         return {path: kind for kind, path in pairs}
 
     def selection(self) -> str:
-        """Return the columns as SQL over ``f1``, ``f2``, ..., the values of ``fields``."""
+        """Return the columns as SQL; ``f1``, ``f2``, ... are the values of ``fields`` in order."""
         names = {path: f"f{i}" for i, path in enumerate(self.fields, start=1)}
         return ", ".join(
             f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"
@@ -112,7 +116,7 @@ def _grams(name: str, path: str, meaning: str) -> SqlColumn:
 
 
 def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
-    """Return the columns of a figure: its energy, half of its 95 % interval, and its origin."""
+    """Return the columns of an energy: its value, half of its 95 % interval, and its origin."""
     error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
@@ -122,7 +126,7 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
 
 
 def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
-    """Return the columns of the figures of GPUs, host and both, at a path in the report."""
+    """Return the columns of the energies of GPUs, host and both, at a path in the report."""
     return (
         *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
         *_watt_hours("host", f"{path}host", "CPU and RAM"),
@@ -131,7 +135,7 @@ def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
 
 
 def _ratios() -> tuple[SqlColumn, ...]:
-    """Return the columns of the energies per unit of work, with their intervals."""
+    """Return the columns of the energies per step, sample and token, with their intervals."""
     columns = []
     for scope in ("gpu", "total"):
         for unit in ("step", "sample", "token"):

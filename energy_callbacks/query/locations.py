@@ -1,7 +1,7 @@
 """Finds and reads reports below a folder, or below an address of fsspec (``s3://...``).
 
-Only the needed part of a report is read: its first lines, up to its phases, are 3 kB of a hundred
-or more. The end is read too, so that truncated files are noticed.
+Only the needed part of a report is read: the first lines, up to the phases, have 3 kB of 100 kB or
+more. The last bytes are read, too, to detect truncated files.
 """
 
 import os
@@ -23,31 +23,37 @@ _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
-# A disk answers many reads at once, so a slow location is read by several threads. One thread reads
-# faster from memory. The time of the first reads decides.
+# Several threads read a slow location, because a disk serves many reads at the same time. If files
+# are cached in memory, one thread is faster. The time of the first reads decides.
 _READERS: Final = 16
 _PROBE, _QUICK_S = 100, 100e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A run that is only in the table ``skipped``."""
+    """A run without a readable report; only the table ``skipped`` contains it.
+
+    Attributes:
+        path: path of the report or of the run folder.
+        why: the reason, as in the column ``why``.
+        message: explanation for the user, with what to do.
+    """
 
     path: str
     why: Why
     message: str
 
 
-# What was read of a report, or why it was not.
+# The bytes that were read of a report, or the error if it cannot be read.
 Content = bytes | OSError
 
 
 def place_of(path: str) -> "ReportLocation":
-    """Return the location of a path or an address.
+    """Return an object that finds and reads the reports below a path or an address.
 
     Raises:
         JournalError: if the path does not exist.
-        MissingExtraError: for an address if fsspec is not installed.
+        MissingExtraError: if the path is an address and fsspec is not installed.
     """
     if "://" in path:
         return _Remote(path)
@@ -57,7 +63,7 @@ def place_of(path: str) -> "ReportLocation":
 
 
 class _Local:
-    """Reports below a folder, or one report."""
+    """Reports below a local folder, or one local report."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -108,7 +114,7 @@ def _whole(path: str) -> Content:
 
 
 def _read_all(read: Callable[[str], Content], paths: Sequence[str]) -> Iterator[Content]:
-    """Yield the contents in the order of the paths; reads in parallel if reading is slow."""
+    """Yield the contents in the order of the paths; read in parallel if reading is slow."""
     start_s = time.perf_counter()
     yield from map(read, paths[:_PROBE])
     rest = paths[_PROBE:]
@@ -178,7 +184,7 @@ ReportLocation = _Local | _Remote
 
 
 def _checked(head: Content, end: Content) -> Content:
-    """Return the head of a report, an error if the report does not end as a JSON object."""
+    """Return the head of a report, or an error if the report does not end as a JSON object."""
     if isinstance(end, OSError) or not end.rstrip().endswith(b"}"):
         return OSError("the report is truncated")
     return head

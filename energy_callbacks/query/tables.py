@@ -1,8 +1,8 @@
 """Loads reports into DuckDB tables, on a connection that can only read.
 
 The content of a report is passed as values and never becomes SQL. The kind of each field is
-checked. A report that fails is read again by ``schema.from_json``, which knows the formats of older
-versions and names the error.
+checked. A report that fails the check is read again by ``schema.from_json``, which supports the
+formats of older versions and explains the error.
 """
 
 import json
@@ -23,20 +23,21 @@ from energy_callbacks.report.model import schema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# Without enable_external_access a query can neither read nor write files, nor see variables of this
-# program. These settings also prevent installations and temporary files of large sorts.
+# ``connect`` turns enable_external_access off, so that a query cannot read or write files or access
+# variables of this X
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
-# Number of reports in a chunk. While DuckDB parses one chunk, the next one is read.
+# Number of reports in a chunk: of their heads, and of whole reports. While DuckDB parses one chunk,
+# the next one is read.
 _HEADS, _WHOLES = 5_000, 100
 _HEAD_END: Final = b',\n"phases": '
 
 
 def connect() -> "DuckDBPyConnection":
-    """Return a locked database in memory with all tables, still empty, and no access to files."""
+    """Return a locked in-memory database with all tables, which are empty, and no file access."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config=_CONFIG)
@@ -52,6 +53,12 @@ def fill(
     connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Iterable[str]
 ) -> list[Skipped]:
     """Read reports and insert their rows into a table.
+
+    Args:
+        connection: from ``connect``.
+        table: the table to fill.
+        place: location of the reports.
+        paths: paths of the reports in ``place``.
 
     Returns:
         The reports that cannot be read.
@@ -79,7 +86,7 @@ def fill(
 
 
 def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
-    """Fill the table ``skipped``."""
+    """Insert runs into the table ``skipped``."""
     columns = {name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")}
     _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 
@@ -87,7 +94,7 @@ def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
 def _needed(content: Content, part: str | None) -> str | None:
     """Return the JSON that a table needs; ``None`` if a report is not formatted as we write it.
 
-    For ``reports`` that is an object of the parts before the phases, otherwise the line of a part.
+    If ``part`` is ``None``, it is the report up to its phases, else the list of the name ``part``.
     """
     if isinstance(content, OSError):
         return None
@@ -103,7 +110,7 @@ def _needed(content: Content, part: str | None) -> str | None:
 def _insert_again(
     connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Sequence[str]
 ) -> Iterator[Skipped]:
-    """Insert reports that are not formatted as we write them; yields the unreadable ones."""
+    """Insert reports that failed the check or are formatted differently; yield unreadable ones."""
     for path, content in zip(paths, place.wholes(paths), strict=True):
         try:
             if isinstance(content, OSError):
@@ -118,11 +125,12 @@ def _insert_again(
 
 
 def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, str]) -> list[str]:
-    """Insert the valid reports; returns the paths of the others."""
+    """Insert the valid reports; return the paths of the other reports."""
     connection.execute("DROP TABLE IF EXISTS checked")
     given = {"path": list(texts), "text": list(texts.values())}
     _append(connection, f"CREATE TEMP TABLE checked AS {_parsed(table)}", given)
-    # Many reports share a few shapes, so each shape is checked once.
+    # A shape is the list of the types of all fields. Many reports have the same shape, so each
+    # shape is checked only once.
     shapes = connection.execute("SELECT DISTINCT shape FROM checked WHERE is_row").fetchall()
     good = [shape for (shape,) in shapes if shape is not None and _is_valid(shape, table)]
     connection.execute(
@@ -141,8 +149,8 @@ def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, 
 def _parsed(table: SqlTable) -> str:
     """Return SQL that makes rows of ``given``: the value of each field, and all types as a shape.
 
-    A value that is not a list, or an empty one, becomes one row with ``is_row`` false, so that
-    every report is checked.
+    If the table needs a list and a report has an empty list or something else, the report becomes
+    one row with ``is_row`` false, so that every report is checked.
     """
     items = (
         "SELECT path, text AS item, json_valid(text) AS is_valid, json_valid(text) AS is_row "
@@ -184,7 +192,7 @@ def _checks(table: SqlTable) -> str:
 
 
 def _structure(table: SqlTable) -> dict[str, Any]:
-    """Return the fields as ``json_transform`` expects them; values of other types become null."""
+    """Return the types of fields for ``json_transform``, which makes values of other types null."""
     structure: dict[str, Any] = {}
     for path, kind in table.fields.items():
         *parents, name = path.split(".")
@@ -196,14 +204,17 @@ def _structure(table: SqlTable) -> dict[str, Any]:
 
 
 def _value(path: str, kind: Kind) -> str:
-    """Return SQL for a field of the struct ``s``; a list is cast as a whole to check elements."""
+    """Return SQL for the value of a field; a list is cast as a whole, which checks its elements."""
     if kind == "list":
         return f"TRY_CAST(json_extract_string(item, '$.{path}') AS {KINDS[kind].sql})"
     return "s" + "".join(f"['{name}']" for name in path.split("."))
 
 
 def _is_valid(shape: str, table: SqlTable) -> bool:
-    """Whether all fields have their kind and no required one is null: ``[VARCHAR, NULL, ...]``."""
+    """Return whether all types in a shape, such as ``[VARCHAR, NULL]``, are those of the table.
+
+    The type ``NULL`` is valid for fields that are not required.
+    """
     types = zip(table.fields.items(), re.findall(r"\w+", shape), strict=True)
     return all(
         json_type in KINDS[kind].json or (json_type == "NULL" and path not in table.required)
@@ -212,7 +223,7 @@ def _is_valid(shape: str, table: SqlTable) -> bool:
 
 
 def _append(connection: "DuckDBPyConnection", sql: str, given: dict[str, list[Any]]) -> None:
-    """Run SQL over ``given``, a table of text columns."""
+    """Run SQL that reads a temporary table ``given`` with these text columns."""
     if not next(iter(given.values())):
         given = {name: [""] for name in given}
         sql += " WHERE false"

@@ -2,11 +2,11 @@
 
 ::
 
-    report = build(run_folder)               # a pure function of the journals in it
+    report = build(run_folder)               # computed from the journals in the folder
     save(report, run_folder)                 # energy_report.html, .json, .txt
     save(report, run_folder, ["png"])        # energy_report_power.png, _phases.png, ...
-    report = load("energy_report.html")      # each of these files holds the same report
-    view(report, country="FRA")              # emissions of the same run at another place
+    report = load("energy_report.html")      # the HTML and JSON files contain the report
+    view(report, country="FRA")              # emissions of the same run at another location
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,21 +29,22 @@ Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
 """Formats that are written by default."""
 
-# The largest reports have about ten megabytes.
+# Larger files are not read. The largest reports have about 10 MB.
 _MOST_BYTES: Final = 2**28
 
 
 def save(
     report: EnergyReport, folder_or_stem: str | Path, formats: Sequence[Format] = FORMATS
 ) -> list[Path]:
-    """Write a report to files, each of them atomically.
+    """Write a report to files; each file is written atomically.
 
     Args:
         report: the report.
         folder_or_stem: an existing folder, in which the files are named ``energy_report.*``; or
             the path of the files without their endings.
-        formats: formats to write; ``"png"`` is one picture per chart, ``energy_report_power.png``;
-            ``"interactive"`` is ``energy_report_interactive.html``, about 5 MB, drawn by Plotly.
+        formats: formats to write. ``"png"`` writes one picture per chart, such as
+            ``energy_report_power.png``. ``"interactive"`` writes
+            ``energy_report_interactive.html`` with charts by Plotly, about 5 MB.
 
     Returns:
         The paths, in the order of ``formats``.
@@ -62,7 +63,7 @@ def save(
     return paths
 
 
-# The files of a format: the endings of their names, and their contents.
+# For each format, a function that returns pairs of the file name's ending and the file's content.
 _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | bytes]]]] = {
     "html": lambda report: [(".html", html.render(report))],
     "json": lambda report: [(".json", schema.to_json(report))],
@@ -76,13 +77,13 @@ def load(path: str | Path) -> EnergyReport:
     """Load a saved report, or builds it from a run folder, a journal or another program's log.
 
     Args:
-        path: path of a JSON or HTML report, or of the others. ``FILE#RUN`` selects one run of a
-            log that holds several.
+        path: path of a JSON or HTML report, a run folder, a journal or a log. ``FILE#RUN`` selects
+            one run of a log with several runs.
 
     Raises:
-        JournalError: if there is no report, or one of a newer version, or a log of several runs
-            without ``#RUN``.
-        MissingExtraError: for a compressed log if the package that reads it is not installed.
+        JournalError: if there is no report, if its format is of a newer version, or if a log has
+            several runs and ``#RUN`` is missing.
+        MissingExtraError: if a log is compressed and the package that reads it is not installed.
     """
     place = Path(path)
     if place.suffix.lower() in (".html", ".htm"):

@@ -1,1 +1,1 @@
-"""What follows from a report: advice, warnings, imbalance, comparisons of two runs."""
+"""Derives advice, warnings, emissions, cost and comparisons of two runs from reports."""

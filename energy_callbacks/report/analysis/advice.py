@@ -1,6 +1,7 @@
-"""Advice, ranked by the energy that it would save, each with its evidence.
+"""Gives advice with evidence, ranked by the energy that it would save.
 
-Advice is given only for measured faults that matter: a run without a fault gets none.
+Advice is given only for measured problems above a threshold; a run without such a problem gets
+none.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,21 +18,22 @@ from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
 from energy_callbacks.report.model.runs import Imbalance
 from energy_callbacks.report.model.schema import EnergyReport, Profile
 
-# Each script is idle for a few seconds at its start and end.
+# Shorter times get no advice: every script is idle for a few seconds at its start and end.
 _LONG_S: Final = 10.0
-# A batch size differs from the chosen one if it is smaller by this factor.
+# A batch size is too small if the size chosen by a search is larger by more than this factor.
 _BELOW: Final = 1.2
 _RANK_FIXES: Final = {
     "data_wait": "give that rank's loader more workers, or data that are as near as the others'",
     "samples_per_step": "give all ranks as many samples, with a distributed sampler",
     "gpu_power": "look for heat, other work, or a slower card on that rank's host",
 }
-# Classes of kernels that read and write what a fused kernel keeps in registers.
+# Classes of kernels that can be fused with others: fused kernels keep intermediate values in
+# registers, while these read and write them in memory.
 _FUSIBLE: Final = ("elementwise and reduction", "normalisation")
 
 
 def advice(report: EnergyReport) -> tuple[Advice, ...]:
-    """Return what a run should change, largest saving first."""
+    """Return the advice for a run, largest saving first."""
     found = [
         *_data_wait(report),
         *_idle(report),
@@ -73,7 +75,7 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _batch_size(report: EnergyReport) -> Iterator[Advice]:
-    """Compare the batch size with the newest search; only for trainings of one process."""
+    """Yield advice if a search chose a larger batch size; only for trainings of one process."""
     done, steps = report.throughput, report.throughput.steps + report.throughput.replayed_steps
     train = next((phase for phase in report.phases if phase.name == "train"), None)
     if not (report.batch_sizes and done.samples and steps and train) or report.ranks:
@@ -96,9 +98,16 @@ def _batch_size(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _saved_share(curve: BatchSizeCurve, batch: float) -> float | None:
-    """Return the share of the energy of a sample that the chosen batch size saves.
+    """Return the share of the energy per sample that the batch size chosen by a search saves.
 
-    Energies are interpolated between measured points, over the logarithm of the batch size.
+    Energies are interpolated between measured points, linearly in the logarithm of the batch size.
+
+    Args:
+        curve: the search.
+        batch: batch size of the run.
+
+    Returns:
+        The share; ``None`` if no batch size was chosen, or if ``batch`` is below all known points.
     """
     known = sorted(
         (point.size * point.accumulation, point.j_per_sample.value_j)
@@ -160,7 +169,7 @@ def _straggler(rank: Imbalance) -> Advice:
 
 
 class _Candidate(NamedTuple):
-    """Advice that is given if its share of the time matters; ``None`` if it is not known."""
+    """Advice that is given if ``share`` of the time is large enough; ``None`` if not known."""
 
     code: Code
     share: float | None
@@ -169,13 +178,13 @@ class _Candidate(NamedTuple):
 
 
 def kernel_advice(profile: Profile | None, *, given: Collection[Code] = ()) -> Iterator[Advice]:
-    """Yield what a run should change by its kernel profile.
+    """Yield the advice that follows from a kernel profile.
 
-    Savings are attributed in the same way as the joules of kernels.
+    A saving is a share of the energy of all steps in the kernel profile.
 
     Args:
-        profile: profile of the run.
-        given: codes of earlier advice; waiting for data is not reported twice.
+        profile: profile of the run; ``None`` gives no advice.
+        given: codes of advice that is already given; waiting for data is not reported twice.
     """
     kernels = None if profile is None else profile.kernels
     if kernels is None or not kernels.classes:
