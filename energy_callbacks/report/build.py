@@ -24,9 +24,11 @@ from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
-# A journal is flushed at least every second. After this time without a line it has ended.
+# A journal is flushed at least every second. If it has no new line for this time, its process is
+# considered to have ended.
 _SILENT_S = 5.0
-# The statuses of ranks, most informative first: the status of a run is the first that occurs.
+# The statuses of ranks in order of importance. A run gets the first of them that a rank of its
+# newest attempt has.
 _SEVERITY: tuple[runs.Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 
@@ -60,16 +62,16 @@ def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt
         paths: see ``build``.
 
     Returns:
-        The attempts of the newest run, the number of other runs, and for each journal that
-        cannot be read the reason.
+        The attempts of the newest run, the number of other runs, and the reason for each journal
+        that cannot be read.
 
     Raises:
-        JournalError: see ``build``.
+        JournalError: if no journal can be read.
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     readable: list[ProcessJournal] = []
     problems: list[JournalError] = []
-    # Journals that several paths lead to are read once.
+    # A journal that is found by several paths is read only once.
     for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
         try:
             readable.append(load(file))
@@ -98,7 +100,7 @@ def _journals_at(path: Path) -> list[Path]:
 
 
 def _add_earlier(processes: list[ProcessJournal]) -> None:
-    """Append the journals of earlier run folders of the run, back to its first folder."""
+    """Append the journals of the same run from its earlier run folders, back to the first one."""
     known = {process.folder for process in processes}
     for process in processes:  # the list grows during the iteration
         link = process.before.get("folder")
@@ -116,7 +118,7 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
 
 
 def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyReport:
-    """Return the report without warnings, notes and advice, which are derived from it."""
+    """Return the report without warnings, notes and advice, which are derived from it later."""
     counted = [device for attempt in merged for device in attempt.counted]
     whole, by_phase = figures.whole_parts(counted), figures.phase_parts(counted)
     scopes = figures.scopes(whole)
@@ -154,7 +156,7 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         batch_sizes=tuple(
             from_record(BatchSizeCurve, record)
             for attempt in merged
-            # Ranks search together.
+            # All ranks search together, so the journal of one rank is enough.
             for record in attempt.lead.batch_sizes
         ),
         metrics=metrics(merged),
@@ -230,13 +232,13 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSenso
 
 
 def _forecast(merged: Sequence[MergedAttempt]) -> amounts.Forecast | None:
-    """Return the newest forecast of a lead process."""
+    """Return the newest forecast, from the lead processes of the attempts; ``None`` if none."""
     records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
     return from_record(amounts.Forecast, records[-1]) if records else None
 
 
 def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
-    """Return the newest profile of each kind, of the lowest rank that has one."""
+    """Return the newest profile of each kind, from the lowest rank that has one."""
     records: dict[str, Record] = {}
     for attempt in merged:
         for process in reversed(attempt.processes):

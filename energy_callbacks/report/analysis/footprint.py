@@ -1,4 +1,4 @@
-"""Emissions and cost of a run, and the same run at another location, PUE or price."""
+"""Computes emissions and cost of a run, also for another location, PUE or price."""
 
 import logging
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions 
 
     Args:
         total: energy of the run.
-        place: location in the journal. The run has resolved it, so that a journal gives the same
-            emissions on any machine.
+        place: location as recorded in the journal. The run determined it, so that a journal gives
+            the same emissions on any machine.
         pue: power usage effectiveness.
     """
     if total.energy_j is None:
@@ -35,7 +35,7 @@ def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions 
     given = {name: place.get(name) for name in names}
     try:
         intensity = carbon.intensity(Place(**given, origin=place.get("origin") or "not set"))
-    except Exception as error:  # noqa: BLE001 - what only emissions need must not end the report
+    except Exception as error:  # noqa: BLE001 - a report without emissions is better than none
         logger.warning("emissions cannot be found: %s", error)
         return None
     return _emissions(total, intensity, pue)
@@ -69,13 +69,13 @@ def view(
 
     Args:
         report: report of the run; it is not changed.
-        country: see ``EnergyConfig``, as for the others; ``None`` keeps the setting of the run.
-        region: region of the country.
-        pue: power usage effectiveness.
-        price_per_kwh: in any currency.
+        country: country, as in ``EnergyConfig``; ``None`` keeps the location of ``report``.
+        region: region of the country, as in ``EnergyConfig``.
+        pue: power usage effectiveness; ``None`` keeps that of ``report``.
+        price_per_kwh: price in any currency; ``None`` keeps that of ``report``.
 
     Raises:
-        ValueError: for an unknown place, or a number out of range.
+        ValueError: for an unknown location, or a number out of range.
     """
     total = report.energy.total
     pue = _pue(report) if pue is None else pue
@@ -106,7 +106,7 @@ def view(
 
 
 def _note(before: EnergyReport) -> str:
-    """Return a note with the settings of the run itself, also if ``before`` is a view."""
+    """Return a note with the settings of the original run, even if ``before`` is a view."""
     for note in before.method_notes:
         if note.startswith(_VIEW_NOTE):
             return note
@@ -126,7 +126,10 @@ def _pue(report: EnergyReport) -> float:
 def _grid(
     report: EnergyReport, country: str | None, region: str | None
 ) -> tuple[Place | None, Intensity | None]:
-    """Return the given place and its carbon intensity, else the intensity of the report."""
+    """Return the given location and its carbon intensity.
+
+    Without a country, the location is ``None`` and the intensity is that of the report.
+    """
     if country is not None:
         place = replace(carbon.place(country, region), origin=_ORIGIN)
         return place, carbon.intensity(place)

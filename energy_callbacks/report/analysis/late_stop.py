@@ -1,4 +1,4 @@
-"""Detects trainings that continued long after their best validation, beyond noise."""
+"""Detects trainings that continued after their best validation and got worse beyond noise."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ import numpy as np
 from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.metrics import Metric
 
-# The fewest validations that show the noise, and the fewest after the best that show a turn.
+# Minimum number of validations to estimate the noise, and number of last validations that must all
+# be worse than the best one.
 _FEWEST, _FEWEST_AFTER = 6, 3
-# A negligible change of the metric, as a share of its best value.
+# Smaller changes of the metric are negligible; as a share of its best value.
 _SMALL: Final = 0.01
 
 
@@ -33,10 +34,10 @@ class LateStop(NamedTuple):
 
 
 def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
-    """Return the late stop of a validation metric that got worse at the end.
+    """Return the late stop of a validation metric that got worse at the end; ``None`` if none did.
 
-    There is none if another validation metric still improved meanwhile. Of several metrics, the
-    one with the latest best value is returned: after it, no metric improved.
+    A metric is ignored if any validation metric still improved after the best value of this one.
+    Of several metrics, the one with the least energy after its best value is returned.
     """
     judged = [
         metric
@@ -52,7 +53,7 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """Return the best value, if the best of the last values is worse beyond noise."""
+    """Return the late stop of a metric; ``None`` if its last values are not worse beyond noise."""
     costs = _costs(metric)
     best = int(np.argmin(costs))
     is_worse = costs[-_FEWEST_AFTER:].min() - costs[best] > _noise(costs)
@@ -74,11 +75,11 @@ def _costs(metric: Metric) -> Array:
 
 
 def _noise(costs: Array) -> float:
-    """Return a difference between best and later values that noise does not exceed.
+    """Return the largest difference between best and later values that noise can explain.
 
-    The standard deviation of the noise is estimated from the median of third differences, which
-    hardly depend on a smooth curve, with a margin for few values. The lowest of n normal values
-    lies about sqrt(2 ln n) standard deviations below their mean.
+    The standard deviation of the noise is estimated from the median of third differences, which are
+    nearly zero for a smooth curve; a margin is added if there are few values. The lowest of n
+    normal values lies about sqrt(2 ln n) standard deviations below their mean.
     """
     differences = np.diff(costs, n=3)
     deviation = 1.4826 * float(np.median(np.abs(differences))) / math.sqrt(20.0)

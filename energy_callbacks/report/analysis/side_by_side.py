@@ -1,4 +1,4 @@
-"""Two runs side by side, with the errors of their sensors."""
+"""Compares two runs in a table, with the errors of their sensors."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -17,7 +17,7 @@ _ONE_EACH = (
 
 
 class _Side(NamedTuple):
-    """A quantity of one run, as text and as value with the ends of its interval."""
+    """A quantity of one run: its text, and ``(value, low, high)`` of its interval if known."""
 
     is_known: bool
     text: str
@@ -25,7 +25,7 @@ class _Side(NamedTuple):
 
 
 def _exact(shown: Callable[[float], str]) -> Callable[[float | None], _Side]:
-    """Return a function that converts values without error."""
+    """Return a function that makes a ``_Side`` of a value without error."""
 
     def side(value: float | None) -> _Side:
         text = formatting.UNKNOWN if value is None else shown(value)
@@ -43,7 +43,7 @@ def _of_ratio(ratio: Ratio | None) -> _Side:
     return _Side(ends is not None, figure_format.ratio(ratio), ends)
 
 
-# Name, field of the report, and how its value is shown.
+# Name, field of the report, and the function that makes a ``_Side`` of the field's value.
 _QUANTITIES: Final[tuple[tuple[str, str, Callable[[Any], _Side]], ...]] = (
     ("time", "run.duration_s", _exact(formatting.duration)),
     ("energy, gpu", "energy.gpu", _of_figure),

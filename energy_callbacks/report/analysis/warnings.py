@@ -1,4 +1,4 @@
-"""The warnings of a report, and the notes on the assumptions behind its numbers."""
+"""Derives the warnings of a report, and the notes on the assumptions behind its numbers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ from energy_callbacks.report.model.amounts import Cost, Emissions
 from energy_callbacks.report.model.runs import Attempt, DeviceUse, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
 
-# A lower coverage than this gets a warning: energy is missing.
+# A device with a lower coverage gets a warning, because part of its energy is missing.
 _FULL_COVERAGE = 0.99
-# A counter that ticks every 100 ms leaves an uncertainty above 1 % in windows below ten seconds.
+# Shorter runs get a warning: a counter with an update every 100 ms then has an error above 1 %.
 _SHORT_RUN_S = 10.0
-# First words of the notes that depend on location, PUE and price.
+# First words of the notes that depend on location, PUE and price; ``footprint`` searches for them.
 EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
 
 
@@ -28,14 +28,14 @@ def warnings(
     """Return the warnings of a report without duplicates, most severe first.
 
     Args:
-        report: the report without warnings.
-        merged: the attempts that it was built from.
+        report: the report, whose ``warnings`` are ignored.
+        merged: the attempts that the report was built from.
         other_runs: number of other runs in the same folder.
-        unreadable: for each journal that cannot be read, the reason.
+        unreadable: the reasons why journals cannot be read, one per journal.
     """
     processes = [process for attempt in merged for process in attempt.processes]
     is_imported = any("imported" in process.header for process in processes)
-    # Better sensors do not help if another program took the measurement.
+    # If another program took the measurement, a check of this machine's sensors does not help.
     doctor = "" if is_imported else "run: energy-callbacks doctor"
     found = [
         *_of_files(other_runs, unreadable),
@@ -68,7 +68,7 @@ def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarn
 
 
 def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning]:
-    """Warn if the run resumed from a checkpoint and earlier journals are missing."""
+    """Yield a warning if the run resumed from a checkpoint and earlier journals are missing."""
     lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
     if lost_j:
         yield ReportWarning(
@@ -112,7 +112,7 @@ def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
 
 
 def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
-    """Warn of ranks without a journal: they did not start, or wrote to another folder."""
+    """Yield a warning if ranks have no journal: they did not start or wrote to another folder."""
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:
@@ -214,7 +214,7 @@ def _of_sensors(
 
 
 def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:
-    """Return the assumptions behind the numbers of a report, one sentence or more for each."""
+    """Return notes on the assumptions behind the numbers of a report, one text per assumption."""
     has_ranks = any(len(attempt.processes) > 1 for attempt in merged)
     return (
         *_notes_of_errors(),

@@ -1,4 +1,4 @@
-"""Power curves on a common time axis, for stacked charts: at most ``MAX_BANDS`` of them."""
+"""Computes at most ``MAX_BANDS`` power curves on a common time axis, for stacked charts."""
 
 import itertools
 from collections import defaultdict
@@ -12,7 +12,8 @@ from energy_callbacks.core.records import Scope
 from energy_callbacks.report.model.runs import DeviceUse, Series
 from energy_callbacks.report.model.schema import EnergyReport
 
-# More bands cannot be distinguished: devices are then summed by host, or else by scope.
+# More bands cannot be distinguished. If there are more devices, they are summed by host and scope,
+# or by scope alone.
 MAX_BANDS = 8
 
 
@@ -21,8 +22,11 @@ class Band:
     """Mean power of one or more devices in each bin of time.
 
     Attributes:
-        edges_s: (n + 1,) edges of the bins; the same for all bands of a report.
-        power_w: (n,) energy of the bin divided by its length, so that the area is the energy.
+        name: label of the band.
+        scope: scope of the devices.
+        is_estimated: whether the energy of a device is estimated by a model.
+        edges_s: edges of the bins, (n + 1,); the same for all bands of a report.
+        power_w: energy of each bin divided by its length, (n,), so that the area is the energy.
     """
 
     name: str
@@ -33,7 +37,7 @@ class Band:
 
 
 def bands(report: EnergyReport, max_bins: int) -> list[Band]:
-    """Return the power of all counted devices, GPUs first, in at most ``max_bins`` bins."""
+    """Return the power of all devices that count towards totals, in at most ``max_bins`` bins."""
     curves = {
         (curve.host, curve.key): curve
         for curve in report.series
@@ -48,7 +52,7 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
     ]
     if not devices:
         return []
-    # From the start of the run to its end, with no more bins than the finest curve has.
+    # Bins cover the run from start to end. There are not more of them than points in a curve.
     shown = [curves[device.host, device.key] for device in devices]
     bins = min(max(len(curve.t_s) for curve in shown), max_bins)
     edges_s = np.linspace(0.0, max(curve.t_s[-1] for curve in shown), bins + 1)
@@ -56,7 +60,7 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
 
 
 def _grouped(devices: Sequence[DeviceUse]) -> Mapping[str, list[DeviceUse]]:
-    """Group devices one by one, else by host and scope, else by scope."""
+    """Return one group per device; if these are too many, per host and scope, else per scope."""
     has_hosts = len({device.host for device in devices}) > 1
     names: tuple[Callable[[DeviceUse], str], ...] = (
         lambda device: f"{device.key} {f'· {device.host}' if has_hosts else device.name}",
@@ -93,7 +97,7 @@ def _band(
 
 
 def _energy_at(curve: Series, edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a curve's cumulative energy at the edges, linear within its bins."""
+    """Return a curve's cumulative energy in joules at the edges, interpolated in its bins."""
     in_bins = [
         (power_w or 0.0) * known_s
         for power_w, known_s in zip(curve.power_w, curve.seen_s, strict=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BatchSizePanel(NamedTuple):
-    """One quantity; ``measure`` returns its value and error, ``None`` if not known."""
+    """One panel; ``measure`` returns the quantity and its error, ``None`` if it is not known."""
 
     title: str
     colour: str
@@ -46,14 +46,14 @@ _SCOPES: Final = {"gpu": "GPU", "host": "host"}
 
 
 def points_that_ran(curve: BatchSizeCurve) -> list[BatchSizePoint]:
-    """Return the trials that did not run out of memory, smallest size first."""
+    """Return the points whose batch size did fit in memory, smallest size first."""
     return sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
 
 
 def columns_of(
     panel: BatchSizePanel, points: Sequence[BatchSizePoint]
 ) -> tuple[list[int], list[float], list[float]]:
-    """Return sizes, values and errors of the points whose value is known."""
+    """Return batch sizes, values and errors of the points whose value is known."""
     known = [(point.size, *pair) for point in points if (pair := panel.measure(point)) is not None]
     return [row[0] for row in known], [row[1] for row in known], [row[2] for row in known]
 
@@ -62,11 +62,11 @@ def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canva
     """Draw three panels, with a line at the chosen size and a cross at sizes that did not fit.
 
     Args:
-        curve: the search.
+        curve: result of the search.
         width_in: width of the figure in inches; the panels of a narrow figure are stacked.
 
     Returns:
-        The figure; ``None`` if no size ran.
+        The figure; ``None`` if no batch size fit in memory.
     """
     ran = points_that_ran(curve)
     if not ran:
@@ -101,7 +101,7 @@ def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canva
 
 
 def _mark(axes: "Axes", curve: BatchSizeCurve) -> None:
-    """Draw the axes, the chosen size and the sizes that did not fit, as in every panel."""
+    """Set up the axes of a panel, and mark the chosen size and the sizes that did not fit."""
     axes.set_ylim(bottom=0.0)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda size, _: f"{size:g}")

@@ -1,6 +1,6 @@
-"""The list of a report's charts, which the page, the PNG files and TensorBoard share.
+"""The list of a report's charts, shared by the HTML page, the PNG files and TensorBoard.
 
-To add a chart of every report, add a line to ``CHARTS``.
+To add a chart to every report, add a line to ``CHARTS``.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from energy_callbacks.report.charts.metric_plot import metric_over_energy
 from energy_callbacks.report.charts.sections import batch_size_sections, profile_sections
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Width of a picture in inches, and points per inch: 1500 pixels, also readable on paper.
+# Width of a picture in inches, and dots per inch: 1500 pixels, which are also readable on paper.
 PICTURE_IN, PICTURE_DPI = 9.4, 160.0
 
 CHARTS: tuple[Chart, ...] = (
@@ -32,7 +32,7 @@ def pictures(
     Args:
         report: the report.
         width_in: width of a picture in inches.
-        dpi: points per inch.
+        dpi: dots per inch.
     """
     run = report.run.name or f"run {report.run.run_id}"
     sections = (*batch_size_sections(report), *profile_sections(report.profile))

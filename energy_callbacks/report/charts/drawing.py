@@ -1,4 +1,4 @@
-"""The tools that all charts share: style, panels, labels, and export as PNG and inline SVG.
+"""The functions that all charts share: style, panels, labels, and export as PNG and inline SVG.
 
 No chart uses pyplot, so the state of the user's own plots does not change.
 """
@@ -52,9 +52,11 @@ class Chart:
     """One chart.
 
     Attributes:
-        name: name of its file and of its tag in TensorBoard.
-        draw: returns the figure of the data for a ``width_in``, ``None`` if nothing can be drawn.
-        data: what the chart shows; ``None`` if that is passed to ``figure``, such as the report.
+        name: name for the file of the chart and for its tag in TensorBoard.
+        title: text above the chart.
+        draw: function of the data and ``width_in`` (inches) that returns the figure, or ``None``
+            if there is nothing to draw.
+        data: data of the chart; ``None`` if the caller of ``figure`` passes them.
     """
 
     name: str
@@ -63,13 +65,20 @@ class Chart:
     data: Any = None
 
     def figure(self, shown: Any, width_in: float) -> "Canvas | None":
-        """Return the figure of ``data``, or else of ``shown``; ``None`` if there is nothing."""
+        """Return the figure of ``data``, or of ``shown`` if the chart has no ``data``.
+
+        Returns ``None`` if there is nothing to draw.
+        """
         return self.draw(shown if self.data is None else self.data, width_in=width_in)
 
 
 @contextmanager
 def style(salt: str = "energy-report") -> Iterator[None]:
-    """Apply our settings to matplotlib's defaults, so that no user style (TeX!) has an effect."""
+    """Apply our settings on top of matplotlib's defaults; user styles, such as TeX, are ignored.
+
+    Args:
+        salt: makes the ids in an SVG reproducible, and different for different values.
+    """
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
@@ -85,7 +94,7 @@ def style(salt: str = "energy-report") -> Iterator[None]:
 def panels(
     width_in: float, height_in: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> "Iterator[tuple[Canvas, list[Axes]]]":
-    """Open a new figure in our style; yields it and its panels, row by row.
+    """Create a figure in our style; yield the figure and its panels, row by row.
 
     Args:
         width_in: width of the figure in inches.
@@ -115,12 +124,12 @@ def add_note(
     fontsize: float,
     **options: Any,
 ) -> None:
-    """Write a text beside a place; the offset is in points."""
+    """Write a text at ``place`` (by default in data coordinates), moved by ``offset`` in points."""
     axes.annotate(text, place, offset, textcoords="offset points", fontsize=fontsize, **options)
 
 
 def name_rows(axes: "Axes", names: Sequence[str]) -> None:
-    """Name the rows of a bar chart, the first one on top."""
+    """Label the rows of a horizontal bar chart, with the first row on top."""
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -128,7 +137,7 @@ def name_rows(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def time_unit(duration_s: float) -> tuple[float, str]:
-    """Return the seconds in the unit for an axis of this length, and the name of the unit."""
+    """Return a time unit for an axis of this length: the unit in seconds, and its name."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -137,7 +146,7 @@ def time_unit(duration_s: float) -> tuple[float, str]:
 
 
 def energy_unit(energy_j: float) -> tuple[float, str]:
-    """Return the joules in the unit for an axis up to this energy, and the name of the unit."""
+    """Return an energy unit for an axis up to this energy: the unit in joules, and its name."""
     if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
         return JOULES_PER_WATT_HOUR / 1e3, "mWh"
     if energy_j < 1e3 * JOULES_PER_WATT_HOUR:
@@ -147,18 +156,18 @@ def energy_unit(energy_j: float) -> tuple[float, str]:
 
 def short_name(name: str, length: int = LONG_LABEL) -> str:
     """Return a name on one line, without control characters, cut to ``length`` characters."""
-    # A leading underscore would make matplotlib leave the entry out of the legend.
+    # Matplotlib leaves names with a leading underscore out of the legend.
     clean = re.sub(r" +", " ", formatting.one_line(name)).strip().lstrip("_") or "unnamed"
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 
 
 def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
-    """Return a figure as PNG on a light background, with the legends that a page has elsewhere.
+    """Return a figure as PNG on a light background, with legends that are hidden in SVG.
 
     Args:
         fig: the figure.
-        title: text above the figure, cut to its width; ``""`` for none.
-        dpi: points per inch.
+        title: text above the figure, cut to the figure's width; ``""`` for none.
+        dpi: dots per inch.
     """
     buffer = io.BytesIO()
     with style():
@@ -173,13 +182,13 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
 
 
 def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
-    """Return a figure as inline SVG, without a size of its own and with colours by CSS.
+    """Return a figure as inline SVG, without a fixed size and with colours that CSS can replace.
 
     The same figure always gives the same bytes.
 
     Args:
         fig: the figure.
-        name: a name that no other figure of the page has; it makes the ids unique.
+        name: a name that is unique on the page; it makes the ids in the SVG unique.
         title: text for screen readers.
     """
     from markupsafe import escape
@@ -211,9 +220,10 @@ def _rounded(attribute: "re.Match[str]") -> str:
 
 
 def _shorter(path: "re.Match[str]") -> str:
-    """Cut a path's coordinates to hundredths of a point, which is finer than any screen shows.
+    """Return a path with coordinates cut to 0.01 points, which is finer than screens can show.
 
-    A line along an axis names one coordinate instead of two, which halves a curve of steps.
+    Horizontal and vertical lines get one coordinate instead of two, which halves the size of step
+    curves.
     """
     rounded = _rounded(path).replace("\n", "")
     before: tuple[str, str] | None = None

@@ -16,7 +16,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# One point for four pixels. Power has more points because its bins are added up.
+# One point per four pixels. Charts of power have more points, because their curves are stacked.
 _POINTS_PER_INCH = 24.0
 # Kind of device: label and appearance of its line.
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -35,7 +35,7 @@ class _Line(NamedTuple):
 
 
 def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the highest memory of all devices, allocators and ranks, and a metric beside it.
+    """Draw the highest memory of all GPUs, allocators and ranks, and a metric in a second panel.
 
     Args:
         report: the report.
@@ -65,7 +65,7 @@ def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas 
 
 
 def _lines(report: EnergyReport, most: int) -> list[_Line]:
-    """Return the lines with known values, each with at most about ``most`` points."""
+    """Return the lines that have known values, each with about ``most`` points at most."""
     kinds = {(device.host, device.key): device.kind for device in report.devices}
     lines = []
     for kind, (label, look) in _LINES.items():
@@ -81,7 +81,7 @@ def _lines(report: EnergyReport, most: int) -> list[_Line]:
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Return times and the highest values (GiB) of all curves together."""
+    """Return times, about ``most`` at most, and the highest value of all curves (GiB) at each."""
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves

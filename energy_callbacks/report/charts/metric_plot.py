@@ -1,4 +1,4 @@
-"""The charts of the user's metrics: training and validation over energy used or over epochs."""
+"""The charts of the user's metrics: training and validation over energy or over epochs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Over = Literal["energy", "epoch"]
 
-# The most points that can be distinguished by their markers.
+# A line with more points has no markers, because they could not be distinguished.
 _MARKED = 40
-# Values with a larger ratio are drawn on a logarithmic axis.
+# The axis is logarithmic if the highest value is more than this number of times the lowest value.
 _DECADES = 50.0
 
 
@@ -37,18 +37,18 @@ class MetricPair:
 
     @property
     def name(self) -> str:
-        """Name of the metric, without a word for training or validation."""
+        """Name of the metric, without the words for training and validation."""
         return next(one.stem or one.name for one in (self.validation, self.training) if one)
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Order of importance: pairs with a validation first, then those with a known direction."""
+        """Sort key, larger for more informative pairs: with a validation, with a direction."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)
 
     def lines(self, over: Over) -> list[tuple[str, list[float], list[float]]]:
-        """Return name, positions (J or epochs) and values of each metric with two points."""
+        """Return name, x values (J or epochs) and y values of metrics with two or more points."""
         lines = []
         for name, metric in (("train", self.training), ("validation", self.validation)):
             if metric is not None:
@@ -78,7 +78,7 @@ def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
 
 
 def _longest(metrics: Sequence[Metric]) -> Metric | None:
-    """Return the metric with the most points; of two equals, the one of the epochs."""
+    """Return the metric with the most points; if equal, one with ``epoch`` in its name."""
     return max(metrics, key=lambda one: (len(one.t_s), "epoch" in one.name), default=None)
 
 
@@ -101,7 +101,7 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
     with panels(width_in, height_in, rows, columns) as (canvas, drawn):
         for axes, pair in zip(drawn, shown, strict=True):
             draw(axes, pair, "energy")
-        # Of stacked panels only the lowest has a label below it.
+        # Only the lowest of stacked panels has a label on its x axis.
         for axes in drawn[:-1] if is_narrow else ():
             axes.set_xlabel("")
     return canvas
@@ -119,7 +119,8 @@ def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
-        # matplotlib's default labels are TeX, which is off because names come from the user.
+        # Matplotlib's default labels of a logarithmic axis need TeX, which is off because names
+        # come from the user.
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(short_name(pair.name))
@@ -132,7 +133,7 @@ def _draw_line(
 ) -> None:
     is_validation = name == "validation"
     marker = ("s" if is_validation else "o") if len(x) <= _MARKED else None
-    # Without markers and colour the dashes distinguish the lines.
+    # If there are no markers, dashes distinguish the lines when colours are not visible.
     dashes = "--" if marker is None and is_validation else "-"
     colour = phase_colours((name,))[name]
     axes.plot(x, y, dashes, color=colour, marker=marker, ms=3.5, lw=1.4, label=name)

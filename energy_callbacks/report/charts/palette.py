@@ -1,7 +1,7 @@
 """The colours of the charts, and the CSS variables that can replace them.
 
-The first colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with
-colour blindness can distinguish.
+The first colours of each list are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which
+people with colour blindness can distinguish.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _PHASE_COLOURS: Mapping[str, str] = {
     "idle": "#c9d1d8",
 }
 _OTHER_PHASES = ("#4d8f8b", "#a06f4f", "#6f8f3d", "#8a6fa0")
-# Colours that CSS can replace: the name of the variable. The colour itself is the fallback.
+# For each colour that CSS can replace, the name of the CSS variable. The colour is the fallback.
 CSS_VARIABLES: Mapping[str, str] = {
     INK: "--chart-ink",
     GRID: "--chart-grid",
@@ -35,7 +35,7 @@ CSS_VARIABLES: Mapping[str, str] = {
 
 
 def phase_colours(names: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each phase: a fixed one for known names, others in turn."""
+    """Return a colour for each phase: fixed for known names, in turn from a list for others."""
     unknown = [name for name in dict.fromkeys(names) if name not in _PHASE_COLOURS]
     turns = {name: _OTHER_PHASES[i % len(_OTHER_PHASES)] for i, name in enumerate(unknown)}
     return {name: _PHASE_COLOURS.get(name) or turns[name] for name in dict.fromkeys(names)}
