@@ -37,7 +37,7 @@ class _Track:
         read_s: total time with readings, s.
         last: time of the last reading of each quantity, and ``read_s`` at that time.
         power: raw power readings as (t_s, W) since ``follow_power``; ``None`` if not requested.
-        silent_since_s: time of the first query while it had no energy; ``None`` if it had some.
+        silent_since_s: time of the first query while it had no energy yet; otherwise ``None``.
         is_lost: whether its sensor is gone.
     """
 
@@ -171,7 +171,7 @@ class Timeline:
             return tuple(key for key, track in self._tracks.items() if track.is_metered)
 
     def channels(self, key: str) -> tuple[Channel, ...]:
-        """Channels of one device."""
+        """Return the channels of one device."""
         with self._lock:
             return self._tracks[key].channels
 

@@ -1,4 +1,4 @@
-"""Batch-size search: the curve of throughput, energy and memory, and its knee."""
+"""Searches for a batch size, by the curve of throughput, energy and memory."""
 
 from energy_callbacks.tuning.batch_size import tune_batch_size as tune_batch_size
 from energy_callbacks.tuning.bench import Patience as Patience

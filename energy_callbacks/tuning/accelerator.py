@@ -1,8 +1,8 @@
 """Memory and synchronization of the devices that a training uses.
 
-The functions ask the training's own framework and initialize no device. Memory is that of the
-fullest device, as its allocator reports it. Without a device it is the resident memory of this
-process, and the memory of the machine or its container.
+The functions query the training's own framework and initialize no device. Memory is reported for
+the fullest device, as seen by its allocator. Without a device, the resident memory of this process
+is reported, and the size is that of the machine or its container.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _RESET_PEAK: Final = "5"  # proc_pid_clear_refs(5): resets the peak resident set
 _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")  # control groups, version 2
 
 
-_jax_peaks: dict[int, int] = {}  # bytes at the last reset, by number of the device
+_jax_peaks: dict[int, int] = {}  # peak bytes at the last reset, by device number
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class DeviceMemory:
     """Memory of one device, in bytes.
 
     Attributes:
-        peak_bytes: highest use since ``reset_peak``, by other processes too; ``None`` if it
-            cannot be distinguished from an earlier peak.
+        peak_bytes: highest use since ``reset_peak``, with PyTorch including other processes;
+            ``None`` if it cannot be distinguished from an earlier peak.
         size_bytes: total memory.
     """
 
@@ -47,7 +47,7 @@ def synchronise(result: Any = None) -> None:
     """Wait until all devices have finished their work.
 
     Args:
-        result: of the last step. JAX waits for the arrays in it.
+        result: result of the last step; JAX waits for the arrays in it.
     """
     for backend, device in _torch_devices():
         backend.synchronize(*device)
@@ -58,9 +58,9 @@ def synchronise(result: Any = None) -> None:
 
 
 def reset_peak() -> None:
-    """Start a new measurement of the peak, after allocators have released unused memory."""
+    """Release unused memory of the allocators, and start a new measurement of the peak."""
     for backend in used_backends():
-        backend.empty_cache()  # otherwise each peak would be that of the largest size so far
+        backend.empty_cache()  # otherwise the peak would be that of the largest size so far
     for backend, device in _torch_devices():
         if hasattr(backend, "reset_peak_memory_stats"):
             backend.reset_peak_memory_stats(*device)
@@ -71,14 +71,14 @@ def reset_peak() -> None:
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK)
     except OSError:
-        return  # not Linux, or no permission: the peak remains that of the whole process
+        return  # not Linux, or no permission: the earlier peak of the process remains
 
 
 def forget_compiled() -> None:
     """Make PyTorch compile the next step again.
 
-    After two sizes PyTorch compiles code for any size (torch.compile, ``dynamic=None``), which a
-    training that runs at one size never gets.
+    After two sizes PyTorch compiles code for any size (torch.compile, ``dynamic=None``). A training
+    that runs at one size never uses such code.
     """
     torch: Any = sys.modules.get("torch")
     if "torch._dynamo" in sys.modules and hasattr(torch, "compiler"):
@@ -86,7 +86,7 @@ def forget_compiled() -> None:
 
 
 def memory() -> DeviceMemory | None:
-    """Return the fullest device since ``reset_peak``; ``None`` if nothing is known."""
+    """Return the memory of the fullest device since ``reset_peak``; ``None`` if unknown."""
     devices = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())
     return max(devices, key=lambda device: device.share, default=None)
 
@@ -94,8 +94,8 @@ def memory() -> DeviceMemory | None:
 def _torch_devices() -> Iterator[tuple[Any, tuple[int, ...]]]:
     """Yield PyTorch's backends with the arguments that select a device of this process.
 
-    On CUDA these are devices with a context: a call for another device would create one. Apple's
-    backend has a single device without a number.
+    On CUDA only devices with a context are yielded, because a call for another device would create
+    a context. Apple's backend has a single device without a number.
     """
     for backend in used_backends():
         if not hasattr(backend, "device_count") or backend.__name__ == "torch.mps":
@@ -113,7 +113,7 @@ def _of_torch() -> Iterator[DeviceMemory]:
     for backend, device in _torch_devices():
         if hasattr(backend, "mem_get_info"):
             free_bytes, size_bytes = backend.mem_get_info(*device)
-            # Used by others: contexts and other processes. The allocator's peak is added to it.
+            # Memory of contexts and other processes, to which the allocator's peak is added.
             other_bytes = size_bytes - free_bytes - backend.memory_reserved(*device)
             yield DeviceMemory(other_bytes + backend.max_memory_reserved(*device), size_bytes)
 
@@ -130,7 +130,7 @@ def _of_tensorflow() -> Iterator[DeviceMemory]:
 
 
 def _card_bytes(ordinal: int) -> int | None:
-    """Return the memory of a CUDA device, from the driver if this process has initialized it."""
+    """Return the bytes of a CUDA device; ``None`` if this process has not initialized CUDA."""
     import ctypes
 
     from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver
@@ -144,7 +144,7 @@ def _card_bytes(ordinal: int) -> int | None:
 
 
 def _of_jax() -> Iterator[DeviceMemory]:
-    """Yield JAX's devices. JAX never resets a peak: one that has not risen is an earlier one."""
+    """Yield JAX's devices. JAX cannot reset a peak: a peak that has not risen counts as unknown."""
     for number, stats in _stats_of_jax():
         peak_bytes = stats["peak_bytes_in_use"]
         is_new = peak_bytes > _jax_peaks.get(number, 0)

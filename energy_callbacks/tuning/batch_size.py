@@ -40,30 +40,30 @@ def tune_batch_size(
 
         result = tune_batch_size(step, keep=[model, optimizer])
 
-    If PyTorch connects several processes, all of them must call this function; they agree on one
+    If PyTorch trains with several processes, all of them must call this function; they agree on one
     size. ``step`` must then contain no collective operation: it trains the module itself, not
     the wrapper for distributed training.
 
     Args:
         step: ``step(size)`` runs one whole training step with this many samples. With
             ``global_batch_size`` it is ``step(size, accumulation)``: ``accumulation`` micro-batches
-            of ``size`` samples, and then one step of the optimizer. An out-of-memory error is a
-            result; any other exception propagates.
-        keep: objects that the step changes. They are restored bit for bit: modules, optimizers,
-            schedulers and scalers of PyTorch, and any object with ``state_dict`` and
-            ``load_state_dict``. Random generators are always restored.
-        restore: restores after each trial what ``keep`` cannot: the whole training if it does not
-            use PyTorch.
-        worst: runs a training step with this many of the samples that need the most memory, such
-            as the longest sequences; each trial begins with it.
-        steps_per_call: training steps in a call of ``step``, if a compiled loop runs several.
+            of ``size`` samples, and then one step of the optimizer. An out-of-memory error means
+            that the size does not fit; any other exception propagates.
+        keep: objects that the step changes, to be restored bit for bit after each trial. They may
+            be modules, optimizers, schedulers and scalers of PyTorch, and any object with
+            ``state_dict`` and ``load_state_dict``. Random generators are always restored.
+        restore: called after each trial to restore what ``keep`` cannot; if the training does not
+            use PyTorch, this is its whole state.
+        worst: ``worst(size)`` runs a training step with ``size`` of the samples that need the most
+            memory, such as the longest sequences; each trial begins with it.
+        steps_per_call: number of training steps in a call of ``step``; above 1 for a compiled loop.
         **options: see ``TuningOptions``.
 
     Returns:
-        The curve, and the size.
+        The curve and the chosen size.
 
     Raises:
-        NothingFits: if the smallest size does not run.
+        NothingFits: if no size fits, or no size can be recommended.
         RuntimeError: if another rank has failed.
         TypeError: for an object in ``keep`` that cannot be restored, or an unknown option.
         ValueError: for invalid options, or options that differ between ranks.
@@ -116,7 +116,7 @@ def tune_batch_size(
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:
-    """Return the settings, the same on all ranks, and the memory of this rank's device."""
+    """Return settings, equal on all ranks, and the memory of this rank's device in bytes."""
     memory = accelerator.memory()
     memory_bytes = memory.size_bytes if memory else None
     known = [size for size in ranks.gather(memory_bytes) if size is not None]

@@ -3,8 +3,8 @@
 ::
 
     warm up      1, 2, 4, ... steps, until two successive blocks take the same time per step
-    measure      blocks of steps, until the mean time and the energy are known well enough, or
-                 the time limit is reached; the device is synchronized only between blocks
+    measure      blocks of steps, until the mean time of a step is known well enough, or the
+                 time limit is reached; the device is synchronized only between blocks
     afterwards   the training is restored, also after an error
 """
 
@@ -22,12 +22,12 @@ from energy_callbacks.tuning import accelerator
 from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 from energy_callbacks.tuning.search.trial import Trial
 
-# Relative difference of two blocks from which clocks, caches and compilers have settled.
+# The warm-up ends if the times per step of two blocks differ by at most this fraction.
 _SETTLED: Final = 0.03
-_LEAST_WARM_UP: Final = 4  # steps: libraries select kernels, compilers compile
+_LEAST_WARM_UP: Final = 4  # steps, in which libraries select kernels and compilers compile
 _MOST_WARM_UP: Final = 12  # blocks
 _FEWEST_BLOCKS: Final = 4
-_REASON: Final = 200  # characters
+_REASON: Final = 200  # maximum length, characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ class Patience:
     """Limits on the duration of a trial.
 
     Attributes:
-        block_s: shortest block of steps, s. At its ends the device waits for the host, some tens
-            of microseconds.
-        least_s: shortest measurement, s. Slow sensors need a minimum.
-        most_s: longest measurement, s.
-        error: sufficient standard error of time and energy, as a share of the mean.
-        seen_s: longest wait until the sensors have reported a trial, s.
+        block_s: minimum duration of a block of steps, s. After each block the device waits for the
+            host, for some tens of microseconds.
+        least_s: minimum duration of a measurement, s, because sensors may be slow.
+        most_s: maximum duration of a measurement, s.
+        error: sufficient standard error of the time of a block, as a fraction of the mean.
+        seen_s: maximum time to wait for the sensors' readings of a trial, s.
     """
 
     block_s: float = 0.25
@@ -64,16 +64,16 @@ class Bench:
     """Runs trials of batch sizes.
 
     Attributes:
-        step: runs one training step with this many samples. An out-of-memory error is the result
-            of the trial; any other error propagates.
-        meter: running; it measures the energy.
-        restore: restores the training.
+        step: ``step(size)`` runs one training step with ``size`` samples. An out-of-memory error
+            is the result of the trial; any other error propagates.
+        meter: measures the energy; must be running.
+        restore: restores the training after a trial.
         patience: limits on the duration of a trial.
-        worst: runs one training step with this many of the samples that need the most memory;
-            each trial begins with it.
-        step_samples: samples of an optimizer step, if fixed. ``step`` then gets the number of
-            micro-batches of such a step as second argument.
-        steps_per_call: optimizer steps in a call of ``step``.
+        worst: ``worst(size)`` runs one training step with ``size`` of the samples that need the
+            most memory; each trial begins with it. ``None`` for no such step.
+        step_samples: samples of an optimizer step; ``None`` if not fixed. If fixed, ``step`` gets
+            the number of micro-batches of an optimizer step as second argument.
+        steps_per_call: number of optimizer steps in a call of ``step``.
     """
 
     step: Callable[..., Any]
@@ -85,7 +85,7 @@ class Bench:
     steps_per_call: int = 1
 
     def run(self, size: int) -> Trial:
-        """Run one trial, and restore the training.
+        """Run one trial of a batch size, and restore the training.
 
         Raises:
             Exception: any error of ``step`` other than out of memory.
@@ -142,7 +142,7 @@ class Bench:
         return self.meter.now_s() - start_s
 
     def _warm_up(self, trial: Trial) -> int:
-        """Run until the time of a step has settled, and return the number of steps of a block."""
+        """Run steps until their duration is stable, and return the number of steps of a block."""
         steps, done, step_s = 1, 0, math.inf
         for _ in range(_MOST_WARM_UP):
             block_s = self._block_s(trial, steps)

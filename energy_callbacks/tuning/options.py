@@ -22,12 +22,13 @@ class TuningOptions(TypedDict, total=False):
         max_size: largest size.
         multiple_of: sizes are multiples of this number.
         powers_of_two: sizes are powers of two.
-        start_size: first size to try, such as the current one.
+        start_size: first size to try, such as the current one; ``None`` for the smallest.
         memory_margin: share of the device's memory that must stay free.
         max_trials: maximum number of trials.
-        max_s: no new trial starts after this time, s.
-        global_batch_size: samples of an optimizer step on all ranks together. Sizes are then
-            those of micro-batches, which divide it and are accumulated for each step.
+        max_s: no new trial starts after this time, s; ``None`` for no limit.
+        global_batch_size: samples of an optimizer step on all ranks together; ``None`` if not
+            fixed. If it is fixed, sizes are those of micro-batches, several of which make up an
+            optimizer step.
         patience: limits on the duration of a trial.
         on_trial: called with each trial; the default writes a line to standard error.
         meter: measures the search, in the phase ``tuning``. A running meter continues afterwards.
@@ -57,12 +58,12 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None) -> SearchSettings:
-    """Return the settings of the search that options ask for.
+    """Convert options to settings of the search.
 
     Args:
         options: options of the user.
         ranks: number of processes that train together.
-        memory_bytes: memory of the smallest device; ``None`` if unknown.
+        memory_bytes: memory of the smallest device of all ranks; ``None`` if unknown.
 
     Raises:
         TypeError: for an unknown option.
@@ -85,7 +86,7 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
 
 
 def at_most(options: TuningOptions, samples: float) -> TuningOptions:
-    """Return options with a ``max_size`` of no more than this many samples."""
+    """Return options whose ``max_size`` is at most ``samples``."""
     given: int | None = options.get("max_size")
     most = DEFAULTS["max_size"] if given is None else given
     return {**options, "max_size": int(samples) if samples < most else most}

@@ -62,18 +62,18 @@ _FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "jaxlib")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that device or host memory was exhausted.
+    """Return whether an error means that device or host memory was exhausted.
 
     Data loaders, compilers and launchers wrap errors, so the causes of the error and the members
     of exception groups are checked too. An error that was raised while an out-of-memory error was
-    being handled also counts: never repeat a step inside the handler of an earlier one.
+    being handled also counts. Therefore never repeat a step inside the handler of an earlier error.
 
     Messages count only in errors of the types that the libraries raise, because a user's own
     error may mention memory too. Not counted: a full disk, a data loader's shared memory, a worker
     that the kernel killed, a kernel that needs more shared memory than the card has, Ctrl-C.
 
     Args:
-        error: raised by a step.
+        error: exception raised by a step.
     """
     return isinstance(error, Exception) and any(map(_is_message, _chain(error)))
 
@@ -90,7 +90,7 @@ def free_memory(error: BaseException | None = None) -> None:
     reference cycles, and empties PyTorch's caches on the devices in use.
 
     Args:
-        error: raised by the step, if any.
+        error: exception raised by the step; ``None`` if there was none.
     """
     for link in _chain(error) if error is not None else ():
         traceback.clear_frames(link.__traceback__)
@@ -99,7 +99,7 @@ def free_memory(error: BaseException | None = None) -> None:
         try:
             backend.empty_cache()
         except RuntimeError as fault:
-            if not is_out_of_memory(fault):  # this can run out too: Lightning, utilities/memory.py
+            if not is_out_of_memory(fault):  # may run out too: Lightning, utilities/memory.py
                 raise
 
 
@@ -120,7 +120,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _is_message(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
-    # All versions have the type in torch.cuda; XPU raises it too.
+    # Every version of PyTorch has this type in torch.cuda; XPU raises it too.
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.cuda.OutOfMemoryError)):
         return True
     text = said(error)

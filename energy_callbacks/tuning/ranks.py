@@ -1,8 +1,8 @@
 """Exchanges the results of trials between ranks.
 
-Each rank runs the trials of one size without collective operations in a step, so a rank that runs
-out of memory blocks no other. Then all ranks continue with the same trial, the worst of theirs,
-and so ask for the same size next.
+Each rank runs its trial of a size without collective operations, so that a rank that runs out of
+memory does not block others. Then all ranks continue with one combined trial (``together``), and
+therefore choose the same next size.
 """
 
 import sys
@@ -15,15 +15,16 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.search.trial import Trial
 
-# Compilers may take minutes on one rank while another runs out of memory at once.
+# Time limit of an exchange. Compilers may take minutes on one rank while another runs out of memory
+# at once.
 _PATIENCE: Final = timedelta(minutes=30)
 
 
 class Ranks:
     """The processes of a PyTorch training, or a single process.
 
-    All processes must create it and call its methods equally often. Results are exchanged over
-    the hosts' network (gloo); no device is synchronized.
+    All processes must create such an object and call its methods equally often. Results are
+    exchanged over the hosts' network (gloo); no device is synchronized.
     """
 
     def __init__(self) -> None:
@@ -44,10 +45,10 @@ class Ranks:
         return values
 
     def agreed(self, run: Callable[[], Trial], memory_bytes: int | None) -> Trial:
-        """Run a trial on each rank, and return the combination of all.
+        """Run the trial of this rank, and return the combined trial of all ranks.
 
         Args:
-            run: runs the trial of this rank.
+            run: runs the trial.
             memory_bytes: memory of this rank's device; ``None`` if unknown.
 
         Raises:
@@ -75,12 +76,13 @@ class Ranks:
 def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
     """Combine the trials of all ranks.
 
-    The size fits if it fits on all ranks. Time is that of the slowest rank, for which the others
-    would wait. Energy is the sum over all ranks for the steps of that rank. The peak is the memory
-    of the smallest device minus the least free memory of any rank.
+    The size fits if it fits on all ranks. The time is that of the slowest rank, because the others
+    would wait for it. The energy is the sum over all ranks, scaled to the steps of the slowest. The
+    peak is the memory of the smallest device minus the least free memory of any rank.
 
     Args:
-        results: the trial of each rank, and the memory of its device.
+        results: (trial, memory of the device in bytes) of each rank; the memory is ``None`` if
+            unknown.
     """
     trials = [trial for trial, _ in results]
     cost_s = max(trial.cost_s for trial in trials)
@@ -99,7 +101,7 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
 
 
 def _energy(trials: Sequence[Trial], steps: int) -> Energy:
-    """Sum the energies for this many steps. Only one rank of a host knows that of the host."""
+    """Sum the energies, scaled to ``steps``. Only one rank of a host knows the host's energy."""
     energies = [_scaled(trial.energy, steps / trial.steps) for trial in trials]
     scopes = {trial.scope for trial in trials}
     if scopes == {"host"}:

@@ -1,4 +1,4 @@
-"""The result of a batch-size search, as values, table, figure, and in TensorBoard."""
+"""Holds the result of a batch-size search; shows it as table, figure, and in TensorBoard."""
 
 import math
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PICTURE: Final = "tuning/curve"
 _BYTES_PER_GB: Final = 1e9
-# Fields that a point of a report takes from its trial.
+# Fields that a point of a report copies from its trial.
 _SAME: Final = (
     "size", "accumulation", "reason", "samples_per_s", "scope", "power_w", "peak_bytes",
 )  # fmt: skip
@@ -32,14 +32,14 @@ _SAME: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizeResult:
-    """The curve, and the size that was chosen from it.
+    """The chosen batch size, and the trials from which it was chosen.
 
     Attributes:
-        size: the batch size of each rank, which was run; the size of a micro-batch if the global
-            batch was fixed.
+        size: chosen batch size of each rank; the size of a micro-batch if the global batch size
+            was fixed.
         why: the reason for the choice, in a sentence.
         objective: the objective of the search.
-        trials: in the order in which they were run.
+        trials: all trials, in the order in which they were run.
         memory_bytes: memory of the device; ``None`` if unknown.
         duration_s: duration of the search, s.
         energy_j: energy of the search, J: of this rank's GPUs, and on the first rank of a host
@@ -68,11 +68,12 @@ class BatchSizeResult:
         """Return factors for a learning rate that was found with another batch size.
 
         Args:
-            size_before: samples of an optimizer step on each rank.
+            size_before: samples of an optimizer step on each rank, when the learning rate was
+                found.
 
         Returns:
-            Linear (Goyal et al. 2017, for SGD) and square root (Krizhevsky 2014, Malladi et al.
-            2022 for Adam).
+            The linear factor (Goyal et al. 2017, for SGD), and its square root (Krizhevsky 2014;
+            Malladi et al. 2022, for Adam).
 
         Raises:
             ValueError: if ``size_before`` is below 1.
@@ -86,7 +87,7 @@ class BatchSizeResult:
 
     @property
     def curve(self) -> BatchSizeCurve:
-        """The curve as it is in reports."""
+        """The curve in the form that reports use."""
         names = [field.name for field in fields(self) if field.name != "trials"]
         shared = {name: getattr(self, name) for name in names}
         return BatchSizeCurve(**shared, points=points(self.trials))
@@ -110,11 +111,12 @@ class BatchSizeResult:
     def write_tensorboard(self, log_dir: str | os.PathLike[str]) -> None:
         """Write the curve for TensorBoard.
 
-        The run has each figure as a scalar whose step is the batch size, and the picture. Each
-        size that ran is a run below it (``batch_size_32``) and a session of the page "HParams".
+        The run in ``log_dir`` has a scalar for each quantity, with the batch size as step, and an
+        image of the figure. Each size that ran is a run in a subdirectory (``batch_size_32``), and
+        a session of the page "HParams".
 
         Args:
-            log_dir: a run directory of its own.
+            log_dir: run directory, which nothing else uses.
         """
         newest = {trial.size: trial for trial in self.trials if trial.status == "ok"}
         with closing(TensorBoardOutput(Path(log_dir))) as curve:

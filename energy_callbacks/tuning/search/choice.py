@@ -1,6 +1,7 @@
-"""Finds the size that the trials favor, and the trial that would be most informative.
+"""Estimates the best size from the trials, and finds the most informative next trial.
 
-Both are computed from curves of the posterior distribution, whose spread is the uncertainty.
+Both are computed from curves drawn from the posterior distribution (``curve.py``). The spread of
+the curves is the uncertainty.
 """
 
 import math
@@ -13,26 +14,28 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# Accepted expected excess cost of the answer over the best, relative.
+# Accepted excess of the expected cost of the answer over the best cost, relative.
 ENOUGH: Final = 0.005
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
 # Relative error that is assumed for trials that state a smaller one.
 _LEAST_ERROR: Final = 0.003
+# Number of sizes at which curves are evaluated, in addition to the candidates.
 _POINTS: Final = 64
-# With correct errors one in 20 pairs of repeats differs by more than this multiple of the error.
+# Errors are enlarged if repeats differ by more than this multiple of them. With correct errors, one
+# in 20 pairs of repeats does.
 _CHANCE: Final = 2.0
 
 
 class Choice:
-    """The cost per sample of the sizes that fit, as far as it is known.
+    """Estimates the cost per sample of all sizes that fit.
 
     Args:
-        trials: all that ran with a known cost, also those that exceed the memory margin.
-        energy_weight: weight of energy against time in the cost.
-        sizes: all that fit, in ascending order.
+        trials: all trials with a known cost, including those that exceed the memory margin.
+        energy_weight: weight of energy against time in the cost, 0 to 1.
+        sizes: all sizes that fit, in ascending order.
         probe: a larger size that may fit.
-        multiple: all sizes are multiples of this.
+        multiple: all sizes are multiples of this number.
     """
 
     def __init__(
@@ -66,23 +69,25 @@ class Choice:
 
     @property
     def gain(self) -> float:
-        """The expected relative saving of ``probe`` against the best of the sizes that fit."""
+        """The expected relative saving of ``probe`` against the best size that fits."""
         return float(np.maximum(self._least - self._probe_cost, 0.0).mean())
 
     @property
     def best(self) -> int:
-        """The size with the least expected cost, of those that ran."""
+        """The size with the least expected cost, of the sizes that ran."""
         return min(self._tried, key=lambda size: float(self._of(size).mean()))
 
     @property
     def loss(self) -> float:
-        """The expected relative excess cost of ``best`` over the best of all sizes."""
+        """The expected relative excess of the cost of ``best`` over the least cost of any size."""
         return float((self._of(self.best) - self._least).mean())
 
     def next_for_best(self) -> int | None:
-        """Return the size that may save most against ``best``, or ``best`` if it has fewer trials.
+        """Return the next size to try for the least cost; ``None`` if no trial is needed.
 
-        Finally a neighbor on each side is tried, because the curves do not model tiles.
+        It is the size with the largest expected saving against ``best``, or ``best`` if that has
+        fewer trials. At the end a neighbor on each side of ``best`` is tried, because the curves do
+        not model tiles (the block sizes of kernels).
         """
         best = self.best
         if self.loss <= ENOUGH:
@@ -96,7 +101,7 @@ class Choice:
         return best if self._tries.get(rival, 0) > self._tries[best] else rival
 
     def knees(self, share: float) -> Array:
-        """Return (draws,) logarithms of the smallest size within ``share`` of the best."""
+        """Return (draws,) logarithms of each curve's smallest size within ``share`` of its best."""
         logs = np.log(self._at)
         limits = self._least - math.log1p(-share)
         over = self._costs - limits[:, None]
@@ -107,14 +112,14 @@ class Choice:
         return np.asarray(logs[before] + way * (logs[first] - logs[before]))
 
     def knee(self, share: float) -> tuple[int, float]:
-        """Return the expected size of the knee, and the standard error of its logarithm."""
+        """Return the expected knee, as a size, and the standard error of its logarithm."""
         low, middle, high = np.quantile(self.knees(share), [0.16, 0.5, 0.84])
         place = int(np.searchsorted(self._sizes, math.exp(middle)))
         near = self._sizes[max(place - 1, 0) : place + 1]
         return _nearest(near, math.exp(middle)), float(high - low) / 2.0
 
     def nearest(self, knee: int, share: float) -> int:
-        """Return the nearest size that ran, except sizes measured as too slow, as below a tile."""
+        """Return the size nearest to the knee that ran and was not measured to be too slow."""
         most = float(self._least.mean()) - math.log1p(-share)
         fast = [
             size
@@ -124,7 +129,10 @@ class Choice:
         return _nearest(fast or self._tried, knee)
 
     def next_for_knee(self, share: float, left: int) -> int | None:
-        """Return the size whose trial reduces the error of the knee most; at the end the knee."""
+        """Return the size whose trial reduces the error of the knee most; ``None`` at the end.
+
+        The last trial is one of the knee itself, unless a size very near to it has run.
+        """
         knee, error = self.knee(share)
         if error <= _KNOWN or left == 1:
             is_near = abs(math.log(_nearest(self._tried, knee) / knee)) <= max(error / 4.0, 0.002)
@@ -146,7 +154,7 @@ class Choice:
 
 
 def is_known(trial: Trial, energy_weight: float) -> bool:
-    """Whether the trial ran, and energy was measured if it counts."""
+    """Return whether a trial ran and, if ``energy_weight`` is not 0, its energy is known."""
     return trial.status == "ok" and (not energy_weight or (trial.j_per_sample or 0.0) > 0.0)
 
 
@@ -165,8 +173,11 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
 def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
     """Return the factor by which repeats of a size differ more than their errors; at least 1.
 
-    Errors within a trial do not include changes between trials, such as the load of a shared
-    machine (the ratio of Birge, Physical Review 40, 1932).
+    The errors do not include changes between trials, such as the load of a shared machine. The
+    factor is the ratio of Birge (Physical Review 40, 1932).
+
+    Args:
+        sizes: for each size the (cost, relative standard error) of its trials.
     """
     square, spare = 0.0, 0
     for results in sizes:
@@ -193,8 +204,9 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Return sizes that suit devices: the multiple times 4 to 7 times a power of two.
 
-    The largest size rounded down to its leading binary digits is included, because tiles are full
-    there. If the sizes are not a range, because the user has restricted them, all are returned.
+    The largest size, rounded down to multiples of each power of two, is included, because tiles are
+    full at these sizes. If the sizes are not a range, because the user has restricted them, all
+    sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

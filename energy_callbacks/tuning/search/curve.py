@@ -28,9 +28,9 @@ _DRAWS: Final = 400
 _MOVES: Final = 3
 # Strengths: relative deviations from the family, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
-# Correlation length of the deviation, in factors of two of the size.
+# Correlation length of the deviation, in octaves (factors of two) of the size.
 _OCTAVES: Final = 1.5
-# Minimum relative error of a trial: tiles and clocks change a step by as much.
+# Minimum relative error of a trial: tiles and clocks change the time of a step by as much.
 _FLOOR: Final = 0.003
 
 
@@ -68,8 +68,8 @@ class _Fit:
         self._strength = strength
         self._rng = np.random.default_rng(0)
         low, high = min(targets.min(), logs[0]), max(targets.max(), logs[-1])
-        # The parameters are the logarithms of r, p and q. Negative values of the second mean p = 1,
-        # values of the third above this mean q = infinity.
+        # The parameters are log r, log p and log q. If log p is negative, p is 1. If log q is above
+        # this limit, q is infinite.
         self._flat_from = high + 4.0
         self._low = np.array([low - 1.5, -1.0, high - 0.7])
         self._high = np.array([high + 1.5, math.log(8.0), high + 8.0])
@@ -81,7 +81,7 @@ class _Fit:
         self._points = self._posterior()
 
     def curves(self, targets: Array, count: int) -> Array:
-        """Draw ``count`` curves; (count, m)."""
+        """Draw ``count`` curves; returns (count, m) logarithms of the cost of a step."""
         points = self._points[:count]
         residuals = self._values - self._shapes(points, self._logs)
         level = residuals @ self._whitener.T @ self._ones / self._weight
@@ -132,7 +132,7 @@ class _Fit:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do one Metropolis step of every point; 2.38 / sqrt(3) is optimal in three dimensions."""
+        """Do a Metropolis step of every point; 2.38 / sqrt(3) is optimal in three dimensions."""
         root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
         stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)

@@ -1,4 +1,4 @@
-"""Finds which sizes fit according to the trials, and where the limit is expected."""
+"""Finds which sizes fit according to the trials, and predicts the largest one."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,14 +9,15 @@ from energy_callbacks.tuning.search.trial import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Indices in the list of all sizes.
+    """Limits of the sizes that fit, as indices in the list of all sizes.
 
     Attributes:
-        low: the largest size below ``high`` that ran with the margin free; -1 if none did.
-        high: the smallest size that did not fit; one past the end if all did.
+        low: the largest size below ``high`` that ran and left the memory margin free; -1 if there
+            is none.
+        high: the smallest size that did not fit; the number of sizes if there is none.
         guess: the expected largest size that fits; at least ``low``, below ``high``.
-        probe: the next size to try for the largest one: ``guess`` if it is derived from measured
-            peaks, otherwise the middle.
+        probe: the next size to try in a search for the largest: ``guess`` if it is derived from
+            measured peaks, otherwise the middle of ``low`` and ``high``.
     """
 
     low: int
@@ -26,12 +27,12 @@ class Limits:
 
 
 def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
-    """Return the limits that trials show.
+    """Derive the limits from trials.
 
     Args:
         sizes: all allowed sizes in ascending order.
         trials: all trials so far.
-        room_bytes: the highest peak that leaves the margin free; ``None`` if unknown.
+        room_bytes: the highest peak that leaves the memory margin free; ``None`` if unknown.
     """
     ran: dict[int, int | None] = {}
     high = len(sizes)
@@ -52,7 +53,7 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
             share = (room_bytes - peaks[fits]) / (peaks[full] - peaks[fits])
             most = fits + share * (full - fits)
     guess = high if most is None else max(bisect_right(sizes, most) - 1, low)
-    # Without a prediction, or if memory was exhausted below the predicted peak.
+    # There is no prediction, or memory was exhausted at or below the predicted size.
     if most is None or high <= guess < len(sizes):
         return Limits(low=low, high=high, guess=high - 1, probe=(low + high) // 2)
     guess = min(guess, high - 1)

@@ -11,9 +11,9 @@ A search has no clock and no device. Its state is the list of trials, so a secon
 same trials continues in the same way.
 
 The first steps are wide (a factor of eight, up to the memory limit that measured peaks predict).
-``largest`` then narrows down the limit. The other objectives use curves that are consistent with
-the trials (``curve.py``): the next size, a new one or a repeat, is the one that may change the
-answer most, until the expected cost of the answer is within 1 % of the best.
+The objective ``largest`` then narrows down the limit. The other objectives use curves that are
+consistent with the trials (``curve.py``): the next trial, of a new size or a repeat, is the one
+that may change the answer most, until the expected cost of the answer is within 1 % of the best.
 """
 
 import math
@@ -30,7 +30,8 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 _WIDE: Final = 8
-# Steps grow while trials are this close below a limit that was predicted too low (in sizes).
+# ``largest`` doubles its least step for each trial within this many sizes of the largest that ran,
+# because such trials show that the limit was predicted too low.
 _CLOSE: Final = 16
 
 
@@ -40,20 +41,20 @@ class SearchSettings:
 
     Attributes:
         objective: ``knee``, the smallest size whose throughput is within ``knee_share`` of the
-            best; ``throughput``, the highest; ``energy``, the least per sample; ``largest``, the
-            largest size that fits; or the weight w of energy against time, 0 to 1, to minimize
-            (J per sample)^w (s per sample)^(1 - w).
+            best; ``throughput``, the size with the highest throughput; ``energy``, the size with
+            the least energy per sample; ``largest``, the largest size that fits; or the weight w of
+            energy against time, 0 to 1, to minimize (J per sample)^w (s per sample)^(1 - w).
         min_size: the smallest size.
-        max_size: the largest.
-        multiple_of: sizes are multiples of this.
-        powers_of_two: sizes are powers of two.
-        divides: sizes divide this number.
-        start_size: first size to try, such as the current one; ``None`` is the smallest.
+        max_size: the largest size.
+        multiple_of: sizes are multiples of this number.
+        powers_of_two: whether sizes are powers of two only.
+        divides: sizes divide this number; ``None`` for no such condition.
+        start_size: first size to try, such as the current one; ``None`` for the smallest.
         memory_bytes: memory of the device; ``None`` if unknown.
         memory_margin: share of the memory that the measured peak must leave free.
         max_trials: maximum number of trials.
-        max_s: maximum duration of all trials together (the sum of ``cost_s``), s; ``None`` is no
-            limit.
+        max_s: maximum duration of all trials together (the sum of ``cost_s``), s; ``None`` for
+            no limit.
         knee_share: allowed relative loss of throughput at the knee.
     """
 
@@ -122,7 +123,7 @@ class SearchSettings:
 
 
 class SearchAnswer(NamedTuple):
-    """The recommended size, which ran with the margin free.
+    """The recommended size, which has run and left the memory margin free.
 
     Attributes:
         size: samples of a step; ``None`` if no size can be recommended.
@@ -137,7 +138,7 @@ class Search:
     """Proposes sizes and receives the results of their trials.
 
     Attributes:
-        trials: in the order in which they were reported.
+        trials: all trials, in the order in which they were reported.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
@@ -149,7 +150,7 @@ class Search:
         self._choice: Choice | None = None
 
     def tell(self, trial: Trial) -> None:
-        """Report a trial, also of a size that was not asked for.
+        """Report a trial; ``ask`` need not have returned its size.
 
         Raises:
             ValueError: if the size is not allowed, or the trial ran without a measured step.
@@ -168,7 +169,10 @@ class Search:
         self._choice = None
 
     def ask(self) -> int | None:
-        """Return the next size to try, the same until a trial is reported; ``None`` at the end."""
+        """Return the next size to try; ``None`` at the end.
+
+        The size stays the same until a trial is reported.
+        """
         known = self._limits
         if self._left < 1 or known.high == 0:
             return None
@@ -178,7 +182,7 @@ class Search:
         return None if place is None else self._sizes[place]
 
     def answer(self) -> SearchAnswer:
-        """Return the best size of the trials so far, or why there is none."""
+        """Return the best size according to the trials so far, or why there is none."""
         known = self._limits
         if known.low < 0:
             return SearchAnswer(None, self._why_none(known))
@@ -212,7 +216,7 @@ class Search:
 
     @property
     def _left(self) -> int:
-        """How many more trials the budget allows, if they take as long as the previous ones."""
+        """Number of further trials that the budget allows, if they take as long as the others."""
         left = self._settings.max_trials - len(self.trials)
         spent_s = math.fsum(trial.cost_s for trial in self.trials)
         if self._settings.max_s is None or not spent_s:
@@ -251,7 +255,7 @@ class Search:
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self.trials) == 1 else None
-        # The curve is flat at a knee: a small error of the best throughput moves it far.
+        # The curve is flat at a knee: a small error of the best throughput moves the knee far.
         if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
         if self._is_knee:
@@ -261,7 +265,7 @@ class Search:
         return None if size is None else bisect_left(self._sizes, size)
 
     def _chosen(self, known: Limits) -> Choice | None:
-        """Return the curves; ``None`` if the objective needs energy and none is known."""
+        """Return the estimated costs; ``None`` if no size that fits has a trial with known cost."""
         if self._choice is None:
             weight, fits = self._settings.energy_weight, self._sizes[: known.low + 1]
             known_trials = [trial for trial in self.trials if is_known(trial, weight)]

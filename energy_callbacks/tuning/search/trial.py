@@ -17,16 +17,16 @@ class Trial:
         size: samples of a micro-batch on each rank.
         accumulation: micro-batches per optimizer step.
         ranks: number of processes that train together.
-        status: whether it ran.
+        status: ``ok`` if it ran, ``out_of_memory`` if it did not fit.
         reason: message of the out-of-memory error; empty if it ran.
         steps: measured optimizer steps, without those of the warm-up.
         duration_s: duration of these steps, s.
         stderr_s: random standard error of the duration, s.
-        energy: of the GPUs during these steps, or of the host if there is no GPU. Time that
-            sensors have missed is assumed to have the mean power of the rest.
-        scope: ``gpu`` or ``host``: what the energy is of.
+        energy: energy of the GPUs during these steps, or of the host if there is no GPU. For time
+            without readings the mean power of the other time is assumed.
+        scope: scope of ``energy``, ``gpu`` or ``host``.
         peak_bytes: peak memory of the fullest device; ``None`` if unknown.
-        cost_s: duration of the whole trial with warm-up and restoring, s.
+        cost_s: duration of the whole trial, including warm-up and restoring, s.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Copies of values in host memory, and functions that restore them in place."""
+"""Copies values to host memory, and restores them in place."""
 
 import copy
 import sys
@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# Parts of a module's structure: ``TorchSnapshot`` restores them.
+# Parts of a module's structure, which ``TorchSnapshot`` restores.
 _STRUCTURE: Final = frozenset(
     {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 )
 
 
 class HostTensor:
-    """The values of a tensor. The tensor itself may be freed.
+    """A copy of the values of a tensor. The tensor itself may be freed.
 
     Args:
-        tensor: on any device.
+        tensor: the tensor to copy, on any device.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -26,7 +26,7 @@ class HostTensor:
         self._values = to_host(tensor)
 
     def into_place(self) -> Any:
-        """Return the same tensor with its old values, or a new tensor if it was freed."""
+        """Return the tensor with its old values, or a new tensor if it was freed or changed."""
         tensor = self._tensor()
         if tensor is None or tensor.device != self._device or not is_alike(tensor, self._values):
             return self.anew()
@@ -44,7 +44,7 @@ def to_host(tensor: Any) -> Any:
 
 
 def write(values: Any, tensor: Any) -> None:
-    """Write values of ``to_host`` into a tensor, without another copy on its device.
+    """Write values from ``to_host`` into a tensor, without another copy on its device.
 
     The caller must disable the recording of gradients.
     """
@@ -52,22 +52,22 @@ def write(values: Any, tensor: Any) -> None:
 
 
 def is_alike(tensor: Any, values: Any) -> bool:
-    """Whether a tensor has the type and shape that values of ``to_host`` were taken from."""
+    """Return whether a tensor has the type and shape of the tensor that ``to_host`` copied."""
     one = _once(tensor.detach())
     return (one.dtype, one.layout, one.shape) == (values.dtype, values.layout, values.shape)
 
 
 def is_strided(tensor: Any) -> bool:
-    """Whether a tensor is dense in memory. Sparse tensors are not."""
+    """Return whether a tensor is dense in memory, not sparse."""
     return bool(tensor.layout is _torch().strided)
 
 
 def _torch() -> Any:
-    return sys.modules["torch"]  # the caller has tensors, so it is imported
+    return sys.modules["torch"]  # the caller has tensors, so torch is imported
 
 
 def _once(tensor: Any) -> Any:
-    """Return one of the equal slices of each expanded dimension: PyTorch writes no others."""
+    """Return a view with one element of each expanded dimension: PyTorch can write no others."""
     if is_strided(tensor):
         for dimension, stride in enumerate(tensor.stride()):
             if stride == 0 and tensor.shape[dimension] > 1:
@@ -76,13 +76,13 @@ def _once(tensor: Any) -> Any:
 
 
 def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Callable[[], Any]:
-    """Copy a value with everything in it, to restore it in place.
+    """Copy a value with everything in it, and return a function that restores it in place.
 
     Args:
         value: a tensor, a plain value, or containers of these.
         seen: ids of objects that are not copied. Containers are added, as they may be nested in
             each other.
-        deep: whether plain values and tuples are copied too. Without it the same objects are
+        deep: whether plain values and tuples are copied too. If ``False``, the same objects are
             returned, and parameters of modules are not copied.
 
     Returns:
@@ -112,23 +112,23 @@ def keep_copy(value: Any) -> Callable[[], Any]:
         return HostTensor(value).anew
     if isinstance(value, dict):
         items = {key: keep_copy(item) for key, item in value.items()}
-        empty = copy.copy(value)  # the same class: MultiStepLR requires it for its milestones
+        empty = copy.copy(value)  # keeps the class, which MultiStepLR requires for its milestones
         empty.clear()
         return lambda: _refill_dict(copy.copy(empty), items)
     if isinstance(value, list | tuple):
         parts = [keep_copy(item) for item in value]
-        make = getattr(type(value), "_make", type(value))  # of a named tuple
+        make = getattr(type(value), "_make", type(value))  # for named tuples
         return lambda: make(part() for part in parts)
     kept = copy.deepcopy(value)
     return lambda: copy.deepcopy(kept)
 
 
 def keep_attributes(module: Any) -> Callable[[], None]:
-    """Copy what a PyTorch module and its submodules hold beside their tensors and children.
+    """Copy the attributes of a PyTorch module and its submodules, except parameters and structure.
 
     Examples are counters, lists that steps append to, and the states of metrics. Containers get
-    their contents back and tensors their values. Any other attribute refers to the same object
-    again; changes inside that object remain.
+    their old contents back, and tensors their old values. Any other attribute refers to its old
+    object again; changes inside that object remain.
 
     Returns:
         A function that restores the attributes and removes new ones.
@@ -165,7 +165,7 @@ def _ids(held: Any) -> Any:
 
 
 def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:
-    for key in held.keys() - items.keys():  # first, because new items may be large
+    for key in held.keys() - items.keys():  # first, to free memory: new items may be large
         del held[key]
     return _refill(held, {key: item() for key, item in items.items()})
 
