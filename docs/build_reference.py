@@ -7,7 +7,7 @@ import argparse
 import os
 from pathlib import Path
 
-from energy_callbacks.accounting.metrics.scalars import INTERVALS, TAGS
+from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
 from energy_callbacks.cli import build_parser
 from energy_callbacks.dashboard import FINAL
 

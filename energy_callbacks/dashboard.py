@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.accounting.metrics.scalars import OWN_TAGS
+from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.core.units import grams, watt_hours
 from energy_callbacks.meter import EnergyMeter

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from energy_callbacks.accounting.metrics.scalars import INTERVALS, expected_tags
+from energy_callbacks.accounting.metrics.tags import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
 # Tags by category and chart. If the first tag of a chart has an interval, the chart has a band.

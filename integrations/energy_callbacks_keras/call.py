@@ -8,7 +8,7 @@ import keras
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess, default_folder
-from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.accounting.metrics.tags import expected_tags
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.guard import harmless
 from energy_callbacks.meter import EnergyMeter

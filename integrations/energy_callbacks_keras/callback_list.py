@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import keras
 
-from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.accounting.metrics.tags import expected_tags
 from energy_callbacks.core.active_call import find_callback_list
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.checkpoints import save_timers

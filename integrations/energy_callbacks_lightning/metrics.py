@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from energy_callbacks.accounting.metrics.scalars import TAGS
+from energy_callbacks.accounting.metrics.tags import TAGS
 from energy_callbacks_lightning import loop
 
 Logged = dict[str, Any]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.metrics.scalars import INTERVALS, TAGS, expected_tags
+from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS, expected_tags
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from tests.outputs.tensorboard_view import TensorBoardView

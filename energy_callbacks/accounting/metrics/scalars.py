@@ -1,4 +1,4 @@
-"""Computes the figures that are logged with the loss; defines their names and units."""
+"""Computes the figures that are logged with the loss; ``tags.py`` defines their names and units."""
 
 import math
 import threading
@@ -15,38 +15,6 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
-
-TAGS: Final = {
-    "power/gpu_w": "mean power of the GPUs that this run uses, W",
-    "power/host_w": "mean power of CPU and RAM, W",
-    "energy/gpu_wh": "energy of the GPUs, over all attempts of the run, Wh",
-    "energy/host_wh": "energy of CPU and RAM, over all attempts of the run, Wh",
-    "energy/total_wh": "energy of GPUs and host, over all attempts of the run, Wh",
-    "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
-    "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
-    "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",
-    "efficiency/gpu_j_per_token": "GPU energy of training per token, J",
-    "efficiency/total_j_per_sample": "total energy of training per sample, J",
-    "emissions/total_g": "gCO2e over all attempts of the run; absent where the place is unknown",
-    "memory/device_used_gib": "memory in use on the GPUs, all processes, GiB",
-    "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
-    "memory/host_rss_gib": "resident memory of this process and each worker, shared pages too, GiB",
-    "throughput/samples_per_s": "samples per second of training",
-    "throughput/tokens_per_s": "tokens per second of training",
-    "throughput/data_wait_fraction": "share of training spent waiting for data",
-    "gpu/utilisation": "share of time in which a kernel ran, mean over the GPUs",
-    "gpu/sm_active": "share of time in which a multiprocessor had work, mean over all; Hopper on",
-    "gpu/sm_occupancy": "resident warps, as a share of those that are possible; Hopper on",
-    "gpu/tensor_active": "share of time in which the tensor cores were busy; Hopper on",
-    "gpu/dram_active": "memory bandwidth, as a share of the highest; Hopper on",
-    "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
-    "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
-    "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
-}
-"""Meaning of each tag; a tag is the name of a figure."""
-
-INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
-"""Tags that are also logged with the suffixes ``_lo`` and ``_hi``: ends of the 95 % interval."""
 
 # Maximum age of a value of a gauge, such as the temperature. Gauges are read every 1.6 s, throttled
 # time every 5 s.
@@ -366,28 +334,6 @@ class ScalarBoard:
             return self._timeline.rate(key, quantity, start_s, end_s)
         values = self._timeline.values(key, quantity, start_s, end_s)
         return mean(values) if values else newest
-
-
-def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
-    """Return all tags that a training may log, for loggers that need them at the start.
-
-    Args:
-        gpu: whether the training uses GPUs.
-        tokens: whether tokens are counted.
-        waits: whether waiting for data is measured.
-    """
-    missing = [] if gpu else ["gpu", "memory/device_used_gib", "memory/peak_allocated_gib"]
-    missing += ([] if tokens else ["token"]) + ([] if waits else ["data_wait"])
-    tags = (tag for tag in TAGS if not any(part in tag for part in missing))
-    return tuple(
-        name
-        for tag in tags
-        for name in ((tag, f"{tag}_lo", f"{tag}_hi") if tag in INTERVALS else (tag,))
-    )
-
-
-OWN_TAGS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
-"""All tags of this package, to distinguish its figures from metrics of the user."""
 
 
 def _with_earlier(energy: Energy, earlier_j: float) -> Energy:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Final
 
-from energy_callbacks.accounting.metrics.scalars import OWN_TAGS
+from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from energy_callbacks.accounting.recorder import JournalRecorder
 
 MAX_NAMES: Final = 20

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.metrics.scalars import INTERVALS, TAGS
+from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
 from energy_callbacks.core.records import Device, Reading
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
 from tests.accounting.books import CPU, START_S, Books, wave

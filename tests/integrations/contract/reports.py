@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.metrics.scalars import TAGS
+from energy_callbacks.accounting.metrics.tags import TAGS
 from energy_callbacks.cli import main
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.test_fake_card import CardClock

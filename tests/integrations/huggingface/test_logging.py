@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
-from energy_callbacks.accounting.metrics.scalars import TAGS
+from energy_callbacks.accounting.metrics.tags import TAGS
 from energy_callbacks.testing import FakeClock
 from tests.integrations.huggingface.training import (
     BATCH_SIZE,

@@ -16,7 +16,7 @@ from keras.callbacks import (
     TensorBoard,
 )
 
-from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.accounting.metrics.tags import expected_tags
 from energy_callbacks.testing import FakeClock
 from tests.integrations.keras.training import IS_3_6, callback, data, fit
 from tests.integrations.reading import scalars, steps
