@@ -1,1 +1,1 @@
-"""Sensors, the threads that read them, and the energy between two moments."""
+"""Reads sensors on threads, and computes the energy between two moments."""

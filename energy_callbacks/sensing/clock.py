@@ -1,7 +1,7 @@
-"""Clocks: reading time, waiting, and running a job at a regular interval.
+"""Clocks, which tell the time, wait, and run jobs at regular intervals.
 
-Everything that needs time takes a ``Clock``. Tests pass ``energy_callbacks.testing.FakeClock``, on
-which a day passes in seconds and no thread runs.
+All code that needs time takes a ``Clock``. Tests pass ``energy_callbacks.testing.FakeClock``, which
+simulates a day in seconds and starts no thread.
 """
 
 import threading
@@ -10,24 +10,24 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 PUNCTUAL_S: Final = 0.0005
-"""Tolerance for a thread that wakes up too early."""
+"""Tolerance for a thread that wakes up too early, in seconds."""
 _TRIES: Final = 3
 
 
 class Periodic(Protocol):
-    """A job that runs at a regular interval until it is asked to stop, and then once more."""
+    """A job that runs at a regular interval; after a request to stop it runs one last time."""
 
     def ask_to_stop(self) -> None:
-        """Run the job once more, soon, and end; returns immediately."""
+        """Request one last run of the job and its end, and return immediately."""
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait at most ``timeout_s`` for the end; returns ``False`` if the job hangs."""
+        """Wait for the end of the job, at most ``timeout_s``, and return whether it has ended."""
         ...
 
     @property
     def cpu_s(self) -> float:
-        """Total processor time of the job once it has ended, s; 0 before."""
+        """Total processor time of the job in seconds; 0 until the job has ended."""
         ...
 
 
@@ -35,31 +35,31 @@ class Clock(Protocol):
     """A source of time."""
 
     def monotonic_s(self) -> float:
-        """Return a time in seconds that never jumps; the base of all windows."""
+        """Return a time in seconds that never jumps; all spans and windows use this time."""
         ...
 
     def unix_s(self) -> float:
-        """Return the seconds since 1970; jumps when the machine's clock is set."""
+        """Return the seconds since 1970, which jump when the machine's clock is set."""
         ...
 
     def sleep(self, duration_s: float) -> None:
-        """Wait."""
+        """Block the calling thread for ``duration_s`` seconds."""
         ...
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
-        """Run ``job`` now and then every ``interval_s``, on a thread of its own.
+        """Run ``job`` immediately and then every ``interval_s`` seconds, on its own thread.
 
         Args:
             interval_s: time between the starts of two runs.
-            job: must not raise. It may return another interval, from the start of this run to the
-                start of the next.
+            job: function that must not raise. It may return another interval in seconds, which
+                applies once, from the start of this run to the start of the next run.
             name: name of the thread.
         """
         ...
 
 
 def clock_offset(clock: Clock) -> tuple[float, float]:
-    """Return monotonic time and how far wall time is ahead of it, from the closest of 3 tries."""
+    """Return monotonic time, and wall time minus monotonic time, from the fastest of 3 tries."""
     tries = []
     for _ in range(_TRIES):
         before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()
@@ -69,13 +69,13 @@ def clock_offset(clock: Clock) -> tuple[float, float]:
 
 
 class SystemClock:
-    """The system's clock, with a daemon thread per job."""
+    """The system's clock, which runs each job on its own daemon thread."""
 
     monotonic_s = staticmethod(time.monotonic)
     unix_s = staticmethod(time.time)
 
     def sleep(self, duration_s: float) -> None:
-        """``time.sleep``."""
+        """Call ``time.sleep``."""
         time.sleep(duration_s)
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
@@ -84,7 +84,7 @@ class SystemClock:
 
 
 class _PeriodicThread:
-    """A daemon thread with fixed deadlines: a late run does not delay the ones after it."""
+    """A daemon thread with fixed deadlines: a late run does not delay later runs."""
 
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
@@ -101,7 +101,7 @@ class _PeriodicThread:
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
-                # Only here, because it takes up to 0.6 ms on a virtual machine.
+                # Only after the last run, because it takes up to 0.6 ms on a virtual machine.
                 self.cpu_s = time.thread_time()
                 return
             now_s = time.monotonic()

@@ -1,7 +1,7 @@
 """Finds out which physical GPUs this process uses.
 
-The driver has precedence: after the framework has initialised CUDA, it lists the devices under
-every mask (``cuda_driver``). Before that, the masks are interpreted as CUDA interprets them
+After the framework has initialised CUDA, the driver itself lists the visible devices
+(``cuda_driver``). Before that, masks such as ``CUDA_VISIBLE_DEVICES`` are interpreted as CUDA does
 (``resolve``). If they do not identify a card unambiguously, an error is raised instead of a guess.
 """
 
@@ -16,7 +16,7 @@ from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER_VARIABLE: Final = "CUDA_DEVICE_ORDER"
-# CUDA parses an index like strtoul: "1gpu" is 1 (torch/cuda/__init__.py).
+# CUDA parses an index as strtoul does: "1gpu" is 1 (torch/cuda/__init__.py).
 _INDEX: Final = re.compile(r"\s*\+?(\d+)")
 
 
@@ -25,12 +25,12 @@ class GpuInfo:
     """One physical card, as NVML lists it.
 
     Attributes:
-        index: NVML's index, as printed by nvidia-smi; in the order of the PCI bus.
+        index: NVML's index, as printed by nvidia-smi, in the order of PCI bus addresses.
         uuid: UUID, including ``GPU-``.
-        name: such as ``NVIDIA H200``.
-        pci_bus_id: such as ``00000000:3B:00.0``.
+        name: product name, such as ``NVIDIA H200``.
+        pci_bus_id: PCI bus address, such as ``00000000:3B:00.0``.
         memory_total_bytes: memory of the whole card.
-        compute_capability: such as (9, 0) for Hopper.
+        compute_capability: major and minor version, such as (9, 0) for Hopper.
         mig_uuids: UUIDs of its MIG instances, each including ``MIG-``; empty without MIG.
     """
 
@@ -48,7 +48,7 @@ class GpuChoice(NamedTuple):
 
     Attributes:
         gpu: the card.
-        uuid: UUID for NVML: that of the instance if one is meant, otherwise that of the card.
+        uuid: UUID of the instance if an instance is chosen, otherwise of the card.
     """
 
     gpu: GpuInfo
@@ -56,12 +56,12 @@ class GpuChoice(NamedTuple):
 
     @property
     def is_split(self) -> bool:
-        """Whether a whole card is meant that MIG splits into instances."""
+        """Whether the choice is a whole card that MIG splits into instances."""
         return bool(self.gpu.mig_uuids) and self.uuid == self.gpu.uuid
 
 
 def check_devices_argument(devices: Devices) -> None:
-    """Check a ``devices=`` argument by the rules of ``EnergyConfig``.
+    """Check a ``devices=`` argument with the rules of ``EnergyConfig``.
 
     Raises:
         ValueError: for an empty list, a negative index or an unknown word.
@@ -82,15 +82,15 @@ def choose(
     environment: Mapping[str, str] | None = None,
     driver: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
-    """Return what to measure: for each card its UUID, or those of its MIG instances in use.
+    """Return, for each card to measure, its UUID or those of its MIG instances in use.
 
     Args:
         devices: ``"auto"`` (the cards that this run uses), ``"all"`` (every card that NVML
-            lists), or NVML indices as printed by nvidia-smi and UUIDs or beginnings of UUIDs.
+            lists), or a list of indices as printed by nvidia-smi, UUIDs and prefixes of UUIDs.
         inventory: all cards of the machine.
-        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use.
-        environment: for ``"auto"``, the variables with the masks; by default ``os.environ``.
-        driver: for ``"auto"``, the result of ``cuda_driver.uuids``.
+        used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use.
+        environment: for ``"auto"``, variables with the masks; ``None`` for ``os.environ``.
+        driver: for ``"auto"``, the result of ``cuda_driver.uuids``; ``None`` to use the masks.
 
     Raises:
         ValueError: if ``devices`` names a card that this machine does not have.
@@ -109,7 +109,7 @@ def choose(
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """Return for each card its UUID if it is chosen as a whole, else those of its instances."""
+    """Return, for each card, its UUID if the whole card is chosen, or those of its instances."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
         chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
@@ -117,7 +117,7 @@ def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
 
 
 def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
-    """Return the card for an index, a UUID or the beginning of a UUID."""
+    """Return the card or MIG instance with an index, a UUID or a prefix of a UUID."""
     if isinstance(device, int):
         found = [GpuChoice(gpu, gpu.uuid) for gpu in inventory if gpu.index == device]
         what = f"no GPU with index {device}"
@@ -150,9 +150,9 @@ def _all(inventory: _Inventory) -> list[GpuChoice]:
 
 
 def card_of_old_mig_name(name: str) -> str | None:
-    """Return the card in a MIG name of drivers before 470; ``None`` for any other name.
+    """Return the card's UUID in a MIG name of drivers before 470; ``None`` for any other name.
 
-    NVIDIA's MIG user guide describes the form in "CUDA_VISIBLE_DEVICES and MIG".
+    NVIDIA's MIG user guide describes this format in "CUDA_VISIBLE_DEVICES and MIG".
 
     >>> card_of_old_mig_name("MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0")
     'GPU-8932f937-d72c-4106-c12f-20bd9faed9f6'
@@ -166,12 +166,12 @@ def resolve(
     inventory: _Inventory,
     used: Sequence[int] | None = None,
 ) -> _Choices:
-    """Return the cards behind CUDA's ordinals according to the masks, without using any device.
+    """Return the cards that CUDA's ordinals refer to under the masks, without using any device.
 
     CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask. ROCm's
     masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) apply to AMD cards only (ROCm, "GPU
     isolation techniques"). An invalid entry ends the list (CUDA programming guide, "CUDA
-    environment variables"); a card that is named twice empties it (as in ``torch.cuda``).
+    environment variables"). If a card is named twice, no card is visible (as in ``torch.cuda``).
 
     Args:
         environment: variables that may contain ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
@@ -179,7 +179,7 @@ def resolve(
         used: CUDA's ordinals of the devices in use; ``None`` for all visible devices.
 
     Raises:
-        SourceUnavailable: if the masks do not identify the cards, or show no card of an ordinal.
+        SourceUnavailable: if the masks do not identify the cards, or an ordinal has no card.
     """
     mask = environment.get(MASK_VARIABLE)
     if mask is None:
@@ -208,7 +208,7 @@ def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Ch
 
 
 def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
-    """Return the cards that a mask of indices, of GPU UUIDs or of MIG UUIDs shows."""
+    """Return the cards that are visible under a mask of indices, GPU UUIDs or MIG UUIDs."""
     form = _form(mask)
     ordered = _in_cuda_order(environment, inventory) if form == "index" else ()
     visible: list[GpuChoice] = []
@@ -230,7 +230,7 @@ def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -
 
 
 def _form(entry: str) -> str:
-    """Return how an entry of a mask names a card; ``""`` for an invalid entry."""
+    """Return the form of a mask entry: ``index``, ``GPU-`` or ``MIG-``; ``""`` if invalid."""
     if _INDEX.match(entry):
         return "index"
     return entry[:4] if entry.startswith(("GPU-", "MIG-")) else ""
@@ -239,9 +239,9 @@ def _form(entry: str) -> str:
 def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
     """Raise if ordinals depend on how many MIG instances the driver shows.
 
-    Before R570 a process sees a single instance and no other card, since then one instance per
-    GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). If the only visible card is
-    split, every ordinal is on that card in any case.
+    With drivers before R570, a process sees a single MIG instance and no other card; since R570, it
+    sees one per GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). If only one card
+    is visible, every ordinal is on that card in any case.
     """
     if len(visible) > 1 and any(choice.is_split for choice in visible):
         raise SourceUnavailable(

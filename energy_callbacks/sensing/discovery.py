@@ -1,6 +1,6 @@
 """Finds the sensors that this machine has.
 
-To add a sensor: a file in ``sources``, and a line in ``discover``.
+To add a sensor, add a file to ``sources`` and a line to ``discover``.
 """
 
 import logging
@@ -25,18 +25,18 @@ from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
 logger = logging.getLogger("energy_callbacks")
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
-"""Names the folder where a container has mounted the host's powercap folder."""
+"""Environment variable: where a container has mounted the powercap folder of the host."""
 _Uuids = tuple[tuple[str, ...], ...]
 """For each card, the UUIDs of the card or of its MIG instances in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredSources:
-    """Sensors that can be read, and those that cannot.
+    """Sensors that can be read, and sensors that cannot be read.
 
     Attributes:
         sources: sensors to read.
-        unavailable: (name of the source, reason, what the user can do) for each other sensor.
+        unavailable: (name, reason, what the user can do) for each sensor that cannot be read.
     """
 
     sources: tuple[Source, ...] = ()
@@ -54,12 +54,12 @@ def discover(
     """Find the sensors of this run.
 
     Args:
-        clock: time, for the sources.
-        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices as printed by
-            nvidia-smi and UUIDs.
-        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` if not known:
-            then the devices on which this process has a context, otherwise the first one.
-        host: whether this process measures CPUs and memory; one process per machine does.
+        clock: clock that the sources use.
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices as
+            printed by nvidia-smi and UUIDs.
+        used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use. ``None`` if not known:
+            then the devices on which this process has a context, otherwise ``LOCAL_RANK`` or 0.
+        host: whether this process measures the energy of CPU and RAM; one process per machine does.
         other_program: whether the measured program is not this process, but one that it starts.
             ``"auto"`` then means all GPUs that this process sees.
 
@@ -82,7 +82,7 @@ def discover(
 def _nvidia(
     clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None, *, other_program: bool
 ) -> DiscoveredSources:
-    """Return a source for each chosen card; raises only if the user named a card."""
+    """Return a source for each chosen card; raise only if the user named cards in ``devices``."""
     check_devices_argument(devices)
     unavailable = _amd(used_ordinals)
     if unavailable and devices == "auto":
@@ -104,7 +104,7 @@ def _nvidia(
 
 
 def _visible() -> _Uuids:
-    """Return all cards that the masks of this process show, without initialising CUDA."""
+    """Return the UUIDs of all cards visible to this process, without initialising CUDA."""
     visible = dict.fromkeys(choice.gpu.uuid for choice in resolve(os.environ, _cards()))
     if not visible:
         raise SourceUnavailable("the command sees no GPU", "--devices 0 measures one all the same")
@@ -112,7 +112,7 @@ def _visible() -> _Uuids:
 
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
-    """Return an unavailable source if the run may compute on AMD cards, which are not read."""
+    """Return an entry for ``unavailable`` if the run may use AMD cards, which cannot be read."""
     if used_ordinals == () or not loaded_frameworks.is_hip_loaded():
         return ()
     reason = "this process computes through ROCm, and AMD GPUs are not read: no figure holds them"
@@ -124,7 +124,7 @@ def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...
 def _chosen(
     devices: Devices, used_ordinals: Sequence[int] | None
 ) -> tuple[_Uuids, tuple[tuple[str, str, str], ...]]:
-    """Return the cards to measure, and an entry about other visible cards that may be in use."""
+    """Return the cards to measure, and an entry for ``unavailable`` if others may be in use."""
     cards = _cards()
     if devices == "auto" and used_ordinals is not None and not used_ordinals:
         raise SourceUnavailable(
@@ -138,14 +138,14 @@ def _chosen(
     visible = len(driver) if driver is not None else len(resolve(os.environ, cards))
     if visible <= 1:
         return chosen, ()
-    # The first card was chosen because nothing says which one is in use.
+    # The first card was chosen, because it is not known which one is in use.
     reason = f"{visible - 1} more visible to this process, but nothing says that this run uses them"
     fix = "pass devices='all' or devices=[0, 1] to measure them"
     return chosen, (("NVIDIA GPU", reason, fix),)
 
 
 def _cards() -> tuple[GpuInfo, ...]:
-    """Return all cards; a driver that hangs must not hang the start of the training."""
+    """Return all cards; raise ``SourceUnavailable`` if there is none or the driver hangs."""
     try:
         cards = time_limit.within(time_limit.PATIENCE_S, inventory, "NVML")
     except TimeoutError as error:
@@ -163,7 +163,7 @@ def _cards() -> tuple[GpuInfo, ...]:
 
 
 def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
-    """Return the devices with a context of this process, otherwise the one that torchrun gives."""
+    """Return ordinals of devices with a context of this process, or ``LOCAL_RANK`` of torchrun."""
     active = cuda_driver.active_ordinals()
     local_rank = os.environ.get("LOCAL_RANK", "")
     if active or not local_rank.isdecimal():
@@ -173,7 +173,7 @@ def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
 
 
 def _host_energy(clock: Clock) -> DiscoveredSources:
-    """Return RAPL if it can be read, and an estimate of what it does not measure."""
+    """Return RAPL if it can be read, and an estimate for CPU and RAM if RAPL lacks them."""
     rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
     try:
         measured = {channel.device.kind for channel in rapl.open()}

@@ -73,9 +73,9 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
 
 
 def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
-    """Returns the phase that contains the whole spell, or ``None``.
+    """Returns the name of the phase that contains the whole time of ``spell``, or ``None``.
 
-    If a window overlaps a span, only the window counts as the phase.
+    While a window overlaps a span, the name of the phase is that of the window.
     """
     window = _newest(windows, spell.end_s)
     if window is not None and window.end_s > spell.start_s:
@@ -88,7 +88,7 @@ def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spel
 
 
 def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
-    """Returns the last of ``timed`` that starts by ``before_s``; ``timed`` is sorted by start."""
+    """Returns the last of ``timed``, sorted by start, that starts at or before ``before_s``."""
     place = bisect_right(timed, before_s, key=attrgetter("start_s")) - 1
     return timed[place] if place >= 0 else None
 

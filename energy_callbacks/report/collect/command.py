@@ -48,7 +48,7 @@ def is_command(process: ProcessJournal) -> bool:
 
 def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterator[ProcessJournal]:
     command = _of_used_cards(command, inside)
-    # The command itself has no known phases, so that all its spans get the same name.
+    # The phases of the command itself are not known, so all its spans get the same name.
     command.spans = [replace(span, name=COMMAND) for span in command.spans]
     command.open_phase = COMMAND
     leads = sorted((one for one in inside if one.rank == 0), key=lambda one: one.unix_s)
@@ -111,7 +111,7 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Returns the trainings that do not overlap, and those that overlap with one of the former."""
+    """Returns trainings that do not overlap with each other, and all others as processes."""
     trainings: list[Training] = []
     overlapping: list[ProcessJournal] = []
     for lead in leads:
@@ -179,7 +179,7 @@ def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) 
 
 
 def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
-    """Returns the lines in field ``name`` of all trainings, with times of the command's axis."""
+    """Returns the lines in field ``name`` of all trainings, on the command's time axis."""
     return [
         {key: value + one.start_s if key in _TIMES else value for key, value in line.items()}
         for one in trainings

@@ -17,11 +17,11 @@ from energy_callbacks.report.model.runs import Series, Span
 
 Places = NDArray[np.intp]
 
-# Most points of one curve: more than a screen is wide in pixels, and few enough for a small file.
+# Maximum points of one curve: more than the width of a screen in pixels, and a small file.
 MAX_POINTS = 2000
-# Most points of all curves together, so that a report of 16 devices is as small as one of two.
+# Maximum points of all curves together, so that a report of 16 devices is as small as one of two.
 MAX_POINTS_IN_ALL = 2800
-# Most spans of the timeline: about one per pixel, or one for every 1.5 minutes of a day.
+# Maximum spans of the timeline: about one per pixel, or one for every 1.5 minutes of a day.
 MAX_SPANS = 1000
 # Times without a new value are a gap if they are longer than this. Shorter times are normal for
 # sensors slower than the rows: CodeCarbon's model and the slowest drivers report once a second.
@@ -185,7 +185,7 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
-    """Returns the spans of the lead processes; beyond ``MAX_SPANS``, the shortest are left out."""
+    """Returns the phases of each attempt's lead process; if too many, without the shortest ones."""
     spans: list[Span] = []
     for attempt in attempts:
         offset_s = attempt.start_of(attempt.lead)

@@ -28,7 +28,7 @@ class DeviceEnergy(NamedTuple):
 
 
 def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Returns the energy of each device over its attempt, as stated by the totals line."""
+    """Returns the energy of each device over the whole attempt of the process that owns it."""
     return [DeviceEnergy(device, None, device.owner.end_s, device.energy) for device in counted]
 
 
@@ -70,7 +70,7 @@ def figure(chosen: Sequence[DeviceEnergy]) -> amounts.Figure:
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> amounts.Figure:
-    """Returns an energy with its origin; ``mixed`` for several, ``None`` if it is unknown."""
+    """Returns an energy with its origin: ``mixed`` for several, ``None`` for an unknown energy."""
     known = set(origins)
     origin: amounts.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
     return amounts.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
@@ -86,7 +86,7 @@ def scopes(chosen: Sequence[DeviceEnergy]) -> amounts.Scopes:
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Returns the share of the known energy that sensors measured; ``None`` without energy."""
+    """Returns the share of known energy that sensors measured; ``None`` if no energy is known."""
     known = [(part.device.properties["origin"], part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
     measured_j = math.fsum(energy_j for origin, energy_j in known if origin == "measured")

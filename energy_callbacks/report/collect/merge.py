@@ -33,7 +33,7 @@ _LAST_LINES_S = 5.0
 
 
 class Identity(NamedTuple):
-    """Identifies a physical device ; ``name`` is its UUID, or its key if it has none."""
+    """Identifies a physical device; ``name`` is its UUID, or its key if it has none."""
 
     host: str
     name: str
@@ -198,7 +198,7 @@ def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
 
 
 def energy_of(process: ProcessJournal, key: str) -> Energy:
-    """Returns the energy of a device over an attempt, from the totals line if it is known there."""
+    """Returns the energy of a device over an attempt; without totals, the newest known energy."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
         return stated
@@ -244,6 +244,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Returns the share of the attempt, 0 to 1, before the newest energy of a device."""
+    """Returns the share of the attempt, 0 to 1, up to the newest known energy of a device."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

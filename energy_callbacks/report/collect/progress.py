@@ -10,11 +10,11 @@ from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.runs import Progress, Span
 
-# Most points of ``Progress``: enough for curves, and for the blocks into which ``compare`` splits a
-# run. They take 15 kB of a report.
+# Maximum points of ``Progress``, which take 15 kB of a report: enough for curves, and for blocks of
+# the run, from which ``compare`` computes intervals.
 MAX_POINTS: Final = 240
 MAX_METRICS = 20
-# Most points of all metrics together, and of one metric. They limit the size of the HTML page.
+# Maximum points of all metrics together, and of one metric. They limit the size of the HTML page.
 MAX_METRIC_POINTS_IN_ALL, MAX_METRIC_POINTS = 1200, 300
 _T_DECIMALS, _ENERGY_DECIMALS = 3, 1
 _DIGITS = 6
@@ -50,7 +50,7 @@ def attempt_j(attempt: MergedAttempt) -> float:
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Returns the progress of the lead processes; ``None`` if steps or energy are not known."""
+    """Returns the progress of each attempt's lead process; ``None`` without steps or energy."""
     tables: list[Array] = []
     before = np.zeros(4)  # steps, samples, energy and training energy of earlier attempts
     for attempt in attempts:

@@ -107,7 +107,7 @@ def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
 
 
 def imbalances(attempts: Iterable[MergedAttempt], rows: Sequence[RankUse]) -> tuple[Imbalance, ...]:
-    """Returns the rank that stands out most in each quantity, for each attempt.
+    """Returns, for each attempt and quantity, the rank that differs significantly, if any.
 
     Args:
         attempts: attempts of the run; attempts with a single process are skipped.

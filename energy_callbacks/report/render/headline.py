@@ -139,7 +139,7 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Returns a text on time and energy of waiting for data; the energy of the GPUs, if known."""
+    """Returns a text on time and energy of waiting for data; of the GPUs if that is known."""
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:
         return ""

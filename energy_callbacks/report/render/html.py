@@ -114,7 +114,7 @@ def _phase_colours(report: EnergyReport) -> dict[str, str]:
 
 
 def _short(text: str, length: int = 400) -> str:
-    """Returns a text on one line, cut to ``length`` characters; the embedded JSON has all."""
+    """Returns a text on one line, cut to ``length`` characters; the embedded JSON is not cut."""
     text = formatting.one_line(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 

@@ -18,7 +18,8 @@ def co2_eq_emissions(
 
     Args:
         report: the report of a run with known energy and location.
-        training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out if ``None``.
+        training_type: kind of training, such as ``"pre-training"`` or ``"fine-tuning"``; ``None``
+            leaves out the field.
 
     Raises:
         ValueError: if the energy or the location is not known, so that there is no single figure.

@@ -16,7 +16,7 @@ from energy_callbacks.report.render.tables import energy_tables, run_tables
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
 # Columns of names that may be cut, like the first column of each table. Numbers are never cut,
-# because they would be wrong.
+# because a cut number would be wrong.
 _NAMES = ("host", "cards")
 
 
@@ -161,7 +161,7 @@ def fitted(section: Section, width: int) -> list[list[str]]:
 
     Args:
         section: a section with a table.
-        width: maximum length of a row in characters, including two between columns.
+        width: maximum length of a row in characters, including two spaces between columns.
     """
     cells = [[formatting.one_line(cell) for cell in row] for row in (section.head, *section.rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]

@@ -1,1 +1,1 @@
-"""Energy between two moments, from power readings and energy counters."""
+"""Computes the energy between two moments, from power readings and energy counters."""

@@ -1,7 +1,7 @@
-"""Cumulative energy of one device, and the energy between two moments.
+"""Stores the cumulative energy of one device, and computes the energy between two moments.
 
-The cumulative energy C(t) is known at knots and interpolated between them. The energy of a window
-is a difference of C, so the energies of adjacent windows add up exactly.
+The cumulative energy C(t), in joules, is known at knots and interpolated between them. The
+energy of a window is a difference of C, so the energies of adjacent windows add up exactly.
 """
 
 import math
@@ -19,14 +19,14 @@ T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
 # The columns that accumulate from knot to knot.
 _RUNNING: Final = slice(ENERGY, UNSEEN + 1)
-# Columns that are copied from intervals, and the columns of the intervals in the same order.
+# Columns that are computed from columns of intervals, and those columns in the same order.
 _COPIED: Final = (T, ENERGY, WALK, LOOSE, UNSEEN, BEND, EDGE, INSIDE)
 _FROM: Final = (iv.END, iv.AREA, iv.NOISE, iv.NOISE, iv.END, iv.BEND, iv.EDGE, iv.INSIDE)
-# Relative rounding error of the sums over days; a smaller coverage counts as none.
+# Relative rounding error of sums over days; a coverage below this counts as 0.
 _ROUNDING: Final = 1e-9
-# Knots are thinned this many seconds at a time.
+# Old knots are thinned to one per second, this many seconds at a time.
 _COMPACT_S: Final = 20.0
-# The other columns accumulate over the whole attempt and need float64.
+# Types of columns. The others accumulate over the whole attempt and need float64.
 _TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
@@ -41,7 +41,7 @@ class Intervals:
         noise_j2: variance of ``energy_j``, (n,).
         edge_j2: variance of the energy up to any moment inside the interval, (n,).
         seen_s: seconds of the interval that readings cover, (n,).
-        method: the weakest method among the intervals.
+        method: the least accurate method among the intervals.
         relative_error: bound of the systematic error, as a fraction of the energy.
     """
 
@@ -55,21 +55,23 @@ class Intervals:
 
 
 class CumulativeEnergy(BoundedColumns):
-    """Knots of C(t): full resolution for the last ``keep_s`` seconds, before that one per second.
+    """Knots of C(t): all of the last ``keep_s`` seconds, and one per second of earlier times.
 
-    Columns of a row; those marked * describe the interval that ends at the knot:
+    Each row is one knot. An anchor is a reading of the energy counter that fixes C. Columns of a
+    row; those marked * describe the interval that ends at the knot:
 
     ======  ==================================================================================
     T       time, s
     ENERGY  C(t), J
     WALK    variance of C that grows from knot to knot, J^2 (power between samples)
-    LOOSE   the part of WALK that is not bounded by counter readings at both ends, J^2
+    LOOSE   the part of WALK that arose outside of pairs of anchors, J^2
     UNSEEN  seconds since the first knot that no reading covers
-    POINT   variance of C(t) relative to the counter, J^2, without LOOSE
+    POINT   variance of C(t) relative to the anchors, J^2, without LOOSE
     METHOD  * index into ``METHODS``
     BEND    * increase of power over the interval, W: C is a parabola there
     EDGE    * variance of C at any moment of the interval, J^2; does not accumulate
-    INSIDE  * error scale of C inside the interval, J: variance INSIDE^2 x (1 - x), 0 <= x <= 1
+    INSIDE  * error of C inside the interval, J: the variance at position x, from 0 to 1, is
+            INSIDE^2 x (1 - x)
     ======  ==================================================================================
     """
 
@@ -80,14 +82,15 @@ class CumulativeEnergy(BoundedColumns):
         self._compacted_s = -np.inf
 
     def time_of(self, index: int) -> float:
-        """Return the time of one knot, counted from the front or (negative) from the back."""
+        """Return the time of one knot, by index from the start or (negative) from the end."""
         return float(self.column(T)[index])
 
     def following(self, intervals: Array, factor: float, method: Method) -> Array:
-        """Return the knots that continue from the last knot through ``intervals``.
+        """Return the knots that extend the curve by ``intervals``.
 
-        The first knot of all is at the start of the first interval. A gap between the last knot
-        and the first interval becomes an interval that no reading covers. All variance is LOOSE.
+        If there are no knots yet, the first one is at the start of the first interval. A gap
+        between the last knot and the first interval becomes an interval that no reading covers. All
+        variance is LOOSE.
 
         Args:
             intervals: rows of ``PowerIntervals``, (n, 8).
@@ -123,9 +126,9 @@ class CumulativeEnergy(BoundedColumns):
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
-        """Set the errors of ``rows`` between two anchors, at both of which C is known.
+        """Set the errors of ``rows`` between two anchors.
 
-        Between them the error is that of a random walk with fixed ends, and nothing is LOOSE.
+        Between anchors the error is that of a random walk with fixed ends, and LOOSE does not grow.
 
         Args:
             rows: knots from the first anchor to the second, changed in place.
@@ -142,9 +145,9 @@ class CumulativeEnergy(BoundedColumns):
         self._pins.append(t_s)
 
     def at(self, t_s: float) -> list[float]:
-        """Return the interpolated row of any moment; before and after all knots C is constant.
+        """Return the row interpolated at ``t_s``; before and after all knots, C is constant.
 
-        EDGE of this row is the variance of C at that moment that does not accumulate, in J^2.
+        EDGE of this row is the variance of C at ``t_s`` that does not accumulate, in J^2.
         """
         after = min(int(self.column(T).searchsorted(t_s)), len(self) - 1)
         right = self.row(after)
@@ -173,7 +176,7 @@ class CumulativeEnergy(BoundedColumns):
             start_s: start of the window.
             end_s: end of the window; coverage is below 1 if readings do not reach it.
             relative_error: bound of the systematic error, as a fraction of the energy.
-            scale_error: random error in addition to that of the knots, as a fraction.
+            scale_error: additional random error, as a fraction of the energy.
         """
         if not len(self):
             return Energy(energy_j=None)
@@ -207,7 +210,7 @@ class CumulativeEnergy(BoundedColumns):
         return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
-        """Return the intervals that end after ``start_s`` and not after ``end_s``, if any."""
+        """Return the intervals that end in ``start_s < t <= end_s``; ``None`` if there are none."""
         t_s = self.column(T)
         low = max(int(t_s.searchsorted(start_s, side="right")), 1)
         high = int(t_s.searchsorted(end_s, side="right"))
@@ -226,14 +229,14 @@ class CumulativeEnergy(BoundedColumns):
         )
 
     def _method(self, start_s: float, end_s: float) -> Method:
-        """Return the weakest method in the window."""
+        """Return the least accurate method in the window."""
         t_s, methods = self.column(T), self.column(METHOD)
         low, high = t_s.searchsorted(start_s, side="right"), t_s.searchsorted(end_s)
         used = methods[low : high + 1]
         return METHODS[int(used.max() if len(used) else methods[-1])]
 
     def compact(self, committed: int) -> int:
-        """Thin the knots that are older than ``keep_s``; returns the number of dropped rows.
+        """Thin the knots that are older than ``keep_s``, and return the number of dropped rows.
 
         Args:
             committed: number of rows that are final; later rows are not changed.
@@ -253,7 +256,7 @@ class CumulativeEnergy(BoundedColumns):
         return high - first - 1 - len(thin)
 
     def _thinned(self, rows: Array) -> Array:
-        """Return the rows to keep after the first: one per second, at knots, and one per pin."""
+        """Return the rows to keep after the first one: the last knot of each second, and pins."""
         first, last = rows[0, T], rows[-1, T]
         seconds = np.floor(rows[1:, T])
         keep = rows[1:, T][np.diff(seconds, append=np.inf) != 0.0]

@@ -1,15 +1,16 @@
-"""Energy between two moments, from a device's power and energy readings.
+"""Computes the cumulative energy C(t) of a device from its power and energy readings.
 
-The energy counter fixes the total, and power readings give the shape::
+The energy counter determines the total, and power readings determine the shape::
 
-    shape    S(t) = integral of (s + tau ds/dt)     s: readings, moved back by the sensor's lag;
-                                                    tau: its response time
-    anchor   C rises by what the counter rose by    between two readings of the counter
-    between  C follows S, scaled to fit             by the factor of the segment
+    shape    S(t) = integral of (s + tau ds/dt)   s: power readings, shifted back by the sensor's
+                                                  lag; tau: the sensor's response time
+    anchor   a counter reading                    between two anchors, C rises as the counter does
+    segment  the time between two anchors         in it, C follows S, scaled by a factor
+    factor   rise of the counter / rise of S      averaged over recent segments
 
-Without a counter, C is S. With a counter alone, or one that is read as often as power changes, C is
-linear between its readings. Each interval carries its method, so that every figure can state how
-it was found.
+Without a counter, C is S. C is linear between counter readings if there are no power readings, or
+if the counter is read about as often as power readings are updated. Each interval has a method, so
+that every figure can state how it was found.
 """
 
 import math
@@ -25,49 +26,53 @@ from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
-# An anchor is used if the uncertainty of its time is at most this fraction of its segment. Others
-# would add more error than they remove: on an H200 samples and counter agree within 0.7 %
-# (docs/how-it-measures.md, seven load patterns).
+# An anchor is used if the uncertainty of its time is at most this fraction of its segment. Other
+# anchors would add more error than they remove: on an H200, power readings and counter agree within
+# 0.7 % (docs/how-it-measures.md, seven load patterns).
 _ANCHOR_SHARE: Final = 0.01
-# If counter and samples of one card differ by more than a factor of two, one of them is broken.
-# Where readings cover a quarter of the time, or are slower than the counter, they give only the
-# order of magnitude.
+# If counter and power readings of a card differ by more than a factor of two, one of them is wrong.
+# Power readings that cover only a quarter of the time, or are less frequent than those of the
+# counter, determine only the order of magnitude; for them the wide range applies.
 _FACTOR_RANGE: Final = (0.5, 2.0)
 _WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
-# Once the scale is known, samples and counter agree within 1 % (H200). A difference of more than
-# a tenth plus six standard errors is implausible.
+# Once the factor is known, power readings and counter agree within 1 % (H200). A difference of more
+# than 10 % plus six standard errors is implausible.
 _UNUSUAL: Final = 0.1
 _UNUSUAL_ERRORS: Final = 6.0
-# Relative change of the scale of the samples from one anchor to the next.
+# Relative change of the factor from one anchor to the next.
 _SCALE_NOISE: Final = 0.001
-# Ten segments of an H200 reduce the scatter of the scale (0.7 % in a segment) to 0.2 %.
+# Time over which the factor is averaged. On an H200 this is ten segments, which reduces the scatter
+# of the factor from 0.7 % to 0.2 %.
 _FACTOR_MEMORY_S: Final = 10.0
-# A little more than twice the counter's longest interval: one bad tick causes no gap.
+# After this time without an anchor, power readings are used alone. It is a little more than twice
+# the counter's longest interval, so that a single unusable reading has no effect.
 _COUNTER_SILENT_S: Final = 9.0
+# After this time without power readings, an anchor does not wait for them.
 _POWER_SILENT_S: Final = 2.0
-# If the interval of the power readings exceeds this fraction of the counter's, the counter is
-# more accurate.
+# If a segment is at most this multiple of the time resolution of the power readings, the counter
+# alone is more accurate.
 _DENSE: Final = 1.05
-# Readings that may wait before they are processed.
+# If more readings than this are waiting, they are processed.
 _MOST_UNREAD: Final = 500
-# From this many readings on, the counter does not improve the ends of a segment.
+# In segments with fewer power readings than this, the counter reduces EDGE.
 _LONG_SEGMENT: Final = 18
-# The disagreement of readings and counter is averaged over about this many segments ...
+# Number of segments over which the difference of power readings and counter is averaged.
 _VARIANCE_MEMORY: Final = 10.0
-# ... and starts with this fraction of the variance that the readings state.
+# Weight of the assumption that the variance stated for the readings is right, relative to the data.
 _VARIANCE_PRIOR: Final = 0.2
-# Lower bound of the factor by which good agreement reduces the stated variance.
+# The stated variance is multiplied by at least this, however well readings and counter agree.
 _LEAST_RATIO: Final = 0.8
 
 
 class EnergyCurve:
-    """Cumulative energy of one device, which grows with its readings.
+    """Cumulative energy of one device, extended by its readings.
 
     The curve is final up to ``settled_s``, and provisional from there to ``newest_s``.
 
     Args:
         channels: the device's channels; those of quantity ``power`` and ``energy`` are used.
-        keep_s: seconds at full resolution; before them the curve has one knot per second.
+        keep_s: newest part of the curve with full resolution, in seconds; earlier parts have one
+            knot per second.
     """
 
     def __init__(self, channels: Sequence[Channel], keep_s: float = 600.0) -> None:
@@ -90,7 +95,7 @@ class EnergyCurve:
         self._factor: float | None = None
         self._known_j = np.zeros(2)
         self._counted = SignalVariability()
-        self._variances = np.zeros(2)  # observed and stated, of the energy of a segment
+        self._variances = np.zeros(2)  # of the energy of a segment: observed, stated
         self._variance_ratio = 1.0
         self._segment_s = 1.0
         self._unread = 0
@@ -126,7 +131,7 @@ class EnergyCurve:
 
     @property
     def impossible(self) -> int:
-        """Number of power readings beyond ``MOST_POWER_W``."""
+        """Number of power readings that exceed ``MOST_POWER_W`` and were dropped."""
         return self._shape.impossible
 
     def energy(self, start_s: float, end_s: float) -> Energy:
@@ -145,7 +150,7 @@ class EnergyCurve:
     def intervals(
         self, start_s: float, end_s: float, *, provisional: bool = False
     ) -> Intervals | None:
-        """Return the intervals that end after ``start_s`` and not after ``end_s``.
+        """Return the intervals that end in ``start_s < t <= end_s``; ``None`` if there are none.
 
         Args:
             start_s: start of the window, monotonic time.
@@ -180,12 +185,12 @@ class EnergyCurve:
             self._update(is_final=False)
 
     def finish(self) -> None:
-        """Settle everything, because no more readings will come."""
+        """Make the whole curve final, because no more readings will come."""
         self._update(is_final=True)
 
     def _update(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
-        self._shape.take(self._settled_s)  # late readings of a time that is already settled
+        self._shape.take(self._settled_s)  # drop late readings of settled times
         if self._has_counter:
             self._anchor_all(is_final=is_final)
         if is_final or not self._has_counter:
@@ -205,7 +210,7 @@ class EnergyCurve:
             self._anchor = None
 
     def _is_ready(self, anchor: Reading) -> bool:
-        """Return whether power readings reach the anchor, or are not expected any more."""
+        """Return whether power readings reach the anchor, or are no longer expected."""
         end_s = self._shape.end_s
         return end_s >= anchor.t_s or self._waiting[-1].t_s - end_s > _POWER_SILENT_S
 
@@ -257,9 +262,9 @@ class EnergyCurve:
         return _agree(rise_j, segment, _FACTOR_RANGE) and self._is_usual(rise_j, segment)
 
     def _is_usual(self, rise_j: float, segment: Array) -> bool:
-        """Return whether the counter agrees with the readings at their usual scale.
+        """Return whether the counter agrees with the readings times the usual factor.
 
-        A counter that freezes in the middle of a segment shows only a part of the energy.
+        This detects a counter that stopped in the segment and shows only a part of the energy.
         """
         has_holes = bool((segment[:, iv.SEEN] == 0.0).any())
         if self._factor is None or has_holes:
@@ -273,7 +278,7 @@ class EnergyCurve:
     ) -> tuple[float, float]:
         """Return EDGE and INSIDE of an interval whose energy is known from the counter alone."""
         if segment is None or not self._counted.is_known:
-            return 0.0, rise_j / math.sqrt(3.0)  # power may have been anything
+            return 0.0, rise_j / math.sqrt(3.0)  # any power is possible
         power_w, instant = rise_j / width_s, None
         seen = segment[segment[:, iv.SEEN] > 0.0]
         if len(seen) and self._shape.window_s < width_s:
@@ -283,7 +288,7 @@ class EnergyCurve:
         return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
-        """Scale the variance of a segment by how well readings and counter agreed so far."""
+        """Scale the variance of a segment by the agreement of readings and counter so far."""
         off_j = energy_j - segment[:, iv.AREA].sum()
         stated = segment[:, iv.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
         newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])
@@ -295,14 +300,14 @@ class EnergyCurve:
         segment[:, iv.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
 
     def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:
-        """Return the factor of recent segments together, since a short one may be far off."""
+        """Return the factor of recent segments together; one short segment would be inaccurate."""
         keep = np.exp(-width_s / _FACTOR_MEMORY_S)
         self._known_j = keep * self._known_j + np.array([rise_j, area_j])
         self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
         return self._factor or 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
-        """Return the open intervals before a segment, and those that fill the segment.
+        """Return the intervals before a segment, and those that fill the segment.
 
         Gaps at the ends of the segment are filled by intervals that no reading covers.
         """
@@ -319,7 +324,7 @@ class EnergyCurve:
         return self._anchored_method if self._factor is not None else self._shape_method
 
     def _commit_shape(self, intervals: Array, method: Method) -> None:
-        """Settle intervals that no counter reading confirms; gaps among them stay uncovered."""
+        """Make intervals final that are not between anchors; gaps remain uncovered."""
         self._knots.append(self._as_knots(intervals, method))
         self._committed = len(self._knots)
 
@@ -343,7 +348,10 @@ def _gap(start_s: float, end_s: float, neighbour: Array) -> Array:
 
 
 def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
-    """Return whether a counter agrees with readings between which power may jump anywhere."""
+    """Return whether a counter's rise is within ``factors`` of the energy of readings.
+
+    The power may have jumped at any time between two readings.
+    """
     area_j = segment[:, iv.AREA].sum()
     slack_j = np.abs(segment[:, iv.BEND] * segment[:, iv.SEEN]).sum() / 2.0
     low, high = factors
@@ -373,7 +381,7 @@ def _covered_by_counter(intervals: Array) -> Array:
 
 
 def _without_gaps(intervals: Array) -> Array:
-    """Return intervals whose gaps have no energy: the report shows them as not covered."""
+    """Return intervals without energy in gaps, which the report shows as not covered."""
     is_seen = intervals[:, iv.SEEN] != 0.0
     if is_seen.all():
         return intervals
@@ -383,9 +391,10 @@ def _without_gaps(intervals: Array) -> Array:
 
 
 def _anchor_variance(before: Reading, anchor: Reading) -> float:
-    """Return the variance of C at an anchor, J^2: mean power times its uniform error in time.
+    """Return the variance of C at an anchor, J^2, from the uniform error of the anchor's time.
 
-    Half of it counts: adjacent anchors come from one tick clock and have nearly the same error.
+    Half of the variance is used, because adjacent anchors have nearly the same error: their times
+    come from one clock.
     """
     power_w = (anchor.value - before.value) / (anchor.t_s - before.t_s)
     return float((power_w * max(before.t_error_s, anchor.t_error_s)) ** 2 / 6.0)

@@ -1,4 +1,4 @@
-"""The power readings of a device as intervals of time, one between two consecutive readings."""
+"""Converts the power readings of a device to intervals between consecutive readings."""
 
 import math
 from bisect import bisect_right
@@ -17,18 +17,19 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""No single device draws more (a GB200 module is built for 2.7 kW); such readings are dropped."""
+"""Readings above this are dropped: no device draws more (a GB200 module is built for 2.7 kW)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hidden:
-    """Variance that readings hide, as fractions of (rise of power x width)^2.
+    """Variance due to power between readings, as fractions of (rise of power x width)^2.
 
-    The first number of a pair is for smooth readings, the second for rough ones.
+    The first number of a pair is for smooth readings, the second for rough readings; see
+    ``SignalVariability``.
 
     Attributes:
-        noise: variance that an interval adds to the energy permanently.
-        edge: variance at a moment inside, which the next readings make up for.
+        noise: variance of the energy of an interval, which later readings do not reduce.
+        edge: variance of the energy up to a moment inside, which later readings compensate.
         smooth_ratio: see ``SignalVariability``.
     """
 
@@ -37,42 +38,43 @@ class _Hidden:
     smooth_ratio: float
 
 
-# All these fractions are fitted: with them the stated intervals of six sensors reach their nominal
-# coverage and are not too wide (tests/benchmarks/calibration.py). For single jumps and a
-# first-order filter the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
+# The following fractions are fitted so that the 95 % intervals of six sensors reach their nominal
+# coverage and are not too wide (tests/benchmarks/calibration.py): for sensors with a response time,
+# sensors without one, and means. For single jumps and a first-order filter, the noise can be
+# computed: 0.0053 at tau = 15 ms and width 20 ms.
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
-# A mean hides what repeats within its window. This fraction of the mean is added as standard error
-# if nothing else is known, or that fraction of the variance of instant readings.
+# A mean does not show changes that repeat within its window. They add a standard error of _UNSEEN
+# times the mean, or, with instant readings, _UNSEEN_BY_INSTANT times their variance.
 _UNSEEN: Final = 0.072
 _UNSEEN_BY_INSTANT: Final = 0.037
 # A gauge is treated as a mean if its window is at least this fraction of the reading interval.
 _WHOLE: Final = 0.75
-# A mean over more than _SMEARING reading intervals smears all edges. Its variance is a fraction of
-# the variance of the readings within one window, plus a fraction of their square.
+# A mean over more than _SMEARING reading intervals smooths all changes of power. Its variance is
+# _SMEARED times the variance of the readings in one window, plus (_SMEARED_UNSEEN x reading)^2.
 _SMEARED: Final = 0.42
 _SMEARED_UNSEEN: Final = 0.0065
 _SMEARING: Final = 3.0
-# From this many sensor periods between two readings on, some readings are missing, and power may
-# have gone up and down meanwhile.
+# If two readings are more than this many sensor periods apart, some readings are missing, and power
+# may have changed in between.
 _MISSING: Final = 4.0
 # Relative quantisation and noise of a reading.
 _READING: Final = 0.001
 
 
 class PowerIntervals:
-    """Adjacent intervals that are not part of the energy curve yet, (n, 8).
+    """Adjacent intervals that are not yet final in the energy curve, (n, 8).
 
     ======  =======================================================================
     START   time, s
     END     time, s
     AREA    energy according to the readings, J: the trapezoid plus tau times the rise
-    NOISE   variance of AREA, J^2, that later readings do not reduce
+    NOISE   variance of AREA, J^2; later readings do not reduce it
     SEEN    seconds that readings cover: the width, or 0 if readings are missing
     BEND    increase of power over the interval, W
     EDGE    variance of the energy up to any moment inside, J^2; does not accumulate
-    INSIDE  error scale of a moment inside, J: its variance is INSIDE^2 x (1 - x)
+    INSIDE  error at a moment inside, J: at position x, 0 to 1, the variance is INSIDE^2 x (1 - x)
     ======  =======================================================================
 
     Args:
@@ -84,7 +86,7 @@ class PowerIntervals:
         self._is_mean = channel is not None and channel.kind == "mean"
         self._lag_s = sensor.lag_s
         self._response_s = sensor.response_s
-        # Readings further apart leave a gap; a mean covers the time since the reading before.
+        # Readings further apart leave a gap; a mean covers the time since the previous reading.
         self._max_gap_s = max(5.0 * sensor.period_s, 1.0) if sensor.period_s else math.inf
         self._longest_s = _MISSING * (sensor.period_s or math.inf)
         self._hidden = _FILTERED if sensor.response_s else _PLAIN
@@ -102,7 +104,7 @@ class PowerIntervals:
 
     @property
     def start_s(self) -> float | None:
-        """Start of the first open interval; ``None`` without one."""
+        """Start of the first interval; ``None`` if there are no intervals."""
         return self._rows[0][START] if self._rows else None
 
     @property
@@ -111,7 +113,7 @@ class PowerIntervals:
         return self._last[0] if self._last else -math.inf
 
     def add(self, t_s: float, power_w: float) -> None:
-        """Add one reading; ignored if it is not later than the last one or is impossible."""
+        """Add a reading; it is ignored if it is not later than the last one, or is impossible."""
         t_s -= self._lag_s
         before = self._last
         if not -MOST_POWER_W <= power_w <= MOST_POWER_W:
@@ -143,22 +145,23 @@ class PowerIntervals:
         return row
 
     def _set_errors(self, row: Row, local: float) -> None:
-        """Set the errors of an interval near which power changes by ``local`` W^2."""
+        """Set the errors of an interval; ``local`` is the squared change of power near it, W^2."""
         width_s, hidden, variance = row[SEEN], self._hidden, self._variability.variance
         unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
         row[NOISE] = width_s**2 * variance(local, *hidden.noise)
         row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
 
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
-        """Set the errors of the interval before, now that the next reading locates a jump of power.
+        """Set the errors of the interval before ``row``, in which ``row`` locates jumps of power.
 
-        Under constant power a first-order filter approaches that power by a known fraction per
-        interval, which gives the driving power. After a jump, the driving power changes in the
-        interval of the jump and in the next one, by fractions that depend on the time of the jump.
+        The sensor is a first-order filter. Under constant power, its value approaches that power by
+        a known fraction per interval, so that the power can be computed. If power jumps, the
+        computed power changes in the interval of the jump and in the next one, by fractions that
+        depend on the time of the jump.
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._set_newest_errors()  # a gap follows it
+            self._set_newest_errors()  # a gap follows this interval
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
@@ -169,7 +172,7 @@ class PowerIntervals:
         self._newest = row
 
     def _smeared(self, t_s: float, power_w: float) -> float:
-        """Return the variance of the energy up to a moment inside the window of a long mean."""
+        """Return the variance, J^2, of the energy up to a moment in the window of a long mean."""
         self._window.append((t_s, power_w))
         while self._window[0][0] < t_s - self.window_s:
             self._window.popleft()
@@ -187,12 +190,12 @@ class PowerIntervals:
         return len(self._rows)
 
     def open(self) -> Array:
-        """Return all intervals that were not taken yet, (n, 8)."""
+        """Return all intervals without removing them, (n, 8)."""
         self._set_newest_errors()
         return np.array(self._rows).reshape(-1, WIDTH)
 
     def take(self, until_s: float = np.inf) -> Array:
-        """Remove and return the intervals before ``until_s``, and cut one that contains it."""
+        """Remove and return the intervals before ``until_s``; cut an interval that contains it."""
         if not self._rows or self._rows[0][START] >= until_s:
             return np.empty((0, WIDTH))
         self._set_newest_errors()
@@ -208,11 +211,11 @@ class PowerIntervals:
 def errors_of_mean(
     variability: SignalVariability, power_w: float, width_s: float, instant: float | None = None
 ) -> tuple[float, float]:
-    """Return EDGE and INSIDE of an interval of which only the mean power is known.
+    """Return EDGE and INSIDE of an interval if only its mean power is known.
 
     Args:
         variability: variability of the means, including this one.
-        power_w: mean power.
+        power_w: mean power in the interval.
         width_s: width of the interval.
         instant: mean square deviation of instant readings from the mean, W^2; ``None`` if there
             are none.
@@ -224,7 +227,7 @@ def errors_of_mean(
 
 
 def _cut(row: Row, t_s: float) -> tuple[Row, Row]:
-    """Return the two parts of ``row``: power is linear in it, so areas are parabolas."""
+    """Return the parts of ``row`` before and after ``t_s``; power is linear inside ``row``."""
     width_s = row[END] - row[START]
     share = (t_s - row[START]) / width_s
     left, right = [v * share for v in row], [v * (1.0 - share) for v in row]

@@ -1,4 +1,4 @@
-"""Growing columns of numbers, and the recent readings of one gauge or counter."""
+"""Stores growing columns of numbers, and the recent readings of one gauge or counter."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -15,7 +15,7 @@ class BoundedColumns:
     """A table of numbers whose rows are in time order; the first column is time.
 
     Storage grows by about 2 % at a time and is reused. Each column is contiguous in memory, because
-    searches and maxima read a long part of one column.
+    searches and maxima read long parts of a single column.
 
     Args:
         width: number of columns.
@@ -36,28 +36,28 @@ class BoundedColumns:
         return self._length
 
     def truncate(self, length: int) -> None:
-        """Drop all rows but the first ``length``."""
+        """Drop all rows except the first ``length``."""
         self._length = min(length, self._length)
 
     def rows(self, first: int = 0, last: int | None = None) -> Array:
-        """Return a copy of the rows from ``first`` to before ``last``: (n, width)."""
+        """Return a copy of the rows from ``first`` up to, but without ``last``, (n, width)."""
         return np.column_stack([column[: self._length][first:last] for column in self._table])
 
     def row(self, index: int) -> list[float]:
-        """Return one row; ``index`` counts from the front."""
+        """Return the row with this index as Python numbers."""
         return [column.item(index) for column in self._table]
 
     def column(self, index: int) -> Array:
-        """Return a view of one column: (n,)."""
+        """Return a view of one column, (n,)."""
         return self._table[index][: self._length]
 
     def append(self, rows: Array) -> None:
-        """Add rows (m, width) at the end."""
+        """Add rows at the end, (m, width)."""
         if len(rows):
             self.splice(self._length, self._length, rows)
 
     def splice(self, first: int, last: int, rows: Array) -> None:
-        """Replace the rows from ``first`` to before ``last`` by ``rows`` (m, width).
+        """Replace the rows from ``first`` up to, but without ``last``, with ``rows``, (m, width).
 
         Rows before ``first`` are not copied, so that thinning once a minute does not copy the
         knots of a whole day.
@@ -80,7 +80,7 @@ class BoundedColumns:
 class TimeSeries:
     """The readings of one channel over the last ``keep_s`` seconds.
 
-    Readings that are not later than the one before are dropped and counted in ``out_of_order``.
+    Readings that are not later than the previous one are dropped and counted in ``out_of_order``.
 
     Attributes:
         t_s: times, strictly increasing.
@@ -116,10 +116,10 @@ class TimeSeries:
         return self.t_s[inside], self.values[inside]
 
     def rate(self, start_s: float, end_s: float) -> float | None:
-        """Return the increase per second of a counter between two readings around a window.
+        """Return the mean increase per second of a counter over a window.
 
-        The readings are the last ones at or before ``start_s`` and ``end_s``. ``None`` if fewer
-        than two readings are known at ``end_s``.
+        The window is from the last reading at or before ``start_s`` to the last one at or before
+        ``end_s``. ``None`` if there are fewer than two readings up to ``end_s``.
         """
         last = bisect_right(self.t_s, end_s) - 1
         if last < 1:

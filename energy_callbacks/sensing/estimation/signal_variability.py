@@ -1,30 +1,32 @@
-"""Estimates from a series of readings how much of the load happened between them.
+"""Estimates from a series of readings how much the load varies between readings.
 
-Readings that rise once and stay show everything. Readings that jump up and down indicate that more
-happens between them than they show. The ratio of two mean squares tells them apart: that of
-differences two readings apart, divided by that of neighbours. It is 2 or more after single jumps, 1
-if each reading is a new random draw, and less if the load repeats faster than it is read.
+If readings rise once and stay constant, the load does not vary in between. If readings rise and
+fall all the time, it does. A ratio distinguishes the two cases: the mean square of the difference
+between readings two apart, divided by that between consecutive readings. The ratio is 2 or more
+after single jumps, 1 if readings are independent, and less if the load repeats faster than it is
+read.
 """
 
 from typing import Final
 
+# The ratio for independent readings.
 _ROUGH: Final = 1.0
-# In readings: one second of an H200's samples.
+# Number of readings over which means are taken: one second of samples on an H200.
 _MEMORY: Final = 50.0
 _FEWEST: Final = 3.0
 
 
 class SignalVariability:
-    """Running statistics of a series.
+    """Running statistics of a series of readings.
 
     Attributes:
         typical: mean square of the difference between consecutive readings.
-        local: the newest of these squares, or half of the one before if that is more.
+        local: newest square of a difference, or half of the previous square if that is larger.
         spread: mean square deviation of the readings from their mean.
-        smooth: 1 for single jumps between constant levels, 0 if each reading is a new draw.
+        smooth: 1 for single jumps between constant levels, 0 for independent readings.
 
     Args:
-        smooth_ratio: value of the ratio of mean squares after single jumps.
+        smooth_ratio: the ratio of mean squares after single jumps.
     """
 
     def __init__(self, smooth_ratio: float = 2.0) -> None:
@@ -65,12 +67,12 @@ class SignalVariability:
         return self._count >= _FEWEST
 
     def variance(self, local: float, if_smooth: float, if_rough: float) -> float:
-        """Return the variance that such readings hide, in their unit squared.
+        """Return the variance due to changes between readings, in the unit of readings squared.
 
         Args:
-            local: mean square of the differences nearby, which matters if the series is smooth.
-            if_smooth: hidden fraction of ``local`` in a smooth series.
-            if_rough: hidden fraction of ``typical`` in a rough series.
+            local: mean square of nearby differences, which is used if the series is smooth.
+            if_smooth: the variance as a fraction of ``local``, for a smooth series.
+            if_rough: the variance as a fraction of ``typical``, for a rough series.
         """
         smooth = self.smooth
         if smooth == 1.0:

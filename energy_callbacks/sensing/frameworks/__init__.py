@@ -1,1 +1,1 @@
-"""What the frameworks in this process and their drivers say about devices and steps."""
+"""Queries the frameworks in this process, and their drivers, about devices and steps."""

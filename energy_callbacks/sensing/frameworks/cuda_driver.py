@@ -1,7 +1,6 @@
-"""Queries the CUDA driver for its devices, only if a framework has initialised it.
+"""Queries the CUDA driver about its devices, if a framework has initialised the driver.
 
-Nothing here initialises CUDA, because a process that has done so can no longer fork workers that
-use it.
+This module never initialises CUDA, because after that a process cannot fork workers that use CUDA.
 """
 
 import ctypes
@@ -13,17 +12,17 @@ _SUCCESS: Final = 0  # CUDA_SUCCESS of cuda.h
 
 
 class _Uuid(ctypes.Structure):
-    """``CUuuid`` of cuda.h."""
+    """The C structure ``CUuuid`` of cuda.h."""
 
     _fields_ = (("bytes", ctypes.c_ubyte * 16),)
 
 
 def awake_driver() -> ctypes.CDLL | None:
-    """Return the CUDA driver library, if a framework has initialised it in this process.
+    """Return the CUDA driver library, or ``None`` if it is not initialised in this process.
 
     ``RTLD_NOLOAD`` opens only a library that is already open, and before ``cuInit`` every function
-    returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), in a forked child
-    too. Therefore this query initialises no device.
+    returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), also in a forked
+    child. Therefore this function initialises no device.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
@@ -40,7 +39,7 @@ def _count(driver: ctypes.CDLL) -> int:
 def uuids() -> tuple[str, ...] | None:
     """Return the UUIDs of CUDA's devices 0, 1, ... in this process, without ``GPU-`` or ``MIG-``.
 
-    ``None`` if the driver is not initialised in this process.
+    ``None`` if the driver is not initialised in this process, or does not return all UUIDs.
     """
     driver = awake_driver()
     if driver is None:
@@ -52,7 +51,7 @@ def uuids() -> tuple[str, ...] | None:
 
 def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
     device, answer = ctypes.c_int(), _Uuid()
-    # The second version names the MIG instance, the first its card (CUDA 11.4 and newer).
+    # Version 2 (CUDA 11.4 and newer) returns the UUID of the MIG instance, version 1 of its card.
     ask = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
     if driver.cuDeviceGet(ctypes.byref(device), ordinal) != _SUCCESS:
         return None
@@ -64,7 +63,7 @@ def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
 def active_ordinals() -> tuple[int, ...]:
     """Return CUDA's ordinals of the devices on which this process already has a context.
 
-    In a plain loop, which declares no devices, those with a context count as used.
+    A plain training loop does not declare its devices; devices with a context count as used there.
     """
     driver = awake_driver()
     if driver is None:

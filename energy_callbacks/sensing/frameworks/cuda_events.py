@@ -1,7 +1,7 @@
-"""CUDA events through the driver interface, on the stream that a framework trains on.
+"""Records CUDA events with the driver API, on the stream on which a framework trains.
 
-Nothing here waits for a device, initialises one, or touches a stream that is being captured into a
-graph. The stream is PyTorch's current one; TensorFlow and JAX do not expose theirs to Python.
+This module never waits for a device, initialises one, or uses a stream that is being captured into
+a graph. The stream is PyTorch's current stream; TensorFlow and JAX do not expose theirs to Python.
 """
 
 import ctypes
@@ -25,30 +25,30 @@ Event = Any
 
 
 class Events(Protocol):
-    """The events of a device, as needed to time the ends of steps.
+    """Interface to the events of a device, which mark the ends of steps.
 
-    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` if the device does not answer any more. They
-    may be called from any thread inside ``attached``.
+    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` if the device no longer responds. They may be
+    called from any thread inside ``attached``.
     """
 
     def create(self) -> Event | None:
-        """Return a new event; ``None`` if the driver has none."""
+        """Return a new event; ``None`` if the driver cannot create one."""
         ...
 
     def record(self, event: Event) -> bool:
-        """Queue an event behind all work so far; returns ``False`` if that is impossible now."""
+        """Queue an event after all work queued so far; return whether this was possible."""
         ...
 
     def record_idle(self, event: Event) -> bool:
-        """Queue an event on an empty stream, so that it happens immediately."""
+        """Queue an event on an empty stream, where it occurs at once; return its success."""
         ...
 
     def is_done(self, event: Event) -> bool:
-        """Return whether the device has passed an event."""
+        """Return whether an event has occurred on the device."""
         ...
 
     def elapsed_s(self, start: Event, end: Event) -> float | None:
-        """Return the device time between two events; ``None`` before both have happened."""
+        """Return the device time between two events, s; ``None`` until both have occurred."""
         ...
 
     def attached(self) -> AbstractContextManager[None]:
@@ -60,20 +60,20 @@ class Events(Protocol):
         ...
 
     def close(self) -> None:
-        """Release everything else."""
+        """Release all resources except events."""
         ...
 
 
 class CudaEvents:
-    """Events of the context in which the calling thread trains.
+    """Events in the CUDA context of a training thread.
 
     Args:
-        driver: libcuda, initialised.
-        context: the ``CUcontext`` that is current on the thread that trains.
-        device: returns the ordinal of the framework's current device.
-        current_stream: returns the handle of the framework's current stream on a device.
-        is_capturing: returns whether that stream is being captured; ``None`` queries the driver,
-            which takes longer.
+        driver: the CUDA driver library, initialised.
+        context: the ``CUcontext`` that is current on the training thread.
+        device: function that returns the ordinal of the framework's current device.
+        current_stream: function that returns the handle of the current stream on a device.
+        is_capturing: function that returns whether that stream is being captured into a graph;
+            ``None`` to query the driver, which takes longer.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class CudaEvents:
     ) -> None:
         self._driver = driver
         self._context = context
-        # Called separately, not through another function: see ``StepEnds.mark``.
+        # Two functions, because a function that calls both takes longer: see ``StepEnds.mark``.
         self._device, self._current_stream = device, current_stream
-        # Without releasing the GIL: acquiring it again would take longer than the calls.
+        # PyDLL does not release the GIL: acquiring it again would take longer than the calls.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
         self._ask_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
         self._ask_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
@@ -105,13 +105,13 @@ class CudaEvents:
         return event if created == _SUCCESS else None
 
     def record(self, event: Event) -> bool:
-        """See ``Events``; impossible while the stream is captured."""
+        """See ``Events``; not possible while the stream is captured."""
         try:
-            # This query is safe during a capture (cuStreamIsCapturing); recording would join it.
+            # This query is safe during a capture (cuStreamIsCapturing); recording is not.
             if self._is_capturing():
                 return False
             stream = self._current_stream(self._device())
-        except RuntimeError:  # PyTorch reports the error of an earlier launch
+        except RuntimeError:  # PyTorch reports the error of an earlier kernel
             return False
         return bool(self._record(event, stream) == _SUCCESS)
 
@@ -122,7 +122,7 @@ class CudaEvents:
 
     def record_idle(self, event: Event) -> bool:
         """See ``Events``; uses a stream of this object."""
-        # A null handle would mean the default stream, where work is queued.
+        # A null handle would mean the default stream, on which other work may be queued.
         return bool(self._idle) and self._record(event, self._idle) == _SUCCESS
 
     def is_done(self, event: Event) -> bool:
@@ -146,7 +146,7 @@ class CudaEvents:
         """See ``Events``.
 
         Raises:
-            SourceLost: if the context is gone.
+            SourceLost: if the context no longer exists.
         """
         if self._driver.cuCtxPushCurrent_v2(self._context) != _SUCCESS:
             raise SourceLost("the CUDA context is gone")
@@ -158,10 +158,10 @@ class CudaEvents:
 
     @contextmanager
     def _relaxed(self) -> Iterator[None]:
-        """Allow the calling thread to query and create events during the capture of a graph.
+        """Allow the calling thread to query and create events while a graph is captured.
 
-        While a thread captures in the global mode, a query by another thread would invalidate the
-        capture, unless that thread is in the relaxed mode (cuThreadExchangeStreamCaptureMode).
+        If a thread captures in the global mode, a query by another thread invalidates the capture,
+        unless the querying thread is in the relaxed mode (cuThreadExchangeStreamCaptureMode).
         """
         mode = ctypes.c_int(_RELAXED)
         self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
@@ -171,7 +171,7 @@ class CudaEvents:
             self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def destroy(self, event: Event) -> None:
-        """See ``Events``; an event that has not happened yet is released afterwards."""
+        """See ``Events``; an event that has not occurred yet is released afterwards."""
         self._driver.cuEventDestroy_v2(event)
 
     def close(self) -> None:
@@ -182,9 +182,9 @@ class CudaEvents:
 
 
 def open_events() -> CudaEvents | None:
-    """Return the events of the device that the calling thread trains on, if any.
+    """Return the events of the device on which the calling thread trains.
 
-    ``None`` unless the training itself has imported PyTorch and initialised CUDA.
+    ``None`` if the training itself has not imported PyTorch and initialised CUDA.
     """
     torch = awake_torch()
     driver = None if torch is None else awake_driver()
@@ -200,8 +200,8 @@ def open_events() -> CudaEvents | None:
 def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
     """Return functions for PyTorch's current device and for the handle of its current stream.
 
-    The public function creates an object per call, which takes most of the time of an event. The
-    private one is what PyTorch's compiled code uses (torch._inductor, ``get_raw_stream``).
+    The public function creates an object per call, which takes most of the time needed to record an
+    event. PyTorch's compiled code uses the private function (torch._inductor, ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above
