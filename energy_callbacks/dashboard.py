@@ -5,9 +5,10 @@
     at the first row with energy per step   layout of "Custom Scalars", hyperparameters
     at the end                              last figures, report as text, charts, end of session
 
-Only rank 0 writes, and only into TensorBoard runs that the training writes anyway. A session is
-TensorBoard's record of one training on the page "HParams". TensorBoard reads only one layout and
-one session per run. If the user has already written a layout or a session, none is added.
+A row is the set of figures that is logged at one step. Only rank 0 writes, and only into
+TensorBoard runs that the training writes anyway. A session is TensorBoard's record of one training
+on the page "HParams". TensorBoard reads only one layout and one session per run. If the user has
+already written a layout or a session, none is added.
 """
 
 import logging

@@ -12,7 +12,7 @@ _BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs
 
 
 def answers(comparison: Comparison) -> Iterator[str]:
-    """Yields one sentence for each group except the first."""
+    """Yield one sentence for each group except the first."""
     first = comparison.groups[0].name
     for group in comparison.groups[1:]:
         effect = comparison.answer(group.name)
@@ -35,7 +35,7 @@ def _on_effect(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
 
 
 def reason(effect: Effect, is_forbidden: bool) -> str:
-    """Returns why an effect is not resolved.
+    """Return why an effect is not resolved.
 
     Args:
         effect: an effect with the verdict ``not resolved``.
@@ -63,7 +63,7 @@ def _on_quality(effect: Effect, quality: Quality | None, metric: str | None) -> 
 
 
 def change(effect: Effect) -> str:
-    """Formats the ratio of an effect as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
+    """Format the ratio of an effect as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
     percent = signed_percent(effect.ratio)
     if effect.low is None or effect.high is None:
         return percent
@@ -72,7 +72,7 @@ def change(effect: Effect) -> str:
 
 
 def detectable(share: float) -> str:
-    """Formats the smallest detectable change, which is given as a share.
+    """Format the smallest detectable change, which is given as a share.
 
     >>> detectable(0.021), detectable(3.0)
     ('2.1 %', 'over 100 %')
@@ -81,7 +81,7 @@ def detectable(share: float) -> str:
 
 
 def signed_percent(ratio: float) -> str:
-    """Formats a ratio as a change in per cent.
+    """Format a ratio as a change in per cent.
 
     >>> signed_percent(0.95), signed_percent(1.0042), signed_percent(12.0)
     ('-5.0 %', '+0.42 %', '+1100 %')

@@ -8,7 +8,7 @@ from energy_callbacks.compare.statistics import Array, Blocks
 from energy_callbacks.report.charts.bands import bands
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Neighbouring steps are correlated: caches, clocks and temperatures change over seconds.
+# Shorter blocks would be correlated: caches, clocks and temperatures change over seconds.
 _BLOCK_S: Final = 10.0
 # The spread of fewer blocks cannot be estimated; more blocks do not improve the estimate.
 _FEWEST, _MOST = 8, 20
@@ -16,7 +16,7 @@ _BINS: Final = 2000
 
 
 def blocks(report: EnergyReport, quantity: str) -> Blocks | None:
-    """Returns the blocks of a quantity, each at least 10 s long.
+    """Return the blocks of a quantity, each at least 10 s long.
 
     The first block is left out, because a training does some work only once, at its start.
 

@@ -68,7 +68,7 @@ def build(
     """Compare each group with the first group.
 
     Args:
-        groups: name and runs of each group.
+        groups: runs by name of the group.
         judged: the metric by which quality is compared; ``None`` if there is none.
         paired: as in ``compare``.
         margin: as in ``compare``.
@@ -103,9 +103,10 @@ def build(
 
 
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
-    """Returns the headline quantity: the first energy known for all groups.
+    """Return the headline quantity: the first energy known for all groups.
 
-    Energies with an interval take precedence. Without any energy it is the first quantity.
+    Energies with an interval take precedence. If no energy is known for all groups, it is the
+    quantity of the first effect, or ``None`` without effects.
     """
     for has_interval in (True, False):
         for name in ANSWERS:
@@ -165,7 +166,7 @@ def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
 
 
 def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[Caveat]:
-    """Yields a caveat for each group with runs that lack the metric or do not reach the target."""
+    """Yield a caveat for each group with runs that lack the metric or do not reach the target."""
     if judged is None:
         return
     for side in sides:
@@ -186,7 +187,7 @@ def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[
 
 
 def _known_by_some(sides: Sequence[_GroupReports]) -> Iterator[Caveat]:
-    """Yields a caveat for each quantity that is known for only some runs of a group."""
+    """Yield a caveat for each quantity that is known for only some runs of a group."""
     for group, _ in sides:
         for one in QUANTITIES:
             lacking = sum(one.name not in run.values for run in group.runs)
@@ -246,7 +247,7 @@ def _interval(
 
 
 def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
-    """Return whether the runs form pairs: as requested, or for ``"auto"`` if groups alternate."""
+    """Return ``paired``, or for ``"auto"`` whether the groups ran alternately (ABAB or ABBA)."""
     if paired != "auto":
         return paired
     if len(old.runs) != len(new.runs) or len(old.runs) < 2:
@@ -281,10 +282,12 @@ def _verdict(effect: Effect) -> Verdict:
 def _quality(
     old: _GroupReports, new: _GroupReports, judged: Goal, paired: Pairing, margin: float
 ) -> Quality | None:
-    """Compares the metric of two groups; returns ``None`` unless all runs have the metric.
+    """Compare the metric of two groups; return ``None`` unless all runs have the metric.
 
-    It is as good if the whole 95 % interval of the difference is above minus the margin. It is
-    worse if the whole interval is below 0 and the difference exceeds the margin.
+    The difference is positive if the new group is better. The tolerance is ``margin`` times the
+    metric of the old group. The verdict is ``as good`` if the whole 95 % interval of the difference
+    lies above ``-tolerance``, and ``worse`` if the interval lies below 0 and the difference below
+    ``-tolerance``.
     """
     if old.group.metric_mean is None or new.group.metric_mean is None:
         return None
@@ -334,7 +337,7 @@ def _curve(report: EnergyReport, judged: Goal | None) -> RunCurve:
 
 
 def _memory(report: EnergyReport, edges_s: Sequence[float]) -> tuple[float | None, ...]:
-    """Returns the peak memory in each bin; ``None`` for a bin without readings.
+    """Return the peak memory in each bin; ``None`` for a bin without readings.
 
     It is the memory of the GPU that uses most, or of the process if no GPU is known.
     """

@@ -27,12 +27,12 @@ def save(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def render(comparison: Comparison) -> str:
-    """Returns the HTML page."""
+    """Return the HTML page."""
     return template("comparison.html").render(content(comparison))
 
 
 def content(comparison: Comparison) -> dict[str, Any]:
-    """Returns the variables of the template; the page of a matrix extends it and uses them too."""
+    """Return the variables of the template, which the page of a matrix also uses."""
     return {
         "comparison": comparison,
         "title": " · ".join(group.name for group in comparison.groups),

@@ -31,12 +31,12 @@ COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f0
 _DASHES: Final = ("-", "--", "-.", ":")
 # Maximum number of curves per group; more would hide each other.
 _CURVES_A_GROUP: Final = 8
-# Returns the horizontal and vertical values of a run's line.
+# A function that returns the x and y values of a run's line.
 _Line = Callable[[RunCurve], tuple[Sequence[float], Sequence[float]]]
 
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
-    """Yields the file name and PNG data of each chart that can be drawn."""
+    """Yield the file name and PNG data of each chart that can be drawn."""
     for chart in CHARTS:
         figure = chart.figure(comparison, PICTURE_IN)
         if figure is not None:
@@ -153,14 +153,14 @@ def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | N
 
 
 def _runs(comparison: Comparison) -> Iterator[tuple[int, str, RunCurve]]:
-    """Yields group index, group name and curves of each run that is drawn."""
+    """Yield group index, group name and curves of each run that is drawn."""
     for row, group in enumerate(comparison.groups):
         for curve in group.curves[:_CURVES_A_GROUP]:
             yield row, group.name, curve
 
 
 def _drawn(comparison: Comparison, line: _Line) -> list[tuple[int, str, Any, Any]]:
-    """Returns group index, group name, x and y of each run whose line has at least two points."""
+    """Return group index, group name, x and y of each run whose line has at least two points."""
     lines = [(row, name, *line(curve)) for row, name, curve in _runs(comparison)]
     return [one for one in lines if len(one[2]) > 1]
 

@@ -21,9 +21,9 @@ class Quantity:
     """A quantity by which runs are compared.
 
     Attributes:
-        name: key, with its unit.
-        title: name for people.
-        say: formats a value.
+        name: name in code and JSON, which ends with the unit.
+        title: name in reports.
+        say: formats a value as text.
         is_energy: whether the value comes from power sensors. The errors of the sensors then
             widen the interval if the groups used different sensors.
         is_whole: whether the value is a total of the run, which can be compared only between runs
@@ -46,7 +46,7 @@ def _joules(value: float) -> str:
     return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
-# In the order of the table.
+# In the order of the rows in reports.
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity(ENERGY_TO_TARGET, "Energy to the target", formatting.energy),
     Quantity("j_per_sample", "Energy per sample", _joules),
@@ -70,7 +70,7 @@ BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
 def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Quantity]:
-    """Yields the quantities known for both groups, with at most one energy per unit of work."""
+    """Yield the quantities known for both groups, with at most one energy per unit of work."""
     shared = [one for one in QUANTITIES if one.name in old and one.name in new]
     of_work = [one for one in shared if one.name in _OF_WORK]
     # The first one is kept: energy per sample is more informative than energy per step.
@@ -78,7 +78,7 @@ def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Qua
 
 
 def values(report: EnergyReport) -> dict[str, float]:
-    """Returns the known positive values of a run by quantity, except those that need a target."""
+    """Return the known positive values of a run by quantity, except those that need a target."""
     return {name: value for name, value in _values(report) if value is not None and value > 0.0}
 
 
@@ -105,7 +105,7 @@ def _resolved_j(figure: Figure) -> float | None:
 def unlike_sensors(
     old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
 ) -> tuple[float, float]:
-    """Returns the relative error bounds of both groups' sensors; 0 if the sensors are the same.
+    """Return the relative error bounds of both groups' sensors; 0 if the sensors are the same.
 
     If the same sensors measured both groups equally often, their errors cancel in the ratio.
     """
@@ -125,7 +125,7 @@ def _are_identified(reports: Sequence[EnergyReport]) -> bool:
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """Returns how often per run each sensor was used; a sensor is (host, device, method)."""
+    """Return how often per run each sensor was used; a sensor is (host, device, method)."""
     counts = Counter(
         (one.host, one.uuid or one.key, one.energy.method)
         for report in reports
@@ -136,7 +136,7 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
 
 
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
-    """Returns the largest relative error bound of the runs.
+    """Return the largest relative error bound of the runs.
 
     It is limited to 0.99 so that the ends of intervals stay positive.
     """

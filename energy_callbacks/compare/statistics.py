@@ -1,4 +1,4 @@
-"""Computes the ratio of two sets of runs, with interval and p-value, for few repeats.
+"""Computes the ratio of two groups of few runs, with an interval and a p-value.
 
 All computations use logarithms, so that a ratio and its inverse are treated alike. Intervals come
 from a bootstrap over runs (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 8 and
@@ -72,7 +72,7 @@ class _Difference(NamedTuple):
 
 
 def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Returns the ratio new / old of two groups of runs that are independent of each other.
+    """Return the ratio new / old of two groups of runs that are independent of each other.
 
     Args:
         old: (n,) positive value of each run of the first group.
@@ -85,7 +85,7 @@ def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval |
 
 
 def ratio_of_pairs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Returns the ratio new / old of runs that were made in pairs, so that drift cancels.
+    """Return the ratio new / old of runs that were made in pairs, so that drift cancels.
 
     Args:
         old: (n,) positive value of the first group in each pair.
@@ -106,7 +106,7 @@ def _ratio(old: Sequence[float], new: Sequence[float], *, in_pairs: bool) -> Rat
 
 
 def ratio_of_blocks(old: Blocks, new: Blocks) -> RatioInterval | None:
-    """Returns the ratio new / old of two runs; its interval excludes the spread between runs.
+    """Return the ratio new / old of two runs; its interval excludes the spread between runs.
 
     Neighbouring steps are correlated; blocks of many seconds are nearly independent
     (Kuensch, Annals of Statistics 17, 1989).
@@ -132,7 +132,7 @@ def ratio_of_blocks(old: Blocks, new: Blocks) -> RatioInterval | None:
 def difference(
     old: Sequence[float], new: Sequence[float], *, in_pairs: bool
 ) -> tuple[float, float] | None:
-    """Returns the 95 % interval of the difference of two means, new minus old.
+    """Return the 95 % interval of the difference of two means, new minus old.
 
     Args:
         old: (n,) value of each run of the first group.
@@ -153,7 +153,7 @@ def difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p-values adjusted for multiple comparisons, which limits the family-wise error rate.
+    """Return p-values adjusted for multiple comparisons, which limits the family-wise error rate.
 
     The smallest p-value is multiplied by n, the next by n - 1, and so on; the adjusted values never
     decrease (Holm, Scandinavian Journal of Statistics 6, 1979).
@@ -182,7 +182,7 @@ def _difference(
 
 
 def _means(values: Array, rng: np.random.Generator) -> Array:
-    """Returns deviations of the means of resamples, corrected by sqrt(n / (n - 1))."""
+    """Return deviations of the means of resamples, corrected by sqrt(n / (n - 1))."""
     n = len(values)
     chosen = rng.integers(n, size=(REPLICATES, n))
     deviations: Array = (values[chosen].mean(axis=1) - values.mean()) * math.sqrt(n / (n - 1.0))
@@ -190,7 +190,7 @@ def _means(values: Array, rng: np.random.Generator) -> Array:
 
 
 def _welch(variances: Sequence[float], counts: Sequence[int]) -> float:
-    """Returns the degrees of freedom of a difference of means (Welch, Biometrika 34, 1947)."""
+    """Return the degrees of freedom of a difference of means (Welch, Biometrika 34, 1947)."""
     squares = sum(v * v / (n - 1.0) for v, n in zip(variances, counts, strict=True))
     return sum(variances) ** 2 / squares if squares > 0.0 else sum(counts) - 2.0
 
@@ -202,7 +202,7 @@ def _scaled(deviations: Array, freedom: float, rng: np.random.Generator) -> Arra
 
 
 def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
-    """Returns the interval of a ratio from the difference of logarithms."""
+    """Return the interval of a ratio from the difference of logarithms."""
     # Rounding: means of equal values may differ in their last bit.
     difference = 0.0 if abs(change.value) < _ROUNDING else change.value
     deviations = np.where(np.abs(change.deviations) < _ROUNDING, 0.0, change.deviations)
@@ -223,5 +223,5 @@ def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
 
 
 def _exp(value: float) -> float:
-    """Returns the exponential, limited so that an interval without information has finite ends."""
+    """Return the exponential, limited so that an interval without information has finite ends."""
     return math.exp(min(max(value, -100.0), 100.0))

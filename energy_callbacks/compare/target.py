@@ -27,7 +27,7 @@ def goal(
     direction: Direction | None,
     target: float | None,
 ) -> Goal | None:
-    """Returns the metric by which quality is compared, with its better direction and target.
+    """Return the metric by which quality is compared, with its better direction and target.
 
     Args:
         reports: the reports of all groups.
@@ -68,17 +68,17 @@ def goal(
 
 
 def find(report: EnergyReport, name: str) -> Metric | None:
-    """Returns the metric called ``name``; ``None`` if the run has no values of it."""
+    """Return the metric called ``name``; ``None`` if the run has no values of it."""
     return next((one for one in report.metrics if one.name == name and one.value), None)
 
 
 def best(metric: Metric, direction: Direction) -> float:
-    """Returns the best value that the metric reached."""
+    """Return the best value that the metric reached."""
     return max(metric.value) if direction == "higher" else min(metric.value)
 
 
 def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
-    """Returns energy (J) and time (s) until the first value that reaches the target.
+    """Return energy (J) and time (s) until the first value that reaches the target.
 
     Returns:
         ``None`` if no value reaches it.
@@ -90,7 +90,7 @@ def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
 
 
 def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str | None:
-    """Returns the name of a validation metric that all runs have; ``None`` if there is none.
+    """Return the name of a validation metric that all runs have; ``None`` if there is none.
 
     Its better direction must be ``direction``, or must be known if ``direction`` is ``None``.
     """

@@ -14,7 +14,7 @@ _Row = tuple[str, ...]
 
 @as_text.register
 def render(comparison: Comparison) -> str:
-    """Returns the comparison as text for a terminal of 100 columns."""
+    """Return the comparison as text for a terminal of 100 columns."""
     lines = [*(formatting.one_line(answer) for answer in comparison.answers), ""]
     lines += [f"! {formatting.one_line(caveat.message)}" for caveat in comparison.caveats]
     if comparison.caveats:
@@ -26,7 +26,7 @@ def render(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Returns the comparison as markdown for pull requests and wikis."""
+    """Return the comparison as markdown for pull requests and wikis."""
     lines = [f"**{escaped(answer)}**\n" for answer in comparison.answers]
     lines += [f"> {escaped(caveat.message)}\n" for caveat in comparison.caveats]
     for group in comparison.groups[1:]:
@@ -41,13 +41,13 @@ def _table(comparison: Comparison, group: Group) -> list[list[str]]:
 
 
 def head(comparison: Comparison, group: Group) -> _Row:
-    """Returns the names of the columns."""
+    """Return the names of the columns."""
     sides = (f"{one.name}, n={len(one.runs)}" for one in (comparison.groups[0], group))
     return ("", *sides, "change (95 %)", "verdict", "detectable")
 
 
 def rows(comparison: Comparison, group: Group) -> Iterator[_Row]:
-    """Yields a row for each quantity that is known for both groups, and one for the metric."""
+    """Yield a row for each quantity that is known for both groups, and one for the metric."""
     sides = (comparison.groups[0], group)
     for effect in comparison.effects:
         if effect.group == group.name:
@@ -62,7 +62,7 @@ def rows(comparison: Comparison, group: Group) -> Iterator[_Row]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Returns sentences that explain how the figures were computed."""
+    """Return sentences that explain how the figures were computed."""
     lines = []
     bases = {effect.basis for effect in comparison.effects} - {None}
     if "blocks" in bases:
@@ -86,7 +86,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _gained(quality: Quality) -> str:
-    """Formats the difference of the metric and its interval; positive is better."""
+    """Format the difference of the metric and its interval; positive is better."""
     if quality.low is None or quality.high is None:
         return f"{quality.difference:+.3g}"
     return f"{quality.difference:+.3g} ({quality.low:+.3g} to {quality.high:+.3g})"

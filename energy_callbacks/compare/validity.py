@@ -26,7 +26,7 @@ Reports = Sequence[EnergyReport]
 
 
 def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
-    """Yields all caveats: first of each group, then of differences from the first group."""
+    """Yield all caveats: first of each group, then of differences from the first group."""
     (first, old), *others = groups.items()
     for name, reports in groups.items():
         yield from _of_group(name, reports)
@@ -96,7 +96,7 @@ def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterat
 
 
 def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
-    """Yields a caveat if the groups differ in samples, or in steps if samples are not known."""
+    """Yield a caveat if the groups differ in samples, or in steps if samples are not known."""
     for unit in ("samples", "steps"):
         counts = _known(partial(_mean_count, unit), old, new)
         if counts is None:
@@ -128,13 +128,13 @@ def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cav
 def _known(
     value: Callable[[Reports], float | None], old: Reports, new: Reports
 ) -> tuple[float, float] | None:
-    """Returns the values of both groups; ``None`` if one of them is not known."""
+    """Return the values of both groups; ``None`` if one of them is not known."""
     before, after = value(old), value(new)
     return None if before is None or after is None else (before, after)
 
 
 def _throttled(reports: Reports) -> float | None:
-    """Returns the share of time in which the most throttled GPU was throttled, mean over runs."""
+    """Return the share of time in which the most throttled GPU was throttled, mean over runs."""
     shares = []
     for report in reports:
         known = [one.throttled_s for one in report.devices if one.throttled_s is not None]
@@ -144,7 +144,7 @@ def _throttled(reports: Reports) -> float | None:
 
 
 def _start_c(reports: Reports) -> float | None:
-    """Returns the temperature of the warmest device at the start, mean over runs."""
+    """Return the temperature of the warmest device at the start, mean over runs."""
     warmest = []
     for report in reports:
         known = [[t_c for t_c in one.temperature_c if t_c is not None] for one in report.series]

@@ -94,9 +94,7 @@ def keep_interrupt() -> None:
 
 
 def find_callback_list(member: object) -> list[Any] | None:
-    """Return the first list ``self.callbacks`` of a caller that contains ``member``.
-
-    Callers are searched from the innermost to the outermost.
+    """Return the list ``self.callbacks`` of the nearest caller whose list contains ``member``.
 
     Args:
         member: callback to search for; compared by identity.

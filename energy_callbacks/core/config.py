@@ -24,7 +24,7 @@ class EnergyConfig:
             ``None`` uses CodeCarbon's configuration. Without a location, emissions are a range.
         region: state or province, if ``country`` is ``USA`` or ``CAN``.
         pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
-        price_per_kwh: in any currency; ``None`` leaves out the cost.
+        price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices and UUIDs.
         sample_interval_s: interval in s at which figures are updated and written; at most 1,
             because a killed process loses unwritten figures. The default is the interval at which
@@ -85,7 +85,7 @@ class EnergyConfig:
 
     @property
     def run_folder(self) -> Path | None:
-        """The run folder that a parent process has set in the environment, or ``report_dir``."""
+        """The run folder that a parent process has set, or ``report_dir``; may be ``None``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
 
@@ -104,7 +104,7 @@ def check_log_every_n_steps(value: int | None) -> int | None:
     """Return ``value`` if it is ``None`` or a whole number of at least 1.
 
     Raises:
-        ValueError: otherwise.
+        ValueError: if it is anything else.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(
@@ -134,7 +134,7 @@ def check_function(name: str, value: Function | None) -> Function | None:
     """Return ``value`` if it is ``None`` or callable.
 
     Raises:
-        TypeError: otherwise.
+        TypeError: if it is anything else.
     """
     if value is not None and not callable(value):
         raise TypeError(f"{name} must be a function of a batch, got {value!r}; leave it out")

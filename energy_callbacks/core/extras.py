@@ -1,4 +1,4 @@
-"""Makes the import error for a missing optional package name the extra to install."""
+"""Import errors for missing optional packages, which name the extra to install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -20,7 +20,7 @@ _SIZE_UNITS = ((BYTES_PER_GIBIBYTE, "GiB"), (BYTES_PER_MEBIBYTE, "MiB"), (1024, 
 
 
 def energy(energy_j: float | None) -> str:
-    """Format joules in watt-hours.
+    """Format an energy in joules as kWh, Wh or mWh.
 
     >>> energy(44_280.0)
     '12.3 Wh'
@@ -68,7 +68,7 @@ def joules(energy_j: float) -> str:
 
 
 def mass(mass_kg: float) -> str:
-    """Format kilograms of CO2 equivalents.
+    """Format a mass in kilograms, such as CO2 equivalents, as kg, g or mg.
 
     >>> mass(0.0045)
     '4.50 g'
@@ -77,7 +77,7 @@ def mass(mass_kg: float) -> str:
 
 
 def size(size_bytes: float | None) -> str:
-    """Format bytes.
+    """Format a size in bytes as GiB, MiB or KiB.
 
     >>> size(2**31)
     '2.00 GiB'
@@ -86,17 +86,17 @@ def size(size_bytes: float | None) -> str:
 
 
 def power(power_w: float | None) -> str:
-    """Format watts."""
+    """Format a power in watts."""
     return UNKNOWN if power_w is None else f"{significant(power_w)} W"
 
 
 def celsius(temperature_c: float) -> str:
-    """Format degrees Celsius."""
+    """Format a temperature in degrees Celsius."""
     return f"{temperature_c:.0f} °C"
 
 
 def rate(per_s: float | None, unit: str) -> str:
-    """Format a rate per second."""
+    """Format a rate per second, such as samples per second."""
     return UNKNOWN if per_s is None else f"{grouped(per_s)} {unit}/s"
 
 

@@ -12,7 +12,7 @@ Quantity = Literal[
     "memory_used",  # byte
     "utilisation",  # share, 0 to 1
     "sm_active",  # share, 0 to 1: time in which a multiprocessor has work, mean over all
-    "sm_occupancy",  # share, 0 to 1: resident warps divided by the possible number
+    "sm_occupancy",  # share, 0 to 1: resident warps divided by the maximum number
     "tensor_active",  # share, 0 to 1: time in which the tensor cores were busy
     "dram_active",  # share, 0 to 1: used part of the maximum memory bandwidth
     "temperature",  # degree Celsius
@@ -59,7 +59,7 @@ class Device:
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: the total that its energy belongs to; ``None`` if it has no energy.
+        scope: the sum that includes its energy, ``gpu`` or ``host``; ``None`` if it has no energy.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of the device whose energy includes that of this device, so that sums do not
@@ -114,7 +114,7 @@ class Reading:
     Attributes:
         channel: channel of the value.
         t_s: monotonic time of the value.
-        value: in the SI unit of the channel's quantity.
+        value: the value in the SI unit of the channel's quantity.
         t_error_s: half-width of the uncertainty of ``t_s``.
     """
 

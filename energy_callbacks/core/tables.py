@@ -17,7 +17,7 @@ def _aligns(columns: int, align: str) -> str:
 def aligned(
     rows: Sequence[Sequence[str]], align: str = "<>", width_of: Callable[[str], int] = len
 ) -> list[str]:
-    r"""Return the lines of a table; cells may have several lines.
+    r"""Return the lines of a table with aligned columns; cells may have several lines.
 
     >>> aligned([("size", "rate"), ("a\nb", "10")])
     ['size  rate', 'a       10', 'b']

@@ -39,7 +39,7 @@ _OWN_FORMAT, _OWN_FORMAT_WITHIN = '"energy_callbacks.', 100
 
 
 def located(path: Path) -> tuple[Path, str | None]:
-    """Splits ``FILE`` or ``FILE#RUN`` into the file and the chosen run."""
+    """Split ``FILE`` or ``FILE#RUN`` into the file and the chosen run."""
     if path.exists() or "#" not in path.name:
         return path, None
     name, _, choice = path.name.partition("#")
@@ -47,7 +47,7 @@ def located(path: Path) -> tuple[Path, str | None]:
 
 
 def records(path: Path) -> Iterator[Record] | None:
-    """Converts a log to the records of a journal; returns ``None`` if its format is not known.
+    """Convert a log to the records of a journal; return ``None`` if its format is not known.
 
     Raises:
         JournalError: if the file cannot be used. This may be raised during the iteration.
@@ -64,12 +64,12 @@ def records(path: Path) -> Iterator[Record] | None:
 
 
 def is_log(path: Path) -> bool:
-    """Returns whether a file is a log of another program in a known format."""
+    """Return whether a file is a log of another program in a known format."""
     return records(path) is not None
 
 
 def keep(path: str | Path, folder: str | Path) -> Path:
-    """Converts a log to a journal and writes it into a run folder.
+    """Convert a log to a journal and write it into a run folder.
 
     Args:
         path: the log.

@@ -21,7 +21,7 @@ _LONGEST_LINE: Final = 2**22
 # After this many consecutive positions without a decodable JSON object, the rest is skipped.
 _MOST_FAILURES: Final = 1000
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# Of UTF-16, which PowerShell writes when the output of a program is redirected.
+# Marks of UTF-16, which PowerShell writes when the output of a program is redirected.
 _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -39,12 +39,12 @@ class Damage:
 
 
 def head(path: Path) -> str:
-    """Returns the beginning of a file as text, unpacked; empty if it cannot be unpacked."""
+    """Return the beginning of a file as text, unpacked; empty if it cannot be unpacked."""
     return next(_pieces(path, HEAD_BYTES, Damage()), "")
 
 
 def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterator[str]:
-    """Yields the lines of a text file; lines above the maximum length are skipped as damage.
+    """Yield the lines of a text file; lines above the maximum length are skipped as damage.
 
     Args:
         path: file to read.
@@ -66,7 +66,7 @@ def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterato
 
 
 def cells(line: str) -> list[str]:
-    """Returns the trimmed cells of a CSV line; an empty list if it cannot be parsed."""
+    """Return the trimmed cells of a CSV line; an empty list if it cannot be parsed."""
     try:
         return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
     except csv.Error:
@@ -74,7 +74,7 @@ def cells(line: str) -> list[str]:
 
 
 def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects in the first array of a file, even if the file is cut off.
+    """Yield the JSON objects in the first array of a file, even if the file is cut off.
 
     If an object is damaged, objects nested in it may be yielded instead. Callers must check keys.
     """
@@ -107,7 +107,7 @@ def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
 
 
 def _pieces(path: Path, size: int, damage: Damage, *, by_line: bool = False) -> Iterator[str]:
-    """Yields the unpacked text of a file in pieces of at most ``size``, up to damaged data."""
+    """Yield the unpacked text of a file in pieces of at most ``size``, up to damaged data."""
     left = MOST_BYTES
     try:
         with _open(path) as text:
@@ -143,7 +143,7 @@ def _unpacked(path: Path) -> IO[bytes]:
 
 
 def _zstd_error() -> type[Exception]:
-    """Returns the error of ``zstandard`` for damaged files, or ``EOFError`` without the package."""
+    """Return the error of ``zstandard`` for damaged files, or ``EOFError`` without the package."""
     try:
         import zstandard
     except ImportError:

@@ -32,7 +32,7 @@ def header(
     place: Mapping[str, Any] | None = None,
     pue: float = 1.0,
 ) -> Record:
-    """Returns the first line of a journal, the header.
+    """Return the first line of a journal, the header.
 
     Args:
         log: the log file.
@@ -72,7 +72,7 @@ def header(
 
 
 def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
-    """Returns the line of a device, with its sensors by quantity."""
+    """Return the line of a device, with its sensors by quantity."""
     return journal.device_record(
         device,
         [
@@ -83,12 +83,12 @@ def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
 
 
 def span(phase: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Returns the line of a phase, with energy by key of the device."""
+    """Return the line of a phase, with energy by key of the device."""
     return {"kind": "span", "phase": phase, **_timed(start_s, end_s, energy)}
 
 
 def window(name: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Returns the line of a window inside a phase, with energy by key of the device."""
+    """Return the line of a window inside a phase, with energy by key of the device."""
     return {"kind": "window", "name": name, **_timed(start_s, end_s, energy)}
 
 
@@ -102,23 +102,23 @@ def _timed(start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record
 
 
 def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Returns the last line of a journal: total energy by key of the device."""
+    """Return the last line of a journal: total energy by key of the device."""
     as_json = journal.energies_as_json(energy)
     return journal.totals(end_s, "finished", None, as_json, sampler_cpu_s=None, missed_readings={})
 
 
 def warning(code: str, message: str, fix: str = "") -> Record:
-    """Returns the line of a warning for the report."""
+    """Return the line of a warning for the report."""
     return {"type": "warning", "t_s": 0.0, "code": code, "message": message, "fix": fix}
 
 
 def remark(program: str, message: str) -> Record:
-    """Returns the line of a note for the report; the message has no full stop."""
+    """Return the line of a note for the report; ``message`` must not end with a full stop."""
     return {"type": "remark", "t_s": 0.0, "source": program, "message": message}
 
 
 def damage_warnings(log: Log, damage: Damage) -> Iterator[Record]:
-    """Yields warnings about the parts of the file that could not be read."""
+    """Yield warnings about the parts of the file that could not be read."""
     if damage.is_cut_off:
         message = f"{log.path.name} ends in the middle; what came before it is here."
         yield warning("log_cut_off", message)

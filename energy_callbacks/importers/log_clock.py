@@ -6,7 +6,8 @@ from typing import Final
 from energy_callbacks.importers.values import Moment, unix_s
 
 _HOUR_S: Final = 3600.0
-# Longest time between two samples that is expected in addition to the hour of summer time.
+# A step of local time is a change of summer time if it differs from an hour by at most this time,
+# which passes between two samples.
 _SLACK_S: Final = 60.0
 # A longer pause in one log means that the clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
@@ -41,7 +42,7 @@ class LogClock:
         return self._first is not None and self._first.is_local
 
     def t_s(self, moment: Moment) -> float:
-        """Returns the seconds from the first moment to ``moment``, the next one in the file."""
+        """Return the seconds from the first moment to ``moment``, the next one in the file."""
         if self._first is None:
             self._first, self._last_s = moment, moment.s
         step_s, elapsed_s = moment.s - self._last_s, moment.s - self._first.s
@@ -64,7 +65,7 @@ class LogClock:
             self._added_s -= step_s
 
     def problems(self) -> Iterator[str]:
-        """Yields warnings about the times, one sentence each."""
+        """Yield warnings about the times, one sentence each."""
         if self._winter_changes:
             yield (
                 "The log's local time went back by an hour, as at the end of summer time: the hour "

@@ -43,7 +43,7 @@ class Log:
         return self.head.partition("\n")[0].strip()
 
     def columns(self) -> list[str]:
-        """Returns the column names of a CSV file in lower case, without units in brackets."""
+        """Return the column names of a CSV file in lower case, without units in brackets."""
         return [cell.lower().split(" [")[0] for cell in files.cells(self.first_line)]
 
     def rows(
@@ -53,7 +53,7 @@ class Log:
         *,
         complete_only: bool = False,
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yields the rows of a CSV file with their line numbers, counted from 0.
+        """Yield the rows of a CSV file with their line numbers, counted from 0.
 
         Args:
             damage: counts the rows with a wrong number of cells, which are skipped.
@@ -73,7 +73,7 @@ class Log:
                 damage.places += 1
 
     def chosen(self, runs: Mapping[str, T], label: Callable[[T], str]) -> T:
-        """Returns the run that ``choice`` selects, or the only run.
+        """Return the run that ``choice`` selects, or the only run.
 
         Args:
             runs: runs by name, in the order of the file.
@@ -107,11 +107,11 @@ class Importer(Protocol):
         ...
 
     def recognises(self, log: Log) -> bool:
-        """Returns whether a file has this format, judged by its beginning only."""
+        """Return whether a file has this format, judged by its beginning only."""
         ...
 
     def records(self, log: Log) -> Iterator[Record]:
-        """Yields the journal that a measurement by this package would have written.
+        """Yield the journal that a measurement by this package would have written.
 
         The first record is the header. The file is read when the first record is requested.
 

@@ -1,4 +1,4 @@
-"""Integrates the samples of a log, and yields a journal with ``series`` lines and one phase.
+"""Integrates the power samples of a log, and yields a journal with ``series`` lines and one phase.
 
 Power is integrated with the trapezoidal rule. Gaps are not integrated.
 """
@@ -28,7 +28,7 @@ RELATIVE_ERROR: Final = 0.1
 known which of the driver's averages the program read."""
 GAP_STEPS: Final = 5.0
 """Two samples further apart than this many usual steps have a gap between them."""
-# Time between two rows, about as in journals of trainings.
+# Time between two rows of the journal, about as in journals of trainings.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",
@@ -92,7 +92,7 @@ class Curve:
 def recorded(
     log: Log, header: Record, samples: Samples, notes: Iterable[Record] = ()
 ) -> Iterator[Record]:
-    """Yields the journal of a log of samples.
+    """Yield the journal of a log of samples.
 
     Args:
         log: the file.
@@ -198,7 +198,7 @@ def _remarks(program: str, curves: Sequence[Curve], clock: LogClock) -> Iterator
 
 
 def _rows(samples: DeviceSamples, curve: Curve) -> Iterator[Record]:
-    """Yields ``series`` lines: one for every 0.8 s with samples, and one on each side of a gap."""
+    """Yield ``series`` lines: one for every 0.8 s with samples, and one on each side of a gap."""
     t_s, energy_j = samples.column("t_s"), curve.energy_j
     is_row = np.append(np.diff(np.floor(t_s / _ROW_S)) > 0.0, True) | curve.is_edge
     is_row[0] = True
@@ -216,7 +216,7 @@ def _rows(samples: DeviceSamples, curve: Curve) -> Iterator[Record]:
 
 
 def _power_w(energy_j: Array, seen_s: Array) -> Array:
-    """Returns the mean power since the previous row with known energy; NaN after a gap."""
+    """Return the mean power since the previous row with known energy; NaN after a gap."""
     power_w = np.full(len(energy_j), np.nan)
     [known] = np.nonzero(~np.isnan(energy_j))
     duration_s = np.diff(seen_s[known])
@@ -226,7 +226,7 @@ def _power_w(energy_j: Array, seen_s: Array) -> Array:
 
 
 def _gauges(samples: DeviceSamples, rows: NDArray[np.intp]) -> dict[str, Array]:
-    """Returns the gauges since the previous row: mean of the utilisation, maximum of the rest."""
+    """Return the gauges since the previous row: mean of the utilisation, maximum of the rest."""
     first = np.append(0, rows[:-1] + 1)
     gauges = {name: np.fmax.reduceat(samples.column(name), first) for name in _QUANTITIES}
     load = samples.column("utilisation")

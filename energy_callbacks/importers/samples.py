@@ -32,7 +32,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Names of the fields of a sample in a log format; the first name that is present is read.
+    """Names of the fields of a sample in a log format.
+
+    A field may have several names; the first name that is present is read.
 
     Attributes:
         power: power in W.
@@ -81,7 +83,7 @@ class DeviceSamples:
         return len(self.values) // len(COLUMNS)
 
     def column(self, name: str) -> Array:
-        """Returns one of ``COLUMNS``, (n,)."""
+        """Return the values of one of ``COLUMNS`` in all samples, (n,)."""
         return np.asarray(self.values).reshape(-1, len(COLUMNS))[:, COLUMNS.index(name)]
 
     @property
@@ -112,14 +114,14 @@ class Samples:
         return max((one.values[-len(COLUMNS)] for one in self.devices.values()), default=0.0)
 
     def t_s(self, moment: values.Moment | None) -> float | None:
-        """Returns seconds since the first moment; counts ``None`` as damage and returns it."""
+        """Return seconds since the first moment; count ``None`` as damage and return it."""
         if moment is None:
             self.damage.places += 1
             return None
         return self.clock.t_s(moment)
 
     def add(self, key: str, t_s: float, row: Mapping[str, Any]) -> None:
-        """Adds one sample.
+        """Add one sample.
 
         Args:
             key: key of the device: ``gpu`` or ``cpu``, and a number.

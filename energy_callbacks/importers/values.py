@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 def number(value: Any) -> float | None:
-    """Returns a finite number, which may be given as text, with or without a unit.
+    """Return a finite number, which may be given as text, with or without a unit.
 
     >>> number(3), number("117.25 W"), number("[N/A]"), number(float("nan")), number(True)
     (3.0, 117.25, None, None, None)
@@ -45,7 +45,7 @@ def number(value: Any) -> float | None:
 
 
 def at_least_0(value: Any) -> float | None:
-    """Returns a number that is not negative.
+    """Return a number that is not negative.
 
     >>> at_least_0("0"), at_least_0(-1)
     (0.0, None)
@@ -55,7 +55,7 @@ def at_least_0(value: Any) -> float | None:
 
 
 def above_0(value: Any) -> float | None:
-    """Returns a positive number; 0 counts as unknown, because many programs write it so.
+    """Return a positive number; 0 counts as unknown, because many programs write it so.
 
     >>> above_0(0.0), above_0("2 W")
     (None, 2.0)
@@ -64,7 +64,7 @@ def above_0(value: Any) -> float | None:
 
 
 def share(value: Any) -> float | None:
-    """Converts a percentage from 0 to 100 to a share from 0 to 1.
+    """Convert a percentage from 0 to 100 to a share from 0 to 1.
 
     >>> share("97 %"), share(250)
     (0.97, None)
@@ -74,7 +74,7 @@ def share(value: Any) -> float | None:
 
 
 def celsius(value: Any) -> float | None:
-    """Returns a plausible temperature of a chip; 0 counts as unknown (missing sensor).
+    """Return a plausible temperature of a chip; 0 counts as unknown (missing sensor).
 
     >>> celsius("56"), celsius(0), celsius(9999)
     (56.0, None, None)
@@ -84,7 +84,7 @@ def celsius(value: Any) -> float | None:
 
 
 def size_bytes(value: Any) -> float | None:
-    """Returns a plausible memory size in bytes.
+    """Return a plausible memory size in bytes.
 
     >>> size_bytes(1024), size_bytes(1e300), size_bytes(-1)
     (1024.0, None, None)
@@ -94,7 +94,7 @@ def size_bytes(value: Any) -> float | None:
 
 
 def size_from_mebibytes(value: Any) -> float | None:
-    """Converts a plausible memory size from MiB to bytes.
+    """Convert a plausible memory size from MiB to bytes.
 
     >>> size_from_mebibytes("1 MiB")
     1048576.0
@@ -104,7 +104,7 @@ def size_from_mebibytes(value: Any) -> float | None:
 
 
 def clock_from_megahertz(value: Any) -> float | None:
-    """Converts a clock frequency from MHz to Hz; 0 MHz counts as unknown (not readable).
+    """Convert a clock frequency from MHz to Hz; 0 MHz counts as unknown (not readable).
 
     >>> clock_from_megahertz("1980 MHz"), clock_from_megahertz(0)
     (1980000000.0, None)
@@ -116,7 +116,7 @@ def clock_from_megahertz(value: Any) -> float | None:
 
 
 def index(value: Any) -> int | None:
-    """Returns a plausible number of a device, from 0.
+    """Return a plausible number of a device, from 0.
 
     >>> index("3"), index(1e300), index(None)
     (3, None, None)
@@ -126,7 +126,7 @@ def index(value: Any) -> int | None:
 
 
 def moment(text: Any) -> Moment | None:
-    """Parses a time in ISO 8601, or with slashes as nvidia-smi writes it.
+    """Parse a time in ISO 8601, or with slashes as nvidia-smi writes it.
 
     >>> moment("1970-01-01T00:01:00.5"), moment("1970/01/01 00:01:00.500")
     (Moment(s=60.5, is_local=True), Moment(s=60.5, is_local=True))
@@ -144,7 +144,7 @@ def moment(text: Any) -> Moment | None:
 
 
 def unix_s(moment: Moment) -> float:
-    """Returns a moment as Unix time; local times are taken to be in this machine's time zone."""
+    """Return a moment as Unix time; local times are taken to be in this machine's time zone."""
     if not moment.is_local:
         return moment.s
     try:
@@ -154,7 +154,7 @@ def unix_s(moment: Moment) -> float:
 
 
 def short_text(value: Any) -> str | None:
-    """Returns text as one line of at most 200 characters, for names; ``None`` if it is empty."""
+    """Return text as one line of at most 200 characters, for names; ``None`` if it is empty."""
     if not isinstance(value, str) or not value.strip():
         return None
     return " ".join(value.split())[:200]

@@ -1,5 +1,7 @@
 """The results folder: the attempts of each job, their outcomes, and which attempt counts.
 
+An attempt is one execution of a job. A job that failed or was killed can be attempted again.
+
 ::
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
@@ -27,8 +29,8 @@ OUTPUT: Final = "output.txt"
 _JOB: Final = "job.json"
 _OUTCOME: Final = "outcome.json"
 _LOCK: Final = "matrix.lock"
-# Without a new line in its journals for this long, an attempt on another host counts as ended.
-# Journals grow every 0.8 s, but a file system that hosts share may show this late.
+# An attempt on another host counts as ended if its journals have not grown for this time. They grow
+# every 0.8 s, but a file system that hosts share may show this late.
 _SILENT_S: Final = 90.0
 _TAIL_BYTES: Final = 4000
 
@@ -56,7 +58,7 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether the attempt succeeded; only such an attempt counts."""
+        """Whether the attempt succeeded: the exit code is 0."""
         return self.exit_code == 0
 
     @property

@@ -32,7 +32,7 @@ _LISTS: Final = {"gpus": "gpu", "cpus": "cpu"}
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the file begins with the header of a recording, or with a frame."""
+    """Return whether the file begins with the header of a recording, or with a frame."""
     start = log.first_line
     is_frame = (
         '"schema"' in start and '"timestamp"' in start and ('"gpus"' in start or '"cpus"' in start)
@@ -41,7 +41,7 @@ def recognises(log: Log) -> bool:
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     samples = Samples(log, _LAYOUT)
     keys: dict[tuple[str, str, str], str] = {}
     version: str | None = None
@@ -95,7 +95,7 @@ def _devices(frame: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _key(keys: dict[tuple[str, str, str], str], kind: str, device: Mapping[str, Any]) -> str:
-    """Returns the key of a device; adds a key if its kind, host and identifier are new."""
+    """Return the key of a device; add a key if its kind, host and identifier are new."""
     host = short_text(device.get("hostname")) or "unknown"
     uuid = short_text(device.get("uuid")) or str(index(device.get("index")) or 0)
     count = sum(known == kind for known, _, _ in keys)

@@ -1,8 +1,8 @@
 """Reads totals of runs from CodeCarbon's ``emissions.csv``; ``emissions.csv#RUN_ID`` is one run.
 
 Rows with the same ``run_id`` are states of one run, each including the earlier ones; the row with
-the longest duration is used. Energies are in kWh and include the PUE. They are divided by the PUE
-if the row states it.
+the longest duration is used. Energies are in kWh. CodeCarbon has multiplied them by the PUE; they
+are divided by it if the row states the PUE.
 """
 
 import math
@@ -39,12 +39,12 @@ Row = dict[str, str]
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the file has the columns that all versions of CodeCarbon write."""
+    """Return whether the file has the columns that all versions of CodeCarbon write."""
     return set(log.columns()) >= _NEEDED
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     damage = files.Damage()
     states = _states(log, damage)
     rows = log.chosen(states, _label)
@@ -77,7 +77,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _states(log: Log, damage: files.Damage) -> dict[str, list[Row]]:
-    """Returns the usable rows of each run, in the order of the file."""
+    """Return the usable rows of each run, in the order of the file."""
     states = defaultdict[str, list[Row]](list)
     for line_number, row in log.rows(damage):
         duration_s = values.at_least_0(row["duration"])
@@ -113,7 +113,7 @@ def _devices(row: Row, pue: float) -> Iterator[tuple[Device, Sensor, Energy]]:
 
 
 def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Energy:
-    """Returns the energy of a device; 0 kWh counts as unknown (CodeCarbon could not read it)."""
+    """Return the energy of a device; 0 kWh counts as unknown (CodeCarbon could not read it)."""
     if not energy_kwh or energy_kwh > _MOST_KWH:
         return UNKNOWN
     energy_j = joules_from_kilowatt_hours(energy_kwh) / pue
@@ -123,7 +123,7 @@ def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Ener
 
 
 def _place(row: Row) -> tuple[Mapping[str, Any], str]:
-    """Returns the location as in the header of a journal, and a message if it is not known."""
+    """Return the location as in the header of a journal, and a message if it is not known."""
     country = values.short_text(row.get("country_iso_code"))
     if country is None:
         return {}, ""
@@ -139,7 +139,7 @@ def _place(row: Row) -> tuple[Mapping[str, Any], str]:
 def _warnings(
     row: Row, energy: Mapping[str, Energy], stated_pue: float | None, pue: float
 ) -> Iterator[Record]:
-    """Yields warnings for an impossible PUE, and for a total that is not the sum of the devices."""
+    """Yield warnings for an impossible PUE, and for a total that is not the sum of the devices."""
     if stated_pue is not None and stated_pue != pue:
         message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which cannot be; 1 is taken."
         yield lines.warning("pue_unknown", message)

@@ -46,13 +46,13 @@ _CHIP: Final = ("GPU", "Edge", "edge", "Junction", "junction")
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the file is an array of records with a time and fields of a card."""
+    """Return whether the file is an array of records with a time and fields of a card."""
     has_card = sum(f'"{name}"' in log.head for name in _OF_A_CARD) >= 2
     return bool(_START.match(log.head)) and '"timestamp"' in log.head and has_card
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     path = log.path.with_name(f"{log.path.stem}{_SEVERAL}{log.path.suffix}")
     has_companion = not log.path.stem.endswith(_SEVERAL) and path.is_file()
     samples, metadata = Samples(log, _LAYOUT), dict[str, Any]()
@@ -71,7 +71,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _cards(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the fields of each card, with clock and temperature moved to the top level."""
+    """Yield the fields of each card, with clock and temperature moved to the top level."""
     several = record.get("multi_gpu_data")
     for card in several if isinstance(several, list) else [record]:
         if isinstance(card, dict):

@@ -19,12 +19,12 @@ _TAIL_BYTES: Final = 4096
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the file is a JSON object with samples of memory."""
+    """Return whether the file is a JSON object with samples of memory."""
     return bool(_START.match(log.head)) and '"samples"' in log.head and '"memory_mb"' in log.head
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     samples, count, model = Samples(log, _LAYOUT), 0, None
     for record in files.objects(log.path, samples.damage):
         at_s = values.number(record.get("timestamp"))
@@ -43,7 +43,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _claims(log: Log, count: int) -> Iterator[Record]:
-    """Yields a warning if the end of the file states another number of samples than ``count``."""
+    """Yield a warning if the end of the file states another number of samples than ``count``."""
     with log.path.open("rb") as file:
         file.seek(max(log.path.stat().st_size - _TAIL_BYTES, 0))
         claim = _CLAIM.search(file.read().decode("utf-8", "replace"))

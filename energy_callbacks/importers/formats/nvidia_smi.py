@@ -36,20 +36,20 @@ _LAYOUT: Final = Layout(
 # Columns that identify a card, in order of preference.
 _CARDS: Final = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
 _NAMELESS: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
-# Minimum ratio of the time between two samples to the time between the rows of one sample, which
-# are one row per card.
+# A sample has one row per card. The time between two samples is at least this multiple of the time
+# between the rows of one sample.
 _APART: Final = 20.0
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the file has columns of nvidia-smi, or its rows without column names."""
+    """Return whether the file has columns of nvidia-smi, or its rows without column names."""
     columns = log.columns()
     has_names = "timestamp" in columns and not {*_LAYOUT.power, "memory.used"}.isdisjoint(columns)
     return has_names or bool(_NAMELESS.match(log.first_line))
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     if _NAMELESS.match(log.first_line):
         raise JournalError(
             f"{log.path} has no line that names its columns; let nvidia-smi write it without "
@@ -71,7 +71,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _refuse_several(log: Log, samples: Samples) -> None:
-    """Raises ``JournalError`` if rows seem to be of several cards that cannot be told apart.
+    """Raise ``JournalError`` if rows seem to be of several cards that cannot be told apart.
 
     nvidia-smi writes the rows of all cards at nearly the same time, so they form groups of equal
     size.

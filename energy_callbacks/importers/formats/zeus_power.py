@@ -1,8 +1,8 @@
 """Reads files of older versions of Zeus' ``PowerMonitor``: Unix time, then W of each card.
 
 Zeus writes no column names; a first line ``time,power0,...`` is accepted too. Zeus drops readings
-that equal the previous one. Power that stays the same for more than five usual steps therefore
-looks like a gap.
+that equal the previous one. Power that stays the same for more than five times the usual time
+between two readings therefore looks like a gap.
 """
 
 import re
@@ -24,12 +24,12 @@ _EARLIEST_S, _LATEST_S = 1e9, 4e9
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the first line is a time and powers, or the names of such columns."""
+    """Return whether the first line is a time and powers, or the names of such columns."""
     return _keys(log) is not None
 
 
 def _keys(log: Log) -> list[str] | None:
-    """Returns a key for each column after the first; ``None`` if the format is another one."""
+    """Return a key for each column after the first; ``None`` if the format is another one."""
     names = log.columns()
     if len(names) < 2:
         return None
@@ -44,7 +44,7 @@ def _keys(log: Log) -> list[str] | None:
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     samples, keys = Samples(log, _LAYOUT), _keys(log) or []
     for number_of_line, row in log.rows(samples.damage, ["time", *keys], complete_only=True):
         if number_of_line == 0 and row["time"].lower() in _TIMES:

@@ -1,8 +1,8 @@
 """Reads Zeus' tables of trainings: epoch time and mean power by batch size and power limit.
 
-Columns of ``summary_power_*.csv`` in Zeus' traces: ``dataset``, ``network``, ``batch_size``,
-``optimizer``, ``power_limit`` (W), ``time_per_epoch`` (s), ``average_power`` (W). Each row is read
-as a run of one epoch. ``summary.csv#12`` selects row 12, counted from 1.
+The files ``summary_power_*.csv`` in Zeus' traces have the columns ``dataset``, ``network``,
+``batch_size``, ``optimizer``, ``power_limit`` (W), ``time_per_epoch`` (s) and ``average_power``
+(W). Each row is read as a run of one epoch. ``summary.csv#12`` selects row 12, counted from 1.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ Row = dict[str, str]
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the file has the columns of time and power."""
+    """Return whether the file has the columns of time and power."""
     return set(log.columns()) >= set(_NEEDED)
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     damage = files.Damage()
     rows = _rows(log, damage)
     row = log.chosen(rows, _label)
@@ -54,7 +54,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _rows(log: Log, damage: files.Damage) -> dict[str, Row]:
-    """Returns the usable rows by row number."""
+    """Return the usable rows by row number."""
     rows = {}
     for number, row in log.rows(damage):
         duration_s, power_w = (above_0(row[name]) or 0.0 for name in _NEEDED)

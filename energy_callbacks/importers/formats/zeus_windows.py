@@ -50,13 +50,13 @@ class _Window:
 
 
 def recognises(log: Log) -> bool:
-    """Returns whether the columns are the three of a window and one per card."""
+    """Return whether the columns are the three of a window and one per card."""
     names = log.columns()
     return names[:3] == _NAMES and len(names) > 3 and all(map(_CARD.fullmatch, names[3:]))
 
 
 def records(log: Log) -> Iterator[Record]:
-    """Yields the journal of the log; see ``Importer.records``."""
+    """Yield the journal of the log; see ``Importer.records``."""
     keys = [name.removesuffix(_ENERGY) for name in log.columns()[3:]]
     damage = files.Damage()
     windows = _windows(log, keys, damage)
@@ -98,7 +98,7 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
 
 
 def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
-    """Returns the windows sorted by start; of windows that begin together, the longest is first."""
+    """Return the windows sorted by start; of windows that begin together, the longest is first."""
     windows = []
     for _, row in log.rows(damage):
         start_s, duration_s = above_0(row["start_time"]), above_0(row["elapsed_time"])
@@ -114,7 +114,7 @@ def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Windo
 
 
 def _energy(energy_j: float | None, duration_s: float) -> Energy:
-    """Returns the energy of a window; 0 J counts as unknown (window shorter than 100 ms)."""
+    """Return the energy of a window; 0 J counts as unknown (window shorter than 100 ms)."""
     if not energy_j:
         return UNKNOWN
     # Each end is at any moment between two counter values, so its error is uniform over 100 ms.
@@ -129,7 +129,7 @@ def _energy(energy_j: float | None, duration_s: float) -> Energy:
 
 
 def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], int]:
-    """Returns successive windows, the windows inside them, and the number of other windows."""
+    """Return successive windows, the windows inside them, and the number of other windows."""
     outer, inner, aside = [windows[0]], list[_Window](), 0
     for one in windows[1:]:
         if one.start_s >= outer[-1].end_s - _SLACK_S:
@@ -144,7 +144,7 @@ def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], i
 
 
 def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iterator[Record]:
-    """Yields a phase for each window and for the time between two windows."""
+    """Yield a phase for each window and for the time between two windows."""
     previous_s = 0.0
     for one in outer:
         start_s, end_s = max(one.start_s - zero_s, previous_s), one.end_s - zero_s
@@ -155,7 +155,7 @@ def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iter
 
 
 def _sum(windows: Sequence[_Window], key: str, end_s: float) -> Energy:
-    """Returns the total energy of a card; the time between windows counts as not measured."""
+    """Return the total energy of a card; the time between windows counts as not measured."""
     durations_s = [one.end_s - one.start_s for one in windows]
     between_s = max(end_s - math.fsum(durations_s), 0.0)
     return total([*(one.energy[key] for one in windows), UNKNOWN], [*durations_s, between_s])

@@ -36,7 +36,7 @@ class _Slot:
 
     Attributes:
         name: UUIDs of the GPUs, or a name of the machine.
-        environment: variables that restrict a job to these GPUs.
+        environment: environment variables that restrict a job to these GPUs.
         free_from_s: monotonic time at which the pause after the last job ends.
         running: the job that is running; ``None`` if there is none.
     """
@@ -119,7 +119,8 @@ class LocalEngine(Engine):
 
         Raises:
             ValueError: if fewer GPUs are visible than ``gpus`` asks for.
-            SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
+            SourceUnavailable: if environment variables such as ``CUDA_VISIBLE_DEVICES`` do not
+                identify the visible GPUs.
         """
         gpus: Sequence[GpuInfo] = ()
         with suppress(SourceUnavailable):
