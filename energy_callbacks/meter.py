@@ -114,7 +114,7 @@ class EnergyMeter:
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
-        """Return the state to save in a checkpoint: the run, its folder and its usage so far.
+        """Return the state for a checkpoint: the run, its folder and the joules used so far.
 
         It can be encoded as JSON and is empty before the first start. ``start(state=...)``
         continues the run.
@@ -146,7 +146,7 @@ class EnergyMeter:
 
         Args:
             run_folder: folder of journal and report, unless ``config`` names one; ``None`` is the
-                folder of this meter's last run, or ``./energy_runs/<stamp>`` if there is none.
+                folder of this meter's last run, or ``./energy_runs/<time>`` if there is none.
             state: state of the run that this attempt continues, from ``state()`` in a checkpoint.
                 If it is ``None``, the attempt continues this meter's last run if that is in the
                 same folder, and begins a new run otherwise.
@@ -240,7 +240,7 @@ class EnergyMeter:
                 unknown or will be reported by ``count``.
             tokens: number of tokens of the step; ``None`` as for ``samples``.
         """
-        # No helper functions here: each call takes 1 to 3 us with cold caches.
+        # This runs at every step. No helper functions: a call takes 1 to 3 us with cold caches.
         life = self._lifecycle
         attempt = life.attempt
         if attempt is None or life.generation != forks.generation:
@@ -250,7 +250,7 @@ class EnergyMeter:
             attempt.steps.step(now_s, samples, tokens)
             if self._profilers:
                 self._profilers.step(now_s)
-        except Exception:  # noqa: BLE001 - our bug must not become the training's
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "step")
 
     @harmless
@@ -289,7 +289,7 @@ class EnergyMeter:
                 attempt.recorder.event("mark", at_s, name=name)
             if self._profilers:
                 self._profilers.mark(name, at_s)
-        except Exception:  # noqa: BLE001 - our bug must not become the training's
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "mark")
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
@@ -303,7 +303,7 @@ class EnergyMeter:
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
-        share = self._budget_share() or 0.0  # a process that has stopped measuring must vote, too
+        share = self._budget_share() or 0.0  # also if this process has stopped measuring
         try:
             is_over = (add or self._vote)(share) >= 1.0
         except Exception as error:  # noqa: BLE001 - an error here must not end the training
@@ -383,7 +383,7 @@ class EnergyMeter:
         return last.board.whole() if last is not None and is_known else {}
 
     def log(self, step: int) -> Scalars:
-        """Write the figures of ``scalars`` to all outputs under a step, and return them."""
+        """Write the figures of ``scalars`` to all outputs as values of a step, and return them."""
         scalars = self.scalars()
         for output in self._outputs if scalars else ():
             output.write(scalars, step, self._clock.unix_s())
@@ -436,12 +436,12 @@ class EnergyMeter:
 
         It is unknown (``energy_j`` is ``None``) before the first start. The resolution in time is
         that of the sensors for the last ten minutes, and one second for earlier moments. If the
-        sensors are too slow for so short a time, ``is_resolved`` is ``False`` and the energy is
-        printed as an upper bound, such as ``< 1.2 J``.
+        time from start to end is too short for the sensors, ``is_resolved`` is ``False`` and the
+        energy is printed as an upper bound, such as ``< 1.2 J``.
 
         Args:
             start_s: start, in seconds of ``time.monotonic()``.
-            end_s: end, in the same time.
+            end_s: end, by the same clock.
             scope: ``gpu``, ``host``, ``total`` or the key of a device.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The plan of a matrix: checks its settings, and lists its jobs in the order in which they run.
+"""Defines the plan of a matrix: checks the settings, and lists the jobs in order of execution.
 
 A matrix measures one command with several values of its parameters. A configuration is one
 combination of values; each configuration runs several times (repeats). A job is one such run.
@@ -22,7 +22,7 @@ EngineName = Literal["local", "slurm", "ray"]
 Value = str | int | float | bool
 REPEAT: Final = "repeat"
 _DIRECTIONS: Final[Mapping[str | None, Direction]] = {"min": "lower", "max": "higher"}
-# Characters of a folder's name; most file systems allow names of up to 255 bytes.
+# Maximum length of a folder's name in characters; most file systems allow 255 bytes.
 _LONGEST_NAME: Final = 120
 _DIGEST_DIGITS: Final = 8
 
@@ -129,7 +129,7 @@ class MatrixPlan:
 
     @property
     def goal(self) -> Direction | None:
-        """Whether ``lower`` or ``higher`` metrics are better; ``None`` if unknown or no metric."""
+        """Whether ``lower`` or ``higher`` values of the metric are better; ``None`` if not set."""
         if self.metric is None:
             return None
         return _DIRECTIONS.get(self.metric_goal) or direction(self.metric)
@@ -142,7 +142,7 @@ class MatrixPlan:
 
     @property
     def configurations(self) -> list[dict[str, str]]:
-        """All combinations of values, as names to values; the last parameter varies fastest."""
+        """All combinations of values by parameter name; the last parameter varies fastest."""
         texts = [[as_text(value) for value in values] for values in self.parameters.values()]
         return [dict(zip(self.parameters, row, strict=True)) for row in product(*texts)]
 
@@ -154,14 +154,14 @@ class MatrixPlan:
         return self._label({name: as_text(self.baseline[name]) for name in self.parameters})
 
     def _label(self, parameters: Mapping[str, str]) -> str:
-        """Return a short name: the values only, or names and values if values are ambiguous."""
+        """Return the values as a name, with parameter names if the values alone are ambiguous."""
         short = ["-".join(one.values()) for one in self.configurations]
         if len(set(short)) == len(short):
             return "-".join(parameters.values())
         return " ".join(f"{name}={value}" for name, value in parameters.items())
 
     def jobs(self) -> list[MatrixJob]:
-        """Return all jobs, repeat by repeat, every second repeat in reverse order: A B, B A.
+        """Return all jobs in order: repeat by repeat, with every second repeat reversed (A B, B A).
 
         Over an even number of repeats, all configurations then have the same mean position. A
         linear drift over time, such as warming, therefore affects them equally.
@@ -202,7 +202,9 @@ def as_text(value: Value) -> str:
 
 
 def folder_name(parameters: Mapping[str, str]) -> str:
-    """Return ``name=value,name=value``, shortened and with a hash if not a portable file name.
+    """Return ``name=value,name=value`` as a folder name.
+
+    If it has unsafe characters or is too long, they are replaced or it is cut, and a hash is added.
 
     >>> folder_name({"optimizer": "adam", "lr": "1e-3"})
     'optimizer=adam,lr=1e-3'

@@ -30,8 +30,8 @@ class ConfigurationRow:
         measured: those of ``reports`` whose energy is known and resolved.
         energies_j: energy of each report in ``measured``.
         energy_j: geometric mean of ``energies_j``.
-        j_per_sample: mean energy per training sample.
-        duration_s: mean duration of a run.
+        j_per_sample: mean energy per training sample, in joules.
+        duration_s: mean duration of a run, in seconds.
         metric: mean over the runs of the best value of the plan's metric.
         failed: jobs that ended without success.
         missing: number of jobs that have not begun or not ended.
@@ -57,7 +57,8 @@ class MatrixTable:
 
     Attributes:
         rows: rows by increasing energy; rows with unknown energy come last.
-        scope: ``total``, or ``gpu`` if jobs shared a host, whose energy cannot be divided.
+        scope: ``gpu`` if jobs shared a host, because its energy cannot be divided between them;
+            otherwise ``total``.
         notes: limitations of the figures, as sentences.
     """
 

@@ -116,7 +116,10 @@ def _page(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, folder: P
 
 
 def energies_figure(table: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the energy of each run, one line per configuration in table order, a bar at the mean."""
+    """Draw a point at the energy of each run, and a bar at the mean, in a row per configuration.
+
+    Returns ``None`` if no energy is known.
+    """
     rows = [row for row in table.rows if row.energy_j is not None]
     if not rows:
         return None

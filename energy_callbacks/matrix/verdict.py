@@ -1,4 +1,4 @@
-"""Finds the configuration with the lowest energy, and tests if the difference is significant.
+"""Finds the configuration with the lowest energy, and tests whether the difference is significant.
 
 The cheapest configuration is the one with the lowest mean cost; costs are energies in joules.
 """
@@ -25,8 +25,8 @@ class MatrixVerdict:
 
     Attributes:
         sentence: the result as text.
-        is_real: whether the cheapest configuration takes significantly less than every other one;
-            ``None`` if fewer than two can be compared, or if the cost of one is unknown.
+        is_real: whether the cheapest configuration takes significantly less energy than every
+            other one; ``None`` if fewer than two can be compared, or if the cost of one is unknown.
         comparison: all configurations compared with the baseline, or with the cheapest if no
             baseline is set; ``None`` if fewer than two can be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
@@ -42,7 +42,7 @@ class MatrixVerdict:
 
     @property
     def target(self) -> float | None:
-        """Metric value up to which costs are counted; ``None`` if costs are those of whole runs."""
+        """Target value of the metric if costs are energies to reach it; ``None`` otherwise."""
         is_to_target = self.quantity == ENERGY_TO_TARGET
         return self.comparison.target if self.comparison and is_to_target else None
 
@@ -153,7 +153,9 @@ def _sentence(
 
 
 def _reality(comparison: Comparison, effects: Sequence[Effect]) -> str:
-    """Return which configurations take significantly more than the cheapest, and why others don't.
+    """Return a text that lists the configurations that take significantly more than the cheapest.
+
+    For the other configurations, the text says why their difference is not resolved.
 
     Args:
         comparison: comparison with the cheapest configuration.
@@ -180,7 +182,7 @@ def _changes(effects: Sequence[Effect]) -> str:
 
 
 def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) -> str:
-    """Return a sentence that compares the baseline with the cheapest configuration."""
+    """Return a sentence that compares the baseline with the cheapest; empty if not applicable."""
     if plan.baseline_name in (None, best):
         return ""
     effect = next((one for one in effects if one.group == plan.baseline_name), None)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from energy_callbacks.accounting.metrics.tags import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
-# Tags by category and chart. If the first tag of a chart has an interval, the chart has a band.
+# Tags by category and chart. If a chart's first tag has an interval, the chart shows it as a band.
 _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "Energy": {
         "power (W)": ("power/gpu_w", "power/host_w"),
@@ -55,7 +55,7 @@ def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
     Tags of gauges are included even if the row lacks them, because gauges are read less often.
 
     Args:
-        row: scalars by tag, with figures per step.
+        row: scalars by tag, from a row that contains figures per step.
     """
     expected = expected_tags(
         gpu="efficiency/gpu_j_per_step" in row,
