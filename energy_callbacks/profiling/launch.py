@@ -93,7 +93,7 @@ def _run(words: Sequence[str]) -> None:
     """Run the program as ``__main__``, with the arguments and import path that it would have."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
-    if not os.environ.get("PYTHONSAFEPATH"):  # this process runs with -P, so the path is missing
+    if not os.environ.get("PYTHONSAFEPATH"):  # Python has not done this, because of option -P
         sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
     sys.argv = list(words[1:] if is_module else words)
     if is_module:

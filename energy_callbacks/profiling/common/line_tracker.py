@@ -22,7 +22,7 @@ MOST_IN_A_CALL: Final = 20_000
 
 
 class LineTracker:
-    """Traces the lines of the thread that creates it, until ``stop`` or ``MOST_MOMENTS`` lines.
+    """Traces the lines of the thread that creates it, up to ``stop`` or ``MOST_MOMENTS`` lines.
 
     A call is traced for at most ``MOST_IN_A_CALL`` lines; kernels that it launches afterwards have
     no line.
@@ -41,7 +41,7 @@ class LineTracker:
         if sys.gettrace() is not None:
             return False
         self._is_on = True
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - of this thread
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no public function returns a frame
         self.add(time.time_ns(), _nearest(frame))
         while frame is not None:  # sys.settrace applies to new frames only
             if is_users(frame.f_code.co_filename):
@@ -58,7 +58,7 @@ class LineTracker:
             return
         if sys.gettrace() == self._trace_call:
             sys.settrace(None)
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - of this thread
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no public function returns a frame
         while frame is not None:
             if frame.f_trace == self._trace_line:
                 frame.f_trace = None
@@ -66,11 +66,11 @@ class LineTracker:
 
     @property
     def _is_over(self) -> bool:
-        """Whether tracing was stopped, or this process is a fork of the traced one."""
+        """Whether tracing was stopped, or this process is a fork of the traced process."""
         return not self._is_on or self._generation != forks.generation
 
     def add(self, unix_ns: int, line: Line | None) -> None:
-        """Record the line executed from this Unix time on; ``None`` if not in the user's code."""
+        """Record the line executed from a Unix time in ns on; ``None`` outside the user's code."""
         self._unix_ns.append(unix_ns)
         self._lines.append(line)
 
@@ -78,7 +78,7 @@ class LineTracker:
         return len(self._unix_ns)
 
     def at(self, unix_ns: float) -> Line | None:
-        """Return the line executed at a Unix time in ns; ``None`` if unknown or not the user's."""
+        """Return the line executed at a Unix time in ns; ``None`` outside the user's code."""
         number = bisect_right(self._unix_ns, unix_ns) - 1
         return self._lines[number] if number >= 0 else None
 

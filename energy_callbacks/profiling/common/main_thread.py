@@ -61,7 +61,7 @@ class Pending:
     def __bool__(self) -> bool:
         try:
             if self.job is not None:
-                self.job(sys._getframe(1))  # noqa: SLF001 - of this thread
+                self.job(sys._getframe(1))  # noqa: SLF001 - the frame that is interrupted
         except RecursionError:
             self.is_lost = True
         return False
@@ -75,7 +75,7 @@ def on_thread(thread: int, job: Callable[[], None]) -> bool:
         job: the function; if it is called later, its errors are logged.
 
     Returns:
-        Whether the function was or will be called; ``False`` if it is another thread.
+        Whether the function was or will be called; ``False`` for any other thread.
     """
     if thread == threading.get_ident():
         job()

@@ -1,4 +1,4 @@
-"""Maps names on the command line to profilers; the module of a profiler is imported on creation."""
+"""Maps names on the command line to profilers; each module is imported only when it is needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

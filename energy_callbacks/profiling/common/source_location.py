@@ -47,7 +47,7 @@ def _libraries() -> tuple[str, ...]:
 
 @cache
 def is_users(file: str) -> bool:
-    """Return whether a file is the user's: not of Python, of an installed or of this package.
+    """Return whether a file is the user's, not part of Python, this or an installed package.
 
     >>> is_users(dis.__file__), is_users("<frozen importlib._bootstrap>"), is_users("/x/train.py")
     (False, False, True)
@@ -70,15 +70,16 @@ def entry(code: CodeType) -> int:
 def line_of(code: CodeType, offset: int, how: How) -> int:
     """Return the number of the line to which the time of a stack sample belongs.
 
-    The interpreter takes samples only after calls, at a function's entry and at a loop's jump back.
-    These are checks for samples. A jump does no work, so the sample belongs to an instruction
-    before it. A long matrix product is sampled at the next call, but belongs to the product.
+    The interpreter takes samples only at certain points, called checks here: after calls, at a
+    function's entry and at a loop's jump back. A jump does no work, so the sample belongs to an
+    instruction before it. If a long matrix product is sampled at the next call, the sample belongs
+    to the product.
 
     Args:
         code: code of the sampled frame.
         offset: offset of the instruction, ``f_lasti``.
-        how: ``in`` if the instruction is a call in progress, ``at`` if the sample was taken at this
-            instruction, ``before`` for the line that did work before this instruction.
+        how: ``in`` if the instruction is a call in progress, ``at`` if the sample was taken at the
+            instruction, ``before`` if the sample belongs to the work before the instruction.
     """
     steps = [step for step in dis.get_instructions(code) if step.offset <= offset]
     here = _line(steps[-1]) if steps else 0

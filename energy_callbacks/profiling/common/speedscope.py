@@ -23,8 +23,8 @@ def document(
         name: name of the document.
         stacks: frames of each stack, outermost first; frames must be hashable.
         describe: returns the JSON fields of a frame, such as ``name``.
-        profiles: profile names to the unit and the weights of ``stacks``, in this unit. Speedscope
-            opens the first profile.
+        profiles: name of each profile to its unit and the weight of each stack in this unit.
+            Speedscope shows the first profile when it opens the file.
     """
     numbers: dict[FrameT, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in stack] for stack in stacks]

@@ -30,8 +30,8 @@ class Event:
     Attributes:
         name: name in the trace.
         category: category in the trace, such as ``kernel``, in lower case.
-        start_us: start.
-        end_us: end.
+        start_us: start in microseconds.
+        end_us: end in microseconds.
         thread: thread of the host; for work of a device, the thread that launched the work, or
             ``None`` if unknown.
         device: number of the device.
@@ -164,10 +164,12 @@ def _grouped(events: Iterable[Event]) -> dict[object, list[Event]]:
 
 
 def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
-    """Return whether an event was launched, or began on the host, in a span of its thread.
+    """Return whether the launch of an event lies in a span of the thread that launched it.
+
+    For an event without a launch, such as an operator of the host, the start counts.
 
     Args:
-        cover: spans by thread.
+        cover: spans by thread, as returned by ``union``.
         event: the event.
     """
     own = cover.get(event.thread)

@@ -33,8 +33,8 @@ class KernelWindows:
     Args:
         most: maximum number of windows.
         steps: number of recorded steps per window.
-        max_overhead: maximum cost of all windows so far, as a share of the time since the start,
-            at which another window opens. The first window opens after step 10 at any cost.
+        max_overhead: another window opens only if the cost of all windows so far is at most this
+            share of the time since the start. The first window opens after step 10 in any case.
 
     Attributes:
         seen_steps: number of training steps so far.
@@ -170,7 +170,7 @@ class KernelWindow:
         self._folder.cleanup()
 
     def result(self) -> tuple[dict[Line | None, float], float] | None:
-        """Return ``kernel_times`` divided by the steps; ``None`` if too large or incomplete."""
+        """Return ``kernel_times`` per step; ``None`` if the trace is too large or incomplete."""
         if self._trace is None:
             return None
         trace, self._trace = json.loads(self._trace), None

@@ -22,7 +22,7 @@ from energy_callbacks.profiling.frameworks.protocol import (
 
 RUNNING: Final = threading.Lock()
 """A lock that is held while a window is open in this process."""
-# Mean size of an event in Kineto's JSON (torch 2.13: 200 to 500 bytes).
+# Mean size of an event in Kineto's JSON; single events have 200 to 500 bytes (torch 2.13).
 _BYTES_OF_EVENT: Final = 300
 _OCCUPIED: Final = (
     "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
@@ -136,7 +136,7 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """Discard the open window; if called on another thread than ``open``, it ends soon."""
+        """Discard the open window; if another thread has opened it, it may end slightly later."""
         if not on_thread(self._thread, self._end):
             self._end()
 

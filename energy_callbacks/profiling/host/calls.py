@@ -50,7 +50,7 @@ class ProfileWindow:
         self._open.add(self)
 
     def end(self) -> None:
-        """End the period; before Python 3.12, if another thread calls this, it ends soon."""
+        """End the period; before Python 3.12, if another thread calls this, it may end later."""
         if self not in self._open:
             return
         self._open.discard(self)
@@ -91,7 +91,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _active_profiler() -> str | None:
-    """Return a name of the profiler that is active in this thread, or since Python 3.12 in any."""
+    """Return the name of the active profiler of this thread (since Python 3.12: of the process)."""
     if (function := sys.getprofile()) is not None:
         return repr(function)
     if sys.version_info >= (3, 12):
@@ -165,7 +165,7 @@ class Calls:
             start_s += width_s
 
     def _below(self, function: Function, width_s: float) -> list[tuple[Function, float]]:
-        """Return the callees of a function, with their seconds in ``width_s`` of its time."""
+        """Return the callees of a function with their seconds, scaled to ``width_s`` in total."""
         callees = [(callee, s) for callee, s in self._callees[function] if callee != function]
         total_s = max(self._stats[function][3], sum(s for _, s in callees))
         return [(callee, s * width_s / total_s) for callee, s in callees] if total_s > 0.0 else []

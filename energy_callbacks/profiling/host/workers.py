@@ -57,14 +57,14 @@ class WorkerTracker:
     _saved_s: float = 0.0
 
     def begin(self, worker: int) -> None:
-        """Start to profile this process; used as ``worker_init_fn``.
+        """Start to profile this process; the ``worker_init_fn`` of the loader.
 
         Args:
             worker: number of the worker, for the user's function.
         """
         try:
             self._begin()
-        except Exception as error:  # noqa: BLE001 - it must not affect the user's batches
+        except Exception as error:  # noqa: BLE001 - errors must not affect the user's batches
             logger.warning("a data-loader worker is not followed: %r", error)
         if self.init is not None:
             self.init(worker)
@@ -79,7 +79,7 @@ class WorkerTracker:
         self._window = ProfileWindow()
 
     def collated(self, samples: Any) -> Any:
-        """Count a batch and return it from the user's function; used as ``collate_fn``."""
+        """Return the batch that the user's function creates, and count it; the ``collate_fn``."""
         assert self.collate is not None
         batch = self.collate(samples)
         self.batches -= 1
@@ -113,7 +113,7 @@ class WorkerTracker:
 
 @contextmanager
 def _logged_errors() -> Iterator[None]:
-    """Log file errors, such as a full disk, in the block; they must not affect the batches."""
+    """Log file errors in the block, such as a full disk, instead of raising them."""
     try:
         yield
     except OSError as error:

@@ -4,8 +4,8 @@ The causes are tested in this order:
 
 1. idle time: a device that is often idle is limited by what it waits for;
 2. the roofline, if the user gave the FLOPs of a step;
-3. the counters of the GPU (GPM), such as the used share of the memory bandwidth;
-4. the classes of kernels with the most time; the evidence then says so.
+3. the counters of the GPU (GPM of NVML), such as the used share of the memory bandwidth;
+4. the classes of kernels with the most time, which is the weakest evidence.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,13 @@ from energy_callbacks.report.model.profile_kernels import KernelRoofline
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]
 # Idle time is the limit only if it is at least this share of the time.
 _IDLE_MATTERS: Final = 0.2
-# Memory or tensor cores are the limit if at least this share of them is used while kernels run. A
-# streaming kernel reaches 0.8 to 0.9 of a data sheet's bandwidth, but a step has other kernels too.
+# Memory or the tensor cores are the limit if at least this share of their capacity is used while
+# kernels run. A kernel that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but
+# a step has other kernels, too.
 _BANDWIDTH_USED: Final = 0.5
 _TENSOR_USED: Final = 0.3
-# Lower threshold of the bandwidth if most kernels stream: reductions do not reach that of the data
-# sheet.
+# The threshold of the bandwidth is lower if most kernels mostly move bytes: reductions do not reach
+# the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
 _SM_USED: Final = 0.8
 _MOST_KERNELS: Final = 0.5
@@ -87,7 +88,7 @@ _PEAKS: Final[dict[str, Peak]] = {
 
 
 def peak_of(name: str) -> Peak | None:
-    """Return the peak performance of a GPU; ``None`` if unknown, or for a MIG part of a GPU.
+    """Return the peak performance of a GPU; ``None`` if unknown, or for a MIG instance.
 
     >>> peak_of("NVIDIA H200").bytes_per_s, peak_of("NVIDIA T4")
     (4800000000000.0, None)

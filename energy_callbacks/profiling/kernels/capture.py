@@ -26,7 +26,7 @@ class Capture:
     Attributes:
         path: trace file of the framework's profiler.
         start_s: start of the window, in seconds of the meter's clock.
-        end_s: end of the window, in the same time.
+        end_s: end of the window, by the same clock.
         steps: number of recorded steps.
         offset_s: Unix time minus the time of the meter's clock.
         waits_s: start and end of each wait for data that the training loop reported, in seconds of

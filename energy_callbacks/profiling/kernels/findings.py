@@ -23,7 +23,7 @@ _ACTIVITY: Final[tuple[Quantity, ...]] = (
     "sm_active", "sm_occupancy", "tensor_active", "dram_active"
 )  # fmt: skip
 _PATIENCE_S: Final = 6.0
-# The energy of a stretch counts only if readings cover at least this share of its time.
+# The energy of a stretch of steps is used only if readings cover at least this share of its time.
 _COVERED: Final = 0.9
 _NO_LIMITS: Final[dict[str, Any]] = {
     "activity": None,

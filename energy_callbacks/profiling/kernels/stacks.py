@@ -14,7 +14,7 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 def folded(rows: Sequence[KernelRow], steps: int) -> str:
-    """Return folded stacks with the microjoules of all steps, without kernels that round to 0.
+    """Return folded stacks with the energy of all steps; kernels with 0 microjoules are left out.
 
     Args:
         rows: kernels with their energy per step.
@@ -45,7 +45,10 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Write both files and return their paths in the run folder; neither if no energy is known."""
+    """Write both files and return their paths in the run folder.
+
+    If no energy is known, no file is written and the result is empty.
+    """
     text = folded(rows, steps)
     if not text:
         return {}

@@ -59,7 +59,7 @@ def tracks(
         timeline: readings of the attempt.
         devices: devices to include.
         start_s: start of the window, in seconds of the meter's clock.
-        end_s: end of the window, in the same time.
+        end_s: end of the window, by the same clock.
     """
     first_s, last_s = start_s - AROUND_S, end_s + AROUND_S
     shown: list[Track] = []

@@ -1,9 +1,9 @@
 """Attributes measured energy to source lines; some of the energy may belong to no line.
 
-The host's energy in a span of time is divided into work and waiting, in proportion to the main
-thread's time. The part for work is attributed to lines by CPU time, the part for waiting by their
-waiting time. The energy of GPUs is attributed by the time of the kernels that a line launched, not
-by the time in which it waited for kernels.
+The host's energy in a span of time is divided into energy for work and energy for waiting, in
+proportion to the main thread's time in each state. The energy for work is attributed to lines by
+CPU time, the energy for waiting by waiting time. The energy of GPUs is attributed by the time of
+the kernels that a line launched, not by the time in which the line waited for kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ class Attribution:
     Args:
         meter: the attempt, which measured the energy.
         start_s: start of the period, in seconds of the meter's clock.
-        end_s: end of the period, in the same time.
+        end_s: end of the period, by the same clock.
 
     Attributes:
         shares: time and energy that have been attributed to each line so far.
@@ -105,7 +105,8 @@ class Attribution:
             busy_s: seconds in which kernels ran, summed over GPUs and all steps of training.
 
         Returns:
-            Total and attributed energy; ``None`` if the GPUs' energy is unknown.
+            Total energy in the period and the attributed part; ``None`` if the GPUs' energy is
+            unknown.
         """
         spans = [span for span in train or ((self._start_s, self._end_s),) if span[1] > span[0]]
         keys = self._meter.timeline.keys("gpu")
@@ -151,12 +152,13 @@ def attribute_host(
 ) -> float | None:
     """Attribute the host's energy to lines, and add times and energies to ``shares``.
 
-    Of the energy E of a span, E * waited / seen is for waiting, where ``seen`` is the sampled time
-    of the main thread and ``waited`` the part in which no thread ran. A line gets the fraction of
-    it that corresponds to its waiting time. The rest of E is for work. A line gets the fraction of
-    it that corresponds to its CPU time; CPU time of other threads counts for the line that the main
-    thread executed meanwhile. If the samples cover only a part of ``process_s``, only the same part
-    of the energy for work is attributed.
+    In each span, the energy ``E`` is divided as follows, where ``seen`` is the sampled time of the
+    main thread and ``waited`` is the part of it in which no thread of the process ran:
+
+    - ``E * waited / seen`` is for waiting and attributed in proportion to the lines' waiting time;
+    - the rest is for work and attributed in proportion to the lines' CPU time. CPU time of other
+      threads belongs to the line in whose call the main thread was at that time. If samples cover
+      only a part of ``process_s``, only the same part of this energy is attributed.
 
     Args:
         spans: for each span of time, the times by place of the samples, and the energy in joules,

@@ -31,8 +31,8 @@ class ListingRow:
         number: number of the line; 0 in a row that marks omitted lines.
         source: text of the line.
         spent: time and energy of the line; ``None`` if the line is not in the profile.
-        heat: energy relative to that of the line with the most energy, 0 to 1; time if the energy
-            is unknown.
+        heat: energy of the line, or its time if the energy is unknown, divided by the largest such
+            value in the profile; 0 to 1.
     """
 
     number: int = 0
