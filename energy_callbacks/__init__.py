@@ -20,7 +20,7 @@ from energy_callbacks.version import __version__
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error that says where to import ``GpuEnergyCallback`` from.
+    """Raise an error; for ``GpuEnergyCallback`` it says where to import the class from.
 
     Raises:
         AttributeError: always.

@@ -127,7 +127,7 @@ class ActiveAttempt:
         keep = self._raw.keep if self._raw else None
         self._sampler = Sampler(found.sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
-        # Each check by the code of the warning that it causes.
+        # The keys are the codes of the warnings that the checks cause.
         self._checks: dict[str, StaleSensors | WallClock] = {
             "quantity_silent": StaleSensors(self.timeline, self._start_s),
             "wall_clock_set": WallClock(clock, self._start_s),
@@ -226,7 +226,9 @@ class ActiveAttempt:
                 self._stop(*_status_and_text(error))
 
     def end_left(self, *, on_own_thread: bool) -> bool:
-        """End an attempt without ``stop``, at the last moment at which it was known to run.
+        """End an attempt for which ``stop`` was not called.
+
+        Its phases end at the last moment at which the training was known to run.
 
         Args:
             on_own_thread: whether this is called on the journal's thread. If another thread is
@@ -275,13 +277,13 @@ class ActiveAttempt:
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
-        """Wait until the journals show that all processes of this attempt have ended.
+        """Wait until all processes of this attempt have ended, as their journals show.
 
-        A process that was killed counts as ended, because its launcher, such as Lightning's, may
-        soon kill this process too.
+        Waits for at most ``timeout_s``. A process that was killed counts as ended, because its
+        launcher, such as Lightning's, may soon kill this process too.
         """
         if self._process.world_size == 1:
-            return  # no other process; its own last line may be missing if the disk is full
+            return  # no other processes; this one's last line may be missing on a full disk
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -393,9 +395,9 @@ def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
 
 
 def _emissions(place: carbon.Place, pue: float) -> EmissionsKg:
-    """Return a function from energy to kg CO2e; it returns ``None`` values if this fails."""
+    """Return a function from energy to kg CO2e; without a carbon intensity, it returns ``None``."""
     try:
         return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
-    except Exception as error:  # noqa: BLE001 - only emissions need it
+    except Exception as error:  # noqa: BLE001 - only emissions need the intensity
         logger.warning("emissions cannot be found: %s", error)
         return unknown_emissions

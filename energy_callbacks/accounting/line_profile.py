@@ -54,7 +54,8 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         print(profile.text)
 
     The functions are restored at the end of the block. The memory of the process is queried at each
-    of their lines, which makes them much slower. Use it to find a leak, not to measure energy.
+    line of these functions, which makes them much slower. Use ``profile_lines`` to find a memory
+    leak, not to measure energy.
 
     Args:
         functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.

@@ -11,7 +11,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class Profiler(Protocol):
-    """Receives events on the training thread; an exception ends the profiler with a warning."""
+    """Receives events on the training thread; if it raises, it is stopped with a warning."""
 
     def start(self, meter: ActiveAttempt) -> None:
         """Handle the start of an attempt; may be called again after ``stop``.
@@ -123,10 +123,10 @@ class ProfilerOffer:
         self._holder = Profilers(())
 
     def added_to(self, own: Profilers) -> Profilers:
-        """Return the profilers of a meter that starts, with the offered ones if these are free.
+        """Return a meter's own profilers, plus the offered ones unless a running meter has them.
 
         Args:
-            own: profilers of the meter itself.
+            own: profilers of the meter that starts.
         """
         if self._holder:
             return own

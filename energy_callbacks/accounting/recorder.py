@@ -23,7 +23,7 @@ from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
 
 # Minimum time that a ``steps`` line covers, because windows of a few sensor periods are inaccurate.
-# Otherwise each update writes a line, because a killed process loses steps without a line.
+# After this time the next update writes a line, so that a process that is killed loses few steps.
 _POOL_S = 0.5
 # A device without readings for this time is no longer waited for: its energy then has a gap.
 _PATIENCE_S = 6.0
@@ -112,7 +112,7 @@ class JournalRecorder:
         self._change(lambda: self.phases.enter(name, t_s))
 
     def leave(self, name: str, t_s: float) -> None:
-        """End a phase; ignored if the phase has not begun."""
+        """End a phase; does nothing if the phase has not begun."""
         self._change(lambda: self.phases.leave(name, t_s))
 
     def leave_all(self, t_s: float) -> None:
@@ -122,7 +122,7 @@ class JournalRecorder:
     def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
         """Change the phase and queue the span that ends.
 
-        The lock makes sure that ``trained`` does not run between the two.
+        The lock makes sure that ``trained`` does not run between these two operations.
         """
         with self._phase_lock:
             span = change()

@@ -13,7 +13,7 @@ from typing import Final
 
 from energy_callbacks.core.signals import ENDING
 
-# Signals that Python ignores. A child process would ignore them too, because it inherits that.
+# Python ignores these signals. The command must not inherit this.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -28,7 +28,7 @@ def problem(program: str) -> tuple[int, str] | None:
 class Child:
     """A running command with the streams, open files and process group of this process.
 
-    In the command, the same signals are blocked and ignored as without this process around it.
+    The command blocks and ignores the same signals as if it were started without this package.
 
     Args:
         command: program and arguments; the program is searched in ``PATH``.
@@ -96,7 +96,7 @@ def end_as(code: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no second core file after the command's
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has already written a core file
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)

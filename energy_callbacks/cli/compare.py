@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare the groups, print the comparison, write its files; judge it if requested."""
+    """Compare the groups, print and save the comparison, and check for regressions if requested."""
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     comparison = compare(_groups(arguments.groups), **options)
     in_text = text.markdown if arguments.markdown else text.render
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
-    """Print whether a group needs more than the first group, and return the exit code.
+    """Print whether a group has regressed from the first group, and return the exit code.
 
     Args:
         comparison: comparison of all groups with the first group.
@@ -156,7 +156,10 @@ def _name_of(path: Path) -> str:
 
 
 def _runs(path: Path) -> list[Path]:
-    """Return the run folders directly in a folder; the path itself if it is a run or has none."""
+    """Return the path itself if it is a run, otherwise the run folders directly in it.
+
+    If there are no such folders, the path itself is returned.
+    """
     if not path.is_dir() or _is_run(path):
         return [path]
     return [one for one in sorted(path.iterdir()) if one.is_dir() and _is_run(one)] or [path]

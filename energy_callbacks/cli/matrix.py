@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the jobs without results, write the results page, and print the table of results."""
+    """Run the jobs that have not succeeded yet, write the results page, and print the results."""
     if is_disabled():
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")
     if arguments.task is not None:
@@ -109,7 +109,7 @@ def _run_task(file: Path, number: int) -> int:
         raise ValueError(f"--task {number}: {file} has {len(jobs)} jobs, counted from 0")
     job = jobs[number]
     if not results.missing([job]):
-        return 0  # the scheduler has started a job again that had succeeded
+        return 0  # the scheduler has restarted a job that had succeeded
     time.sleep(results.cool_down_s)
     with JobProgress(1, 0) as progress:
         signal_number = LocalEngine(gpus=None).run([job], results, progress)

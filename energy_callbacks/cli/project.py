@@ -1,4 +1,8 @@
-"""``energy-callbacks project``: computes the cost or the saving of many jobs per day."""
+"""``energy-callbacks project``: projects energy, emissions and cost of a job to many jobs.
+
+The result is what a job uses per day and year if it runs many times per day, and what a change of
+the job saves.
+"""
 
 import argparse
 import json
@@ -81,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _comparison_at(path: Path) -> Path | None:
-    """Return the comparison file at a path or in this folder; ``None`` if there is none."""
+    """Return the comparison file that a path names or contains; ``None`` if there is none."""
     if path.is_dir() and (path / _COMPARISON).is_file() and not (path / "attempts").is_dir():
         return path / _COMPARISON
     if not path.is_file() or path.suffix != ".json":

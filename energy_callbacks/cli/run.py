@@ -33,7 +33,7 @@ HELP = "measure any command from its start to its end"
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Options that are passed to ``EnergyConfig`` as settings of the same name.
 _SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
-# Interval between checks of which GPUs the command uses. A shorter use of a GPU may be missed.
+# The GPUs that the command uses are checked at this interval. A shorter use may be missed.
 _CARD_CHECK_S: Final = 0.5
 
 
@@ -102,7 +102,7 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
         command: program and arguments.
 
     Raises:
-        ValueError: if there is no command, or if this process is one of several of a launcher.
+        ValueError: if there is no command, or if a launcher has started several such processes.
     """
     if not command:
         raise ValueError("no command: write it after --, as in: run -- python train.py")
@@ -238,7 +238,7 @@ def _report(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) ->
 
 
 def _say(text: str) -> None:
-    """Print to standard error; errors are ignored, such as that of a closed pipe."""
+    """Print to standard error; ignore errors such as a closed pipe."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

@@ -39,7 +39,7 @@ _SLURM: Final = {
     "queue": "JOB_PARTITION",
     "cluster": "CLUSTER_NAME",
 }
-"""Environment variable of each field of ``Job``, without the prefix ``SLURM_``."""
+"""Slurm's environment variable for each field of ``Job``, without the prefix ``SLURM_``."""
 _TITLES: Final = {"slurm": "Slurm", "htcondor": "HTCondor", "kubernetes": "Kubernetes"}
 
 
@@ -107,7 +107,7 @@ def from_record(record: Any) -> Job | None:
 
 
 def _job(system: str, **fields: str | None) -> Job:
-    """Return a job with these fields, each cut to ``_LONGEST``; empty fields become ``None``."""
+    """Return a job; fields are cut to ``_LONGEST`` characters, empty fields become ``None``."""
     return Job(system=system, **{k: value[:_LONGEST] for k, value in fields.items() if value})
 
 

@@ -53,7 +53,7 @@ _MARKER: Final = "run_id"
 # Wait for a marker file for one second in total. A process writes the marker immediately after it
 # creates the folder, so a longer wait means that the process was killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
-# Length of the end of a journal that contains the ``totals`` line, for up to a hundred devices.
+# Number of bytes at the end of a journal that contain the ``totals`` line of up to 100 devices.
 _TAIL_BYTES: Final = 65536
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -123,7 +123,7 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types; NaN and infinity become ``None``, unknown types text."""
+    """Convert a value to JSON types; NaN and infinity become ``None``, other objects text."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):
@@ -174,7 +174,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """Return the run id of the newest journal in a folder; ``None`` if there is none."""
+    """Return the run id in the newest journal of a folder; ``None`` without a readable journal."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None

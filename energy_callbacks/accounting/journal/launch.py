@@ -35,7 +35,7 @@ class TrainingProcess:
 
     @classmethod
     def from_environment(cls) -> "TrainingProcess":
-        """Return the process as described by the variables that ``torchrun`` and others set."""
+        """Return the process, with the ranks that launchers such as ``torchrun`` set."""
         return cls(
             rank=_number("RANK", 0),
             local_rank=_number("LOCAL_RANK", 0),
@@ -91,7 +91,7 @@ def new_folder(wished: Path) -> Path:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue
-        except OSError:  # ``check_writable`` reports it with advice
+        except OSError:  # ``check_writable`` raises an error with advice
             return wished
         return folder
     raise AssertionError("unreachable")

@@ -34,7 +34,7 @@ class PreviousAttempts:
 
     Attributes:
         energy_j: J by scope, ``gpu`` and ``host``; a scope that was never measured is absent.
-        folder: previous folder of the run, relative to the present one; ``None`` if it is the same.
+        folder: previous folder of the run, relative to the current one; ``None`` if it is the same.
         linked_j: the part of ``energy_j`` that was used in other folders, J by scope.
     """
 
@@ -101,7 +101,7 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Pa
         except (JournalError, OSError):
             continue
         rank = record.get("rank", 0)
-        # Rank 0 also adds journals of ranks that no longer exist or no longer are the first rank of
+        # Rank 0 also adds journals of ranks that no longer exist or are no longer the first rank of
         # a host.
         is_gone = rank >= process.world_size or rank % process.local_world_size != 0
         is_mine = rank == process.rank or (process.rank == 0 and is_gone)

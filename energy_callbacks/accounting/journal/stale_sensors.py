@@ -1,4 +1,4 @@
-"""Detects quantities of a device without new readings, while its other quantities have some.
+"""Detects quantities of a device that have no new readings although its other quantities do.
 
 The sampler reports devices without any new reading.
 """
@@ -10,7 +10,8 @@ from typing import Final
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.timeline import Timeline
 
-# Longer than the interval between readings of any quantity: at most five seconds (throttled time).
+# Longer than the interval between readings of any quantity; the longest interval is five seconds
+# (throttled time).
 _SILENT_S: Final = 10.0
 # Maximum number of reports for one sensor.
 _MOST_REPORTS: Final = 3

@@ -1,6 +1,6 @@
 """Detects that the wall clock was set during a run.
 
-Energy is computed in monotonic time, so a wall clock that is set back counts no energy twice.
+Energy is computed in monotonic time, so no energy is counted twice if the wall clock is set back.
 Samples that a driver stamps with wall time have a gap at the moment when the clock was set
 (``sensing/sources/nvidia/driver_stamps.py``).
 """

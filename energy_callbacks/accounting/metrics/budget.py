@@ -9,7 +9,7 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
-"""A function from energy to kg CO2e: best value, lower and upper end; ``None`` if unknown."""
+"""A function from energy to kg CO2e: best value, and ends of the interval; ``None`` if unknown."""
 
 # The last power is extrapolated for at most this time. After a longer time without readings the
 # sensors may have failed.

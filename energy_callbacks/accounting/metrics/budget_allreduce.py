@@ -29,7 +29,9 @@ class BudgetAllreduce:
         self._under_way = None
 
     def __call__(self, number: float) -> float:
-        """Return the sum of the previous call's numbers, 0 at first; ``number`` for one process.
+        """Start the sum of ``number`` over all processes, and return the previous call's sum.
+
+        The first call returns 0. With a single process, each call returns ``number``.
 
         Raises:
             RuntimeError: if PyTorch does not connect the processes, or the communication fails.

@@ -19,10 +19,10 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
-# Relative difference between two estimates of the same annual average: for the 126 countries of
-# CodeCarbon 3.3.2's table with more than 5 TWh a year, the published figure and the one computed
-# from the generation mix and CodeCarbon's factor of each fuel differ by 18 % at the median (43 %
-# at the 90th percentile).
+# Relative difference between two estimates of the same annual average. CodeCarbon 3.3.2's table has
+# 126 countries with more than 5 TWh a year. For each country, the published figure was compared
+# with the figure computed from the generation mix and CodeCarbon's factor of each fuel. The median
+# difference is 18 % (43 % at the 90th percentile).
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
 

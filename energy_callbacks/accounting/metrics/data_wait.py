@@ -34,7 +34,8 @@ _BURST: Final = 1.4
 _HIDDEN_PEAK: Final = 2.0
 # Intervals shorter than this share of the median length are too short to compute a power from.
 _WHOLE: Final = 0.5
-# If a source hangs, waits are kept for this time. Readings that arrive later find no waits.
+# If a source hangs, waits are kept for this time. If its readings arrive later, the energy of the
+# dropped waits is not counted.
 _KEPT_S: Final = 120.0
 
 
@@ -170,7 +171,7 @@ class DataWaitEnergy:
         self._waits = self._waits[is_needed]
 
     def _waited_until(self, t_s: Array) -> Array:
-        """Return the waiting time from the oldest wait still kept up to each moment, s, (n,)."""
+        """Return the waiting time between the oldest wait still kept and each moment, s, (n,)."""
         if not len(self._waits):
             return np.zeros(len(t_s))
         ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])

@@ -97,7 +97,8 @@ class Forecaster:
     def end_epoch(self, t_s: float) -> None:
         """Record that an epoch has ended.
 
-        The second forecast uses the time up to the first epoch end with enough measured steps.
+        The second forecast uses the steps up to the first epoch end at which there are enough
+        tallies.
         """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []

@@ -22,7 +22,7 @@ from energy_callbacks.core.records import Energy
 TARGET: Final = 0.05
 # Steps older than this are not pooled, because the training may have changed since.
 REACH_S: Final = 60.0
-# A minute of tallies at ten per second.
+# Number of tallies that are kept: enough for a minute, at ten per second.
 _KEPT: Final = 600
 
 

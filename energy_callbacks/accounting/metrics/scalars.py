@@ -136,13 +136,13 @@ class ScalarBoard:
             is_final: whether to include the readings after the last step.
         """
         self._recent.add(self.recorder.steps.tally)
-        # ``_is_due`` is set last, because then ``_renew`` may run on another thread.
+        # ``_is_due`` is set last, because from then on another thread may run ``_renew``.
         self._is_final, self._is_due = is_final, True
         if is_final or self.recorder.seen_s - self._asked_s < _OFTEN_S:
             self._renew()
 
     def ask(self) -> None:
-        """Compute the figures, ``used`` and ``used_j`` of the last update if not done yet."""
+        """Compute the figures, ``used`` and ``used_j`` for the last ``update`` if not done yet."""
         self._asked_s = self.recorder.seen_s
         self._renew()
 

@@ -7,9 +7,9 @@ from typing import Final
 from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 # A report by the training thread: an optimizer step, or counts that were missing in earlier steps.
-# The fields are time, samples, tokens, wait for data before the step in s, number of steps (1 or
-# 0), and the end of the step if a CUDA event measures it. Creating a named tuple would take three
-# times as long.
+# The fields are time, samples, tokens, time of waiting for data before the step in s, number of
+# steps (1 or 0), and the end of the step if a CUDA event measures it. Creating a named tuple would
+# take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, StepEnd | None]
 
 # Enough for a minute of the shortest steps (1.6 ms), in case the journal's thread is delayed.
@@ -46,7 +46,10 @@ class _WorkCount:
     unknown_steps: int = 0
 
     def add(self, count: float | None, steps: int) -> None:
-        """Add the count of a step, or (``steps=0``) one count for all steps without a count."""
+        """Add the count of a step.
+
+        With ``steps=0``, the count is for all earlier steps without a count.
+        """
         if count is None:
             self.unknown_steps += steps
             return

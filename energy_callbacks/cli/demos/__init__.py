@@ -1,7 +1,7 @@
 """One small training per framework, on data that comes with Python and scikit-learn.
 
-No file here has the name of a framework. If it were run by its path, its folder would be searched
-first for imports, and the file would hide the framework.
+No file here has the name of a framework. If such a file were run by its path, Python would search
+its folder first, and import the file instead of the framework.
 """
 
 from itertools import count

@@ -4,7 +4,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-import accelerate  # noqa: F401 - Trainer needs it; the import shows our error if missing
+import accelerate  # noqa: F401 - Trainer needs it; if it is missing, this fails early
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
