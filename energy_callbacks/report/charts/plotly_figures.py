@@ -1,4 +1,4 @@
-"""Interactive figures as Plotly's JSON: curves over time, and batch-size searches."""
+"""Builds interactive figures as JSON for Plotly: curves over time and batch-size searches."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Charts of power over time and of the energy and power of each phase.
+"""Draws charts of power over time and of the energy and power of each phase.
 
 Estimated values are hatched, so that they can be distinguished without colour.
 """

@@ -1,4 +1,4 @@
-"""The sections of a report about batch-size searches and profiles, with tables and charts.
+"""Builds the sections of a report on batch-size searches and profiles, with tables and charts.
 
 The HTML page, the plain text and the terminal output share them.
 """

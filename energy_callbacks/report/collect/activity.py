@@ -1,4 +1,4 @@
-"""Activity of the parts of the GPUs (``ACTIVITIES``), over the run and in each phase.
+"""Computes the activity of the parts of GPUs (``ACTIVITIES``), over the run and in each phase.
 
 A value in a row is the mean since the previous value. If the time of a value may contain the start
 or the end of a phase, the value is not assigned to a phase. Therefore phases shorter than about

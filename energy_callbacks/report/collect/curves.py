@@ -115,7 +115,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
     The energy of a bin is a difference of cumulative energies, not power times time. Therefore the
     area below the curve equals the energy in the journal. Sensors lag: the energy of a row covers
-    the time up to its ``seen_s``, which is earlier than the time of the row.
+    the time up to its ``seen_s``, which may be earlier than the time of the row.
     """
     t_s, at_s = columns["t_s"], columns.seen_s
     energy_j, power_w = columns["energy_j"], columns["power_w"]

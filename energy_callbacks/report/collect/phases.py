@@ -206,7 +206,7 @@ def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
 
 
 def _move(window: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Piece:
-    """Subtracts a share of ``window``, at most all of ``piece``, from ``piece``, and returns it."""
+    """Subtracts ``share`` of ``window`` from ``piece``, at most all of it; returns that part."""
     duration_s = min(overlap_s, piece.duration_s)
     piece.duration_s -= duration_s
     taken, left_j = UNKNOWN, piece.energy.energy_j

@@ -43,7 +43,8 @@ class ProcessJournal:
         folders_back: number of times the run moved to a new folder after this journal.
         end_s: latest time of any line.
         open_phase: phase of the process at the end of the journal.
-        resumed_at_step: optimizer steps of earlier attempts that this attempt continues from.
+        resumed_at_step: optimizer step of an earlier attempt from which this attempt continues;
+            ``None`` if it does not continue from a checkpoint.
         rows: series lines; empty after the journal has been read.
         columns: series by device key.
         forecast: newest forecast.

@@ -58,7 +58,7 @@ class DeviceColumns:
 
     @property
     def memory_bytes(self) -> Array:
-        """Used, resident or allocated memory, whichever is known first in this order, (n,)."""
+        """Used memory; if unknown, resident memory; if that is unknown, allocated memory; (n,)."""
         used, resident = self["memory_used_bytes"], self["rss_bytes"]
         other = np.where(np.isnan(resident), self["allocated_bytes"], resident)
         return np.where(np.isnan(used), other, used)

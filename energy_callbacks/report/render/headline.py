@@ -1,4 +1,4 @@
-"""The headline of a report as cards: energy, emissions, efficiency, speed and memory."""
+"""Builds the cards at the top of a report: energy, emissions, efficiency, speed and memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ class CumulativeEnergy(BoundedColumns):
     T       time, s
     ENERGY  C(t), J
     WALK    variance of C that grows from knot to knot, J^2 (power between samples)
-    LOOSE   the part of WALK that arose outside of pairs of anchors, J^2
+    LOOSE   the part of WALK from intervals that are not between two anchors, J^2
     UNSEEN  seconds since the first knot that no reading covers
     POINT   variance of C(t) relative to the anchors, J^2, without LOOSE
     METHOD  * index into ``METHODS``

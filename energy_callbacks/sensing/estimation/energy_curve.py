@@ -324,7 +324,7 @@ class EnergyCurve:
         return self._anchored_method if self._factor is not None else self._shape_method
 
     def _commit_shape(self, intervals: Array, method: Method) -> None:
-        """Make intervals final that are not between anchors; gaps remain uncovered."""
+        """Make intervals final without using the counter; gaps remain uncovered."""
         self._knots.append(self._as_knots(intervals, method))
         self._committed = len(self._knots)
 

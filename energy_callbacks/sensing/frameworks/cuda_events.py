@@ -40,7 +40,10 @@ class Events(Protocol):
         ...
 
     def record_idle(self, event: Event) -> bool:
-        """Queue an event on an empty stream, where it occurs at once; return its success."""
+        """Queue an event on an empty stream, so that it occurs immediately.
+
+        Returns whether this was possible.
+        """
         ...
 
     def is_done(self, event: Event) -> bool:
