@@ -12,8 +12,9 @@ from energy_callbacks.report.model.schema import EnergyReport
 def job_of(report: EnergyReport) -> JobUse:
     """Return the energy and time of a run, as those of one job.
 
-    The interval of the energy is that of the run's sensors. Time without readings is assumed to
-    have the same mean power as the other time; the interval includes the error of this assumption.
+    The interval of the energy includes the errors of the run's sensors. Time without readings is
+    assumed to have the mean power of the time with readings; the interval includes the error of
+    this assumption.
 
     Raises:
         ValueError: if less than half of the run's energy is known.
@@ -46,7 +47,7 @@ def warnings_of(report: EnergyReport) -> Iterator[str]:
 
 
 def changes_of(comparison: Comparison, label: str) -> list[Change]:
-    """Return the change of energy and time per run, of each group against the first group.
+    """Return the changes of energy and time per run from the first group to each other group.
 
     Args:
         comparison: comparison of two or more groups of runs.

@@ -72,7 +72,7 @@ class JobUse:
     Attributes:
         energy_j: energy of GPUs and host, without the overhead of the building.
         wall_s: time from start to end; ``None`` if not known.
-        gpu_s: sum of the time over all GPUs of the job; ``None`` if not known.
+        gpu_s: sum of the times of all GPUs of the job; ``None`` if not known.
     """
 
     energy_j: Amount

@@ -148,7 +148,7 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
-    """Return one line each for a change, its interval, and a verdict that is ``not resolved``.
+    """Return lines with a change, its interval if known, and ``not resolved`` if that applies.
 
     >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
     ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']

@@ -1,4 +1,4 @@
-"""SQL over any number of reports: ``query("select sum(total_wh) from reports", "runs")``.
+"""Runs SQL over any number of reports: ``query("select sum(total_wh) from reports", "runs")``.
 
 There is no cache, so results are never out of date: each query reads the first lines of each
 report. It reads whole reports only if the SQL uses the tables ``phases``, ``devices`` or
@@ -104,7 +104,7 @@ def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
 def _uses_unnamed(tree: Any) -> bool:
     """Return whether the SQL of a DuckDB syntax tree can use columns without their names."""
     nodes = list(_nodes(tree))
-    relations = [node for node in nodes if "class" not in node]  # expressions have a class
+    relations = [node for node in nodes if "class" not in node]  # expressions have a key "class"
     rows = {n[key].lower() for n in relations for key in ("table_name", "alias") if n.get(key)}
     return any(
         node.get("error") is True
@@ -136,5 +136,5 @@ def _tables_of(connection: Any, sql: str) -> set[str]:
     if len(kinds) != 1 or kinds[0] not in _ALLOWED:
         raise QueryError(f"a query is one SELECT, got {kinds or 'nothing'}; write one that reads")
     if kinds == ["SELECT"]:
-        connection.execute(f"EXPLAIN {sql}").fetchall()  # reports errors before anything is read
+        connection.execute(f"EXPLAIN {sql}").fetchall()  # finds errors before reports are read
     return {table.name for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE)}

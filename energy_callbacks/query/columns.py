@@ -15,7 +15,7 @@ Kind = Literal["number", "whole", "text", "object", "list"]
 
 
 class FieldTypes(NamedTuple):
-    """The types of one kind of field: its SQL type, and the results of ``json_type`` it allows."""
+    """The types of one kind of field: its SQL type, and the allowed results of ``json_type``."""
 
     sql: str
     json: tuple[str, ...]

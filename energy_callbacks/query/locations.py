@@ -1,7 +1,7 @@
 """Finds and reads reports below a folder, or below an address of fsspec (``s3://...``).
 
-Only the needed part of a report is read: the first lines, up to the phases, have 3 kB of 100 kB or
-more. The last bytes are read, too, to detect truncated files.
+Only the needed part of a report is read: the lines before the phases have about 3 kB, a report has
+100 kB or more. The last bytes are read, too, to detect truncated files.
 """
 
 import os
@@ -69,7 +69,7 @@ class _Local:
         self._path = path
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """Yield the paths of all reports; appends runs without a report to ``skipped``."""
+        """Yield the paths of all reports; append runs without a report to ``skipped``."""
         if Path(self._path).is_file():
             yield self._path
             return
@@ -88,11 +88,11 @@ class _Local:
                 skipped.append(_only_journals(folder))
 
     def heads(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
+        """Yield the first ``HEAD_BYTES`` of each report, or an error if unreadable or truncated."""
         return _read_all(_head, paths)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield each report."""
+        """Yield the whole content of each report, or an error if it cannot be read."""
         return _read_all(_whole, paths)
 
 
@@ -142,7 +142,7 @@ class _Remote:
         self._sizes: dict[str, int] = {}
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """Yield the paths of all reports; appends runs without a report to ``skipped``."""
+        """Yield the paths of all reports; append runs without a report to ``skipped``."""
         try:
             listed: dict[str, Any] = self._files.find(self._root, detail=True)
         except Exception as error:  # every file system raises its own errors
@@ -162,14 +162,14 @@ class _Remote:
         yield from self._sizes
 
     def heads(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
+        """Yield the first ``HEAD_BYTES`` of each report, or an error if unreadable or truncated."""
         sizes = [self._sizes[path] for path in paths]
         heads = self._ranges(paths, [0] * len(paths), [min(size, HEAD_BYTES) for size in sizes])
         ends = self._ranges(paths, [max(size - _END_BYTES, 0) for size in sizes], sizes)
         return map(_checked, heads, ends)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield each report."""
+        """Yield the whole content of each report, or an error if it cannot be read."""
         sizes = [self._sizes[path] for path in paths]
         return iter(self._ranges(paths, [0] * len(paths), sizes))
 

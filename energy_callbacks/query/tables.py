@@ -1,4 +1,4 @@
-"""Loads reports into DuckDB tables, on a connection that can only read.
+"""Loads reports into DuckDB tables, on a connection without access to files.
 
 The content of a report is passed as values and never becomes SQL. The kind of each field is
 checked. A report that fails the check is read again by ``schema.from_json``, which supports the
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 # ``connect`` turns enable_external_access off, so that a query cannot read or write files or access
-# variables of this X
+# variables of this program. These settings also prevent DuckDB from installing extensions and from
+# writing temporary files for large sorts.
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -94,7 +95,7 @@ def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
 def _needed(content: Content, part: str | None) -> str | None:
     """Return the JSON that a table needs; ``None`` if a report is not formatted as we write it.
 
-    If ``part`` is ``None``, it is the report up to its phases, else the list of the name ``part``.
+    If ``part`` is ``None``, it is the report up to its phases, else the list named ``part``.
     """
     if isinstance(content, OSError):
         return None
@@ -149,8 +150,8 @@ def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, 
 def _parsed(table: SqlTable) -> str:
     """Return SQL that makes rows of ``given``: the value of each field, and all types as a shape.
 
-    If the table needs a list and a report has an empty list or something else, the report becomes
-    one row with ``is_row`` false, so that every report is checked.
+    If the table is made of a list that is empty or damaged in a report, the report becomes one row
+    with ``is_row`` false, so that every report is checked.
     """
     items = (
         "SELECT path, text AS item, json_valid(text) AS is_valid, json_valid(text) AS is_row "

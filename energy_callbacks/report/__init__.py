@@ -74,7 +74,7 @@ _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | b
 
 
 def load(path: str | Path) -> EnergyReport:
-    """Load a saved report, or builds it from a run folder, a journal or another program's log.
+    """Load a saved report, or build it from a run folder, a journal or another program's log.
 
     Args:
         path: path of a JSON or HTML report, a run folder, a journal or a log. ``FILE#RUN`` selects

@@ -56,7 +56,7 @@ def build(
 
 
 def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt], int, list[str]]:
-    """Read journals and merges the processes of the newest run into attempts.
+    """Read journals, and merge the processes of the newest run into attempts.
 
     Args:
         paths: see ``build``.
@@ -232,7 +232,7 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSenso
 
 
 def _forecast(merged: Sequence[MergedAttempt]) -> amounts.Forecast | None:
-    """Return the newest forecast, from the lead processes of the attempts; ``None`` if none."""
+    """Return the newest forecast of the attempts' lead processes; ``None`` if there is none."""
     records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
     return from_record(amounts.Forecast, records[-1]) if records else None
 

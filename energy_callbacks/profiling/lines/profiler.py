@@ -22,7 +22,7 @@ _PATIENCE_S = 6.0
 
 @dataclass(eq=False, kw_only=True)
 class LineProfiler(AttemptProfiler["_LineRun"]):
-    """Attributes energy to lines and functions of your files; library code to its calling line.
+    """Attributes energy to lines and functions of your files, including the libraries they call.
 
     ::
 
@@ -95,7 +95,7 @@ class _LineRun:
         self._phase, self._phase_s = name, t_s
 
     def step(self, t_s: float) -> None:  # noqa: ARG002 - required by the protocol
-        """Open or close a window for kernels; see ``Profiler``."""
+        """Open or close a window in which kernels are recorded; see ``Profiler``."""
         try:
             self._windows.step(is_training=self._phase in ("phase:train", None))
         except Exception as error:  # noqa: BLE001 - the host's energy can be attributed without windows

@@ -86,7 +86,7 @@ def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[st
 
 
 def _seen(found: LineProfile, line: SourceLine, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a line; times and energy of another function on it are added."""
+    """Return the fields of a line; those of another function on the same line are added."""
     wait_s = min(line.wait_s, line.wall_s)
     shares = [(line.wall_s - wait_s) / found.duration_s, wait_s / found.duration_s]
     shares.append(line.gpu_share or 0.0)

@@ -1,7 +1,8 @@
 """Samples the main thread's stack at random moments; the main thread reads its own stack.
 
 No signal and no timer is used, and no thread reads another thread's stack: see
-``profiling/common/main_thread.py``.
+``profiling/common/main_thread.py``. A thread *waits for the interpreter* while another thread holds
+the global interpreter lock (GIL).
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from energy_callbacks.profiling.common.main_thread import Pending
 logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
-"""A request takes less than this to be served between bytecodes, and longer during a call."""
+"""If a request waits longer than this, it waits for the end of a call."""
 _PUNCTUAL_S: Final = 0.00025
 """Maximum delay of a thread that waits only for its timer (0.2 ms with Linux 6.18)."""
 _JOIN_S: Final = 1.0
@@ -42,7 +43,7 @@ class StackSample(NamedTuple):
     Attributes:
         since_s: start of the span, which is the end of the previous sample's span.
         asked_s: the sampling moment of the request.
-        until_s: end of the span: the newest sampling moment when the request was served.
+        until_s: end of the span: the newest sampling moment before the request was served.
         cpu: CPU seconds per second of the main thread, from the request until it was served.
         others: CPU seconds per second of the process's other threads in the same time.
         is_before: whether the main thread held the interpreter at ``asked_s`` and released it only

@@ -18,7 +18,7 @@ class Stack:
 
     Attributes:
         frames: frames, outermost first; library frames have line 0. Empty for the sum of all
-            stacks beyond the limit of ``LineTally``.
+            stacks after the first ``MOST_STACKS``.
         wall_s: time in this stack in seconds.
         energy_j: part of the energy attributed to the innermost line of the user's code.
     """

@@ -42,7 +42,7 @@ class LineTime:
         return self.cpu_s + self.others_s
 
     def add(self, wall_s: float, cpu: float, others: float) -> None:
-        """Add a time span with the mean numbers of cores used by the main and other threads."""
+        """Add a time span with ``cpu`` cores used by the main thread and ``others`` by others."""
         self.wall_s += wall_s
         self.cpu_s += wall_s * cpu
         self.others_s += wall_s * others
@@ -62,7 +62,7 @@ Bin = dict[Site | None, LineTime]
 
 @dataclass(slots=True)
 class LineTally:
-    """Sums of stack samples in bounded memory: if there are too many time spans, they are merged.
+    """Sums of stack samples in bounded memory: if there are too many time spans, pairs are merged.
 
     Attributes:
         start_s: start of the first time span.
@@ -105,7 +105,7 @@ class LineTally:
         return Line(code.co_filename, 0, code.co_qualname)
 
     def spans(self) -> Iterator[tuple[float, float, Bin]]:
-        """Yield start, end and place times of each time span."""
+        """Yield the start, the end and the ``Bin`` of each time span."""
         for number, bin_ in enumerate(self.bins):
             start_s = self.start_s + number * self.width_s
             yield start_s, self.start_s + (number + 1) * self.width_s, bin_
@@ -129,8 +129,8 @@ class LineTally:
     def _number(self, code: CodeType) -> tuple[int, bool]:
         """Add a code object; return its number and whether it is the user's code.
 
-        Code objects are found by identity, which is fast. They are kept, so that no identity is
-        used twice.
+        Code objects are found by identity, which is fast. They are kept, so that Python does not
+        reuse their identities.
         """
         if len(self._codes) >= MOST_CODES:
             return 0, False

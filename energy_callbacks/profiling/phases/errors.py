@@ -108,7 +108,7 @@ def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]
 
 
 def _weights(columns: Array, count: int) -> Array:
-    """Return the weights of rows in the least-squares values of the first unknowns, (count, m)."""
+    """Return the weight of each row in the least-squares estimates of the first unknowns."""
     scale = np.linalg.norm(columns, axis=0)
     scale[scale == 0.0] = 1.0
     weights: Array = (np.linalg.pinv(columns / scale, rcond=1e-10) / scale[:, None])[:count]
@@ -189,7 +189,8 @@ def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, flo
     """
     own_w2 = float((scaled_w**2).sum(axis=1).mean())
     back = scaled_w.shape[1]
-    # Column j of a reading is the same span as column j - shift of the previous reading.
+    # ``at`` grows from reading to reading by a shift: column j of a reading is the same span as
+    # column j - shift of the previous reading.
     columns = np.arange(back) - (at[1:, :1] - at[:-1, :1])
     is_shared = (columns >= 0) & (columns < back)
     before_w = np.take_along_axis(scaled_w[:-1], np.clip(columns, 0, back - 1), axis=1)

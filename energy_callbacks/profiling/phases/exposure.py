@@ -60,7 +60,7 @@ class Spans:
         return known_s
 
     def _one_hot(self, labels: Numbers) -> Array:
-        """Return labels in one-hot encoding, (n, count); a row of zeros for label -1."""
+        """Return the one-hot encoding of labels, (n, count); label -1 becomes a row of zeros."""
         return np.equal.outer(labels, np.arange(self.count)).astype(np.float64)
 
     def _states(self, response_s: float) -> Array:

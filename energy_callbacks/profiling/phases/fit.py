@@ -28,7 +28,8 @@ PRIOR_S: Final = 0.003
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4
-# Half of the fastest known response. Fitted powers of shorter pieces would differ only by noise.
+# Minimum length of a piece: half of the fastest known response. The fitted powers of shorter pieces
+# would differ only by noise.
 _SHORTEST_PIECE_S: Final = 0.008
 _MOST_PIECES: Final = 16
 # Another piece must lower the cost by at least this value. Chance lowers it by less, even if the

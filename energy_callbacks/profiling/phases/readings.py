@@ -54,7 +54,7 @@ def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None
     if power is not None and power.kind == "gauge":
         sensor = power.sensor or Sensor(name="")
         window_s = sensor.window_s or 0.0
-        # The sensor's lag includes half of its averaging window; in ``Readings``, it does not.
+        # The sensor's lag includes half of its averaging window; the lag of ``Readings`` does not.
         return Readings(
             t_s=followed[:, 0],
             power_w=followed[:, 1],

@@ -146,7 +146,10 @@ def _checked(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> PhaseSp
 
 
 def _places(spans: Spans, t_s: Array) -> int | None:
-    """Return the number of positions in a step where readings fall; ``None`` if they are spread."""
+    """Return the number of separate positions in a step where readings fall.
+
+    Returns ``None`` if the readings are spread over the whole step.
+    """
     begins = (spans.labels == spans.labels[0]) & (np.roll(spans.labels, 1) != spans.labels[0])
     starts_s = spans.edges_s[:-1][begins]
     if len(starts_s) < 2:

@@ -120,7 +120,7 @@ class _PhaseRun:
 
     @property
     def _active_marks(self) -> PhaseMarks | None:
-        """The marks while phases are being marked, else ``None``; ``None`` in forked processes."""
+        """The marks, or ``None`` if phases are not being marked or this is a forked process."""
         is_active = self._end_s is None and self._generation == forks.generation
         return self.marks if is_active else None
 

@@ -67,7 +67,7 @@ class TorchHooks:
 
     def _on_forward(self, module: Any, inputs: Any) -> None:  # noqa: ARG002 - PyTorch passes both
         if next(module.parameters(), None) is None:
-            return  # not a model, but for example a transform of the loader or a metric
+            return  # not the model: for example a transform of the loader or a metric
         self._remove_forward()
         self._begin("forward")
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from energy_callbacks.core.extras import requires
 
 _SYNTHETIC: Final = 2048
-# Types in the files of https://www.cs.toronto.edu/~kriz/cifar.html, with NumPy 1 and 2.
+# Types in the files of https://www.cs.toronto.edu/~kriz/cifar.html. NumPy 1 and NumPy 2 have
+# different names for ``_reconstruct``.
 _OF_ARRAYS: Final = (
     ("_codecs", "encode"),
     ("numpy", "dtype"),

@@ -27,8 +27,8 @@ _RANK_FIXES: Final = {
     "samples_per_step": "give all ranks as many samples, with a distributed sampler",
     "gpu_power": "look for heat, other work, or a slower card on that rank's host",
 }
-# Classes of kernels that can be fused with others: fused kernels keep intermediate values in
-# registers, while these read and write them in memory.
+# Classes of kernels that can be fused with others. Without fusion, they read and write intermediate
+# values in memory; a fused kernel keeps these values in registers.
 _FUSIBLE: Final = ("elementwise and reduction", "normalisation")
 
 
@@ -169,7 +169,7 @@ def _straggler(rank: Imbalance) -> Advice:
 
 
 class _Candidate(NamedTuple):
-    """Advice that is given if ``share`` of the time is large enough; ``None`` if not known."""
+    """Advice that is given if its share of the time is large enough (``None`` if not known)."""
 
     code: Code
     share: float | None

@@ -13,7 +13,7 @@ from energy_callbacks.report.model.metrics import Metric
 # Minimum number of validations to estimate the noise, and number of last validations that must all
 # be worse than the best one.
 _FEWEST, _FEWEST_AFTER = 6, 3
-# Smaller changes of the metric are negligible; as a share of its best value.
+# Changes of a metric that are smaller than this share of its best value are negligible.
 _SMALL: Final = 0.01
 
 
@@ -23,8 +23,8 @@ class LateStop(NamedTuple):
     Attributes:
         metric: the metric of the validations.
         best: index of the best value.
-        after_j: energy between the best validation and the last.
-        after_s: time between them.
+        after_j: energy between the best validation and the last one.
+        after_s: time between the best validation and the last one.
     """
 
     metric: Metric

@@ -52,7 +52,8 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
     ]
     if not devices:
         return []
-    # Bins cover the run from start to end. There are not more of them than points in a curve.
+    # The bins cover the run from start to end. There are at most as many bins as the most
+    # detailed curve has points.
     shown = [curves[device.host, device.key] for device in devices]
     bins = min(max(len(curve.t_s) for curve in shown), max_bins)
     edges_s = np.linspace(0.0, max(curve.t_s[-1] for curve in shown), bins + 1)
@@ -60,7 +61,10 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
 
 
 def _grouped(devices: Sequence[DeviceUse]) -> Mapping[str, list[DeviceUse]]:
-    """Return one group per device; if these are too many, per host and scope, else per scope."""
+    """Return groups of devices by name: one per device, or per host and scope, or per scope.
+
+    The first of these that has at most ``MAX_BANDS`` groups is used.
+    """
     has_hosts = len({device.host for device in devices}) > 1
     names: tuple[Callable[[DeviceUse], str], ...] = (
         lambda device: f"{device.key} {f'· {device.host}' if has_hosts else device.name}",
@@ -97,7 +101,7 @@ def _band(
 
 
 def _energy_at(curve: Series, edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a curve's cumulative energy in joules at the edges, interpolated in its bins."""
+    """Return a curve's cumulative energy in joules at the edges, linearly interpolated."""
     in_bins = [
         (power_w or 0.0) * known_s
         for power_w, known_s in zip(curve.power_w, curve.seen_s, strict=True)

@@ -46,7 +46,7 @@ _SCOPES: Final = {"gpu": "GPU", "host": "host"}
 
 
 def points_that_ran(curve: BatchSizeCurve) -> list[BatchSizePoint]:
-    """Return the points whose batch size did fit in memory, smallest size first."""
+    """Return the points whose batch size fits in memory, smallest size first."""
     return sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
 
 
@@ -66,7 +66,7 @@ def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canva
         width_in: width of the figure in inches; the panels of a narrow figure are stacked.
 
     Returns:
-        The figure; ``None`` if no batch size fit in memory.
+        The figure; ``None`` if no batch size fits in memory.
     """
     ran = points_that_ran(curve)
     if not ran:

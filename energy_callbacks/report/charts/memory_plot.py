@@ -81,7 +81,7 @@ def _lines(report: EnergyReport, most: int) -> list[_Line]:
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Return times, about ``most`` at most, and the highest value of all curves (GiB) at each."""
+    """Return times and the highest values of all curves (GiB), about ``most`` points at most."""
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves

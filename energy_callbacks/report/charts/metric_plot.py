@@ -42,7 +42,7 @@ class MetricPair:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Sort key, larger for more informative pairs: with a validation, with a direction."""
+        """Sort key: a pair with a validation comes first, then one with a known direction."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)
