@@ -365,7 +365,7 @@ class Timeline:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 
     def impossible(self) -> dict[str, int]:
-        """Return the number of impossible power readings of each device that has any."""
+        """Return the number of power readings beyond ``MOST_POWER_W``, for devices with any."""
         with self._lock:
             counts = {key: track.curve.impossible for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}

@@ -1,4 +1,4 @@
-"""Searches for a batch size, by the curve of throughput, energy and memory."""
+"""Searches for the best batch size, from measured throughput, energy and memory."""
 
 from energy_callbacks.tuning.batch_size import tune_batch_size as tune_batch_size
 from energy_callbacks.tuning.bench import Patience as Patience

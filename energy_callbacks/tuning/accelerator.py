@@ -1,4 +1,4 @@
-"""Memory and synchronization of the devices that a training uses.
+"""Measures the memory of the devices that a training uses, and synchronizes the devices.
 
 The functions query the training's own framework and initialize no device. Memory is reported for
 the fullest device, as seen by its allocator. Without a device, the resident memory of this process

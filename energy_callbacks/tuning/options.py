@@ -15,13 +15,13 @@ class TuningOptions(TypedDict, total=False):
 
     Attributes:
         objective: ``knee``, the smallest size that is nearly as fast as the fastest;
-            ``throughput``, ``energy`` or ``largest``; or a number from 0 to 1, the weight of
-            joules against seconds. The default is the knee, or ``energy`` if the global batch
-            is fixed.
+            ``throughput``, the fastest size; ``energy``, the size with the least energy per sample;
+            ``largest``, the largest size that fits; or a number from 0 to 1, the weight of joules
+            against seconds. The default is ``knee``, or ``energy`` if the global batch is fixed.
         min_size: smallest size; use at least 2 if the model has batch normalization.
         max_size: largest size.
         multiple_of: sizes are multiples of this number.
-        powers_of_two: sizes are powers of two.
+        powers_of_two: whether sizes are powers of two only.
         start_size: first size to try, such as the current one; ``None`` for the smallest.
         memory_margin: share of the device's memory that must stay free.
         max_trials: maximum number of trials.
@@ -29,7 +29,7 @@ class TuningOptions(TypedDict, total=False):
         global_batch_size: samples of an optimizer step on all ranks together; ``None`` if not
             fixed. If it is fixed, sizes are those of micro-batches, several of which make up an
             optimizer step.
-        patience: limits on the duration of a trial.
+        patience: limits on the duration of a trial; ``None`` for the default limits.
         on_trial: called with each trial; the default writes a line to standard error.
         meter: measures the search, in the phase ``tuning``. A running meter continues afterwards.
             The default is a new meter.

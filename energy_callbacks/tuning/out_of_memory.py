@@ -86,8 +86,8 @@ def said(error: BaseException) -> str:
 def free_memory(error: BaseException | None = None) -> None:
     """Free the memory that a failed step still holds.
 
-    Clears local variables in the frames of the error's traceback (its lines stay), collects
-    reference cycles, and empties PyTorch's caches on the devices in use.
+    Clears local variables in the frames of the error's traceback (it can still be printed),
+    collects reference cycles, and empties PyTorch's caches on the devices in use.
 
     Args:
         error: exception raised by the step; ``None`` if there was none.
@@ -104,7 +104,7 @@ def free_memory(error: BaseException | None = None) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, contexts and group members, as a traceback prints them."""
+    """Yield an error and its causes, contexts and group members that a traceback prints."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

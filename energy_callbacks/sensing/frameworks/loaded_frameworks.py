@@ -1,7 +1,7 @@
 """Finds frameworks and runtimes that this process uses, without initialising any of them.
 
-An *awake* framework has initialised its devices. Most of its public functions for devices would
-initialise them, which takes all memory of all cards (TensorFlow) or breaks a later fork.
+An *awake* framework has initialised its devices. Most public functions that concern devices would
+wake up the framework, which takes all memory of all cards (TensorFlow) or breaks a later fork.
 """
 
 import sys

@@ -12,7 +12,9 @@ step is the middle of the intersection of two intervals:
 
     [anchor recorded, anchor observed] + elapsed +- drift   and   [step queued, its end observed]
 
-Half the width of the intersection bounds the error. No thread ever waits for the training's work.
+Here ``elapsed`` is the device time from the anchor to the step's event, and ``drift`` bounds the
+drift between the two clocks in this time. Half the width of the intersection bounds the error. No
+thread ever waits for the training's work.
 """
 
 from collections import deque

@@ -169,7 +169,7 @@ class _Counter:
         t_s: present monotonic time.
 
     Raises:
-        OSError: if the file cannot be opened or read; ``filename`` is the file.
+        OSError: if the file cannot be opened or read; its ``filename`` is the path.
     """
 
     def __init__(self, folder: Path, device: Device, t_s: float) -> None:

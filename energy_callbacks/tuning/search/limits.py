@@ -64,8 +64,8 @@ def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> flo
     """Extrapolate the size at which memory is full; ``None`` if the peaks do not show it.
 
     Peaks are assumed to be affine in the size. The line goes through the largest measured size,
-    with the steepest slope to any size of at most half of it. Small sizes thus do not
-    underestimate a curve that bends upwards, and the allocator's block size has little influence.
+    with the steepest slope to any size of at most half of it. Thus peaks that grow faster at
+    larger sizes are not underestimated, and the allocator's block size has little influence.
 
     >>> predicted_largest({1: 1_100, 10: 2_000, 20: 3_000}, 10_000.0)
     90.0

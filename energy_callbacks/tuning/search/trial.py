@@ -23,7 +23,7 @@ class Trial:
         duration_s: duration of these steps, s.
         stderr_s: random standard error of the duration, s.
         energy: energy of the GPUs during these steps, or of the host if there is no GPU. For time
-            without readings the mean power of the other time is assumed.
+            without readings, the mean power of the time with readings is assumed.
         scope: scope of ``energy``, ``gpu`` or ``host``.
         peak_bytes: peak memory of the fullest device; ``None`` if unknown.
         cost_s: duration of the whole trial, including warm-up and restoring, s.

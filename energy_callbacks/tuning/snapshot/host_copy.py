@@ -80,8 +80,8 @@ def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Call
 
     Args:
         value: a tensor, a plain value, or containers of these.
-        seen: ids of objects that are not copied. Containers are added, as they may be nested in
-            each other.
+        seen: ids of objects that are not copied. Each copied container is added, because
+            containers may contain each other.
         deep: whether plain values and tuples are copied too. If ``False``, the same objects are
             returned, and parameters of modules are not copied.
 
@@ -124,7 +124,7 @@ def keep_copy(value: Any) -> Callable[[], Any]:
 
 
 def keep_attributes(module: Any) -> Callable[[], None]:
-    """Copy the attributes of a PyTorch module and its submodules, except parameters and structure.
+    """Copy the attributes of a PyTorch module and its submodules, except tensors and children.
 
     Examples are counters, lists that steps append to, and the states of metrics. Containers get
     their old contents back, and tensors their old values. Any other attribute refers to its old

@@ -2,13 +2,14 @@
 
 A call that reads the energy counter is slow (2.5 to 24 ms of processor time on an H200), and its
 value changes every 100 ms, so that it does not show the energy *at* the moment of the call. But the
-ticks are periodic (``TickClock``). From time to time a tick is located between two calls::
+ticks follow a regular clock (``TickClock``). At times a tick is located between two calls::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
     ^ not earlier                                not later  ^
 
-Once the period is known, one call between two ticks returns the value at the first of them.
+Once period and phase of this clock are known, one call between two ticks returns the value at the
+first of them.
 """
 
 from collections.abc import Callable
@@ -90,7 +91,7 @@ class _Search:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the clock predicts the time of the tick."""
+        """Whether the clock of the ticks predicts the time of this tick."""
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
@@ -111,7 +112,7 @@ class CounterTicks:
     Args:
         clock: monotonic time.
         read: reads the counter; returns ``None`` if it has no value.
-        shortest_s: lower bound of the period, s; a close bound lets the period be found sooner.
+        shortest_s: lower bound of the period, s; a tight bound lets the period be found sooner.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class CounterTicks:
         return tick
 
     def last_tick(self) -> Tick | None:
-        """Make a last call if the clock is known; returns the newest tick."""
+        """Make a last call if the clock of the ticks is known; returns the newest tick."""
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
@@ -200,7 +201,7 @@ class CounterTicks:
         self._search = _Search(number=number, end_s=end_s)
 
     def _begin_anew(self, start_s: float) -> None:
-        """Discard the clock, and plan a search for any tick from ``start_s`` on."""
+        """Discard the clock of the ticks, and plan a search for any tick from ``start_s`` on."""
         self._ticks = TickClock(self._shortest_possible_s)
         self._newest: tuple[int, float] | None = None
         self.due_s = start_s

@@ -13,8 +13,8 @@ from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, known
 
-# Taking a sample takes 0.2 ms (H200, driver 580). The driver's values are up to 100 ms old
-# (nvml.h, nvmlGpmSampleGet: samples should be more than 100 ms apart).
+# Taking a sample takes 0.2 ms (H200, driver 580). The interval must be long, because the driver's
+# values are up to 100 ms old (nvml.h, nvmlGpmSampleGet: samples should be more than 100 ms apart).
 _BEATS: Final = 2
 _INTERVAL_S: Final = _BEATS * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {

@@ -133,7 +133,7 @@ def power(card: NvmlCard) -> Reader | None:
 
 
 class SampledPower:
-    """Reads power from the driver's buffer, so that no sample between two calls is lost.
+    """Reads power from the driver's buffer of samples, so that none between two calls is lost.
 
     Attributes:
         stamps: converts and checks the time stamps of the samples.
@@ -269,7 +269,7 @@ class PolledQuantity:
 
     Attributes:
         card: the card to query.
-        channels: channel of the readings.
+        channels: the channel of the readings, in a tuple.
         query: returns the value in the SI unit; ``None`` if the driver has none.
         next_s: returns the time of the next reading, given the time of the last one.
         due_s: time of the next reading; the first is due immediately.

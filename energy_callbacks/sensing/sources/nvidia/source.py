@@ -73,7 +73,7 @@ class NvmlSource:
         """Open the card, and return the channels of all quantities that have a value.
 
         Raises:
-            SourceUnavailable: if there is no driver, no permission, no such card, or no value.
+            SourceUnavailable: if driver, permission or card is missing, or the card has no values.
         """
         self.close()
         with ExitStack() as stack:
@@ -138,7 +138,7 @@ class NvmlSource:
         return readings
 
     def _report_failing(self, card: NvmlCard, answered: set[Quantity]) -> None:
-        """Log each quantity once that fails while others answer; this is no missed reading."""
+        """Log each quantity once that fails while others answer; it does not count as missed."""
         for quantity in answered:
             self._failing.pop(quantity, None)
         self._reported -= answered
