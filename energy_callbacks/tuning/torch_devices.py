@@ -33,6 +33,6 @@ def used_generators() -> Iterator[Any]:
         yield torch.default_generator
     for backend in used_backends():
         if backend is torch.mps:
-            yield torch.mps._get_default_mps_generator()  # noqa: SLF001 - as its get_rng_state does
+            yield torch.mps._get_default_mps_generator()  # noqa: SLF001 - as in get_rng_state
         else:
             yield from backend.default_generators

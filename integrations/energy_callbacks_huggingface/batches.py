@@ -59,7 +59,7 @@ class InputCounter:
         self._expected += self._replicas
 
     def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count the inputs of a forward pass, unless gradients are off, as in generation."""
+        """Count the inputs of a forward pass, but not of one without gradients (generation)."""
         is_training = module.training and torch.is_grad_enabled()
         if is_training and len(self._counts) < self._expected:
             inputs = args[0] if len(args) == 1 and not kwargs else kwargs or args
@@ -83,7 +83,7 @@ class InputCounter:
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """Return the sum of the counts of the step; ``None`` if fewer than ``micro_batches``."""
+        """Return the sum of the step's counts; ``None`` if a micro-batch was not counted."""
         counts = [found[name] for found in self._counts if name in found]
         # There may be fewer counts than replicas: DataParallel skips replicas if a batch is small.
         return sum(counts) if counts and len(counts) >= micro_batches else None
@@ -93,7 +93,7 @@ class InputCounter:
 
 
 class _InputHook:
-    """The hook on the model. It does nothing in copies and pickles of the model."""
+    """Hook on the model that counts inputs. It does nothing in copies and pickles of the model."""
 
     def __init__(self, counter: InputCounter | None) -> None:
         self._counter = counter

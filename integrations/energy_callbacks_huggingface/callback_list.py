@@ -1,8 +1,8 @@
 """Writes our figures to the trainer's other callbacks, and filters which figures each one gets.
 
-The Trainer places reporting callbacks before the user's, and passes the same dictionary of logs to
-all of them. Therefore our callback moves to the front of the list and adds its figures to the
-dictionary. TensorBoard's callback would write them with a prefix (``train/power/gpu_w``), so a
+The Trainer places reporting callbacks before the user's, and passes the same dictionary of logs (a
+row) to all of them. Therefore our callback moves to the front of the list and adds its figures to
+the dictionary. TensorBoard's callback would write them with a prefix (``train/power/gpu_w``), so a
 ``LogFilter`` hides them from it, and they are written with its writer and exact tags instead.
 
 The callbacks in their order, and our figures that the dictionary contains after each of them::
@@ -70,7 +70,10 @@ class OtherTrainerCallbacks:
         return bool(self._callbacks) and self._callbacks[0] is self._ours
 
     def take_first_place(self) -> None:
-        """Move our callback to the front; an iteration that has reached it still calls the rest."""
+        """Move our callback to the front of the list.
+
+        The callbacks after it keep their places, so a hook that is running still reaches them.
+        """
         others = [one for one in self._callbacks if one is not self._ours]
         if len(others) < len(self._callbacks):
             self._callbacks[:] = [self._ours, *others]
@@ -92,7 +95,7 @@ class OtherTrainerCallbacks:
         return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures of a logged row to TensorBoard, the trainer's history, and the row.
+        """Write our figures to TensorBoard, to the trainer's log history, and into a logged row.
 
         Args:
             logs: the row, as the Trainer passes it to callbacks.

@@ -10,7 +10,7 @@
       on_substep_end                    counts a micro-batch
       on_step_end                       meter.step
       on_log                            records metrics, adds figures to the row with the loss
-      on_prediction_step                the first one: an evaluation began at the previous event
+      on_prediction_step                in the first one: evaluation began at the previous event
       on_evaluate | on_predict          window validation | predict
       on_save                           window checkpoint, since the previous event
     on_log with train_loss            phase train ends, meter.stop, last figures, report
@@ -173,6 +173,6 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End the session. Without a last row, as in a pruned trial, measuring also ends here."""
+        """End the session, and end measuring if there was no last row (a pruned trial)."""
         if (session := self._session) is not None:
             self._end(session, state)

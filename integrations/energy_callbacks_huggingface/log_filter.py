@@ -22,7 +22,7 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Return no figures, for TensorBoard's callback: they are written with its writer."""
+    """Return no figures. TensorBoard's callback gets none: they are written with its writer."""
     return {}
 
 

@@ -27,7 +27,12 @@ def run_folder(args: Any) -> Path:
 
 
 def process(args: Any, version: str) -> TrainingProcess:
-    """Return the ranks and world sizes of this process; ``version`` is that of transformers."""
+    """Return framework, rank and world size of this process.
+
+    Args:
+        args: ``TrainingArguments`` of the trainer.
+        version: version of transformers.
+    """
     local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
     return TrainingProcess(
         framework="huggingface",
@@ -60,7 +65,7 @@ def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
 
 
 def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
-    """Return the ordinals of the GPUs in a device map (layer to ordinal, device or ``disk``)."""
+    """Return the ordinals of the GPUs in a device map, which maps layers to ordinals or devices."""
     found: set[int] = set()
     for place in device_map.values():
         if isinstance(place, int):
@@ -87,8 +92,8 @@ def samples(
     """
     is_loader = isinstance(loader, DataLoader)
     sampler: Any = loader.batch_sampler if is_loader else None
-    # The state of a resumed training has the batch size of the checkpoint, the loader the current
-    # batch size.
+    # In a resumed training, ``state`` has the batch size of the checkpoint. The loader has the
+    # current batch size.
     size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
     if not isinstance(size, int):
         return None
@@ -106,19 +111,19 @@ def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
     """Return ``size`` minus the samples of the newest batch if it ends an epoch, otherwise 0."""
     try:
         drawn, batches = len(sampler.sampler), len(sampler)
-    except TypeError:  # endless: every batch is full
+    except TypeError:  # a stream: every batch is full
         return 0
     is_last = round(epoch * batches + since_step) % batches == 0
     return -drawn % size if is_last and not sampler.drop_last else 0
 
 
 def is_training_row(logs: Iterable[str]) -> bool:
-    """Return whether the logs are of training, not of an evaluation."""
+    """Return whether the logs are those of training, not of an evaluation."""
     return "loss" in logs or is_final_row(logs)
 
 
 def is_final_row(logs: Iterable[str]) -> bool:
-    """Return whether the logs are the last of ``train``. Users may log ``train_loss`` as well."""
+    """Return whether the logs are the last row of ``train``. Users may log ``train_loss`` too."""
     return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
 
 

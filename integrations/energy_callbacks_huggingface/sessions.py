@@ -55,7 +55,7 @@ class EnergySessions(TrainerCallback):
             loop.warn(message)
 
     def _prior(self, callbacks: list[Any]) -> list["EnergySessions"]:
-        """Return the energy callbacks that come before this one; that of ``report_to`` is last."""
+        """Return the energy callbacks with precedence over this one, that of ``report_to`` last."""
         ours = [one for one in callbacks if isinstance(one, EnergySessions)]
         ours.sort(key=lambda one: one.is_from_report_to)
         return ours[: ours.index(self)] if self in ours else []
@@ -74,7 +74,7 @@ class EnergySessions(TrainerCallback):
     def _begin(
         self, phase: str, call: ActiveCall | None, args: Any, state: Any, model: Any
     ) -> Session | None:
-        """Start the meter and a session for a call; ``None`` if nothing is measured."""
+        """Start the meter, and return a session for a call; ``None`` if nothing is measured."""
         self._forget_last()
         callbacks = find_callback_list(self) or []
         prior = self._prior(callbacks)

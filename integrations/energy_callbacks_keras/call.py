@@ -62,7 +62,10 @@ class EnergyCalls(keras.callbacks.Callback):
         self._meter.abandon(message)
 
     def set_model(self, model: Any) -> None:
-        """Store the model and move to the front of the list. Keras calls this for each new list."""
+        """Store the model, and move this callback to the front of the list.
+
+        Keras calls this hook once per call, when it creates the list.
+        """
         super().set_model(model)
         OtherKerasCallbacks(self).lead()
 
@@ -109,8 +112,9 @@ class EnergyCalls(keras.callbacks.Callback):
     def _run_folder(self) -> Path:
         """Return the run folder.
 
-        It is the first that exists of: the configured folder, ``energy`` in TensorBoard's
-        ``log_dir`` (unless that is a bucket), the last run folder, and a new default folder.
+        It is the configured folder if there is one, otherwise ``energy`` in TensorBoard's
+        ``log_dir`` (unless that is a bucket), otherwise the last run folder, otherwise a new
+        default folder.
         """
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir

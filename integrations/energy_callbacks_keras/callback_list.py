@@ -96,7 +96,7 @@ class OtherKerasCallbacks:
 
 
 def _hides_from(other: Any) -> Callable[[float], bool] | None:
-    """Return a function that decides whether to hide a value; ``None`` if all may be seen."""
+    """Return a function that returns whether to hide a value; ``None`` if no value is hidden."""
     if isinstance(other, _BLIND):
         return lambda _: True
     monitor = getattr(other, "monitor", None)
@@ -121,7 +121,7 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
 
 
 class _LogFilter(keras.callbacks.Callback):
-    """Filters the logs of epochs only: Keras would wait for the device to call a batch hook."""
+    """Filters the logs of epochs. With a batch hook, Keras would wait for the device every time."""
 
     def __init__(self, act: Callable[[Logs], None]) -> None:
         super().__init__()

@@ -37,8 +37,8 @@ def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callbac
         if (now_s := meter.now_s()) - begun_s > _SHORTEST_S:
             meter.window("checkpoint", begun_s, now_s)
 
-    # Keras waits for the device to call a batch hook. A callback that saves within an epoch already
-    # has such a hook.
+    # With a hook at the end of a batch, Keras waits for the device. A callback that saves within an
+    # epoch has such a hook anyway.
     hooks = ["on_epoch_end"] + ["on_train_batch_end"] * (other.save_freq != "epoch")
     timers = (dict.fromkeys(hooks, act) for act in (begin, end))
     return tuple(keras.callbacks.LambdaCallback(**timer) for timer in timers)
@@ -68,7 +68,7 @@ def keep(others: list[Any], state: dict[str, Any]) -> None:
 
 
 def _path(others: list[Any]) -> Path | None:
-    """Return the path of our file in a backup's folder; ``None`` without one or in a bucket."""
+    """Return the path of the state file; ``None`` without a backup, or if it is in a bucket."""
     for one in others:
         if isinstance(one, keras.callbacks.BackupAndRestore) and "://" not in str(one.backup_dir):
             return Path(one.backup_dir) / _FILE

@@ -48,7 +48,8 @@ class Data:
         iterator = None if self.call is None else self.call.local("epoch_iterator")
         size, partial, is_whole = asked(lambda: _of_adapter(iterator)) or (None, None, False)
         if size is not None:
-            # A TensorFlow strategy splits each batch; other backends have a batch per process.
+            # A TensorFlow strategy splits each batch among processes. On other backends every
+            # process has its own batch.
             sharing = self.processes if keras.backend.backend() == "tensorflow" else 1
             self.batch_size, self.is_exact_size = size / sharing, True
             self.short = (size - partial) / sharing if partial and is_whole else 0.0
@@ -125,7 +126,7 @@ def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
 
 
 def asked(question: Callable[[], T]) -> T | None:
-    """Call ``question``, which asks Keras for a value; return ``None`` if that raises."""
+    """Return ``question()``, which reads a value from Keras; ``None`` if it raises."""
     try:
         return question()
     except Exception:
@@ -143,7 +144,7 @@ def iterations(model: Any) -> int | None:
 
 
 def _optimizer(model: Any) -> Any:
-    """Return the optimizer that updates weights; ``LossScaleOptimizer`` wraps another one."""
+    """Return the optimizer that updates weights, which may be in a ``LossScaleOptimizer``."""
     optimizer = getattr(model, "optimizer", None)
     return getattr(optimizer, "inner_optimizer", optimizer)
 

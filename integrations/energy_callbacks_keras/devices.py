@@ -52,7 +52,7 @@ def process(model: Any) -> TrainingProcess:
     """Return rank and world size of this process, from the backend or environment variables.
 
     Raises:
-        ValueError: if such an environment variable, set by a launcher, is not a number.
+        ValueError: if an environment variable of a launcher is not a number.
     """
     launched = dataclasses.replace(
         TrainingProcess.from_environment(), framework="keras", framework_version=keras.__version__

@@ -27,11 +27,11 @@ class EnergyHooks(EnergyCalls):
     """Calls a meter from Keras' hooks; ``GpuEnergyCallback`` adds the settings."""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin a ``fit`` or a user's loop. Other callbacks may restore a checkpoint after this."""
+        """Begin a ``fit`` or a user's loop. Other callbacks may still restore a checkpoint."""
         self._begin("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Start the meter in the first epoch: before, it is unknown whether a run resumes."""
+        """Start the meter in the first epoch, because only then is it known if a run resumes."""
         if self._owner == "fit" and self._rows is None:
             state = self._state(epoch)
             used_gpus = self._start(state)

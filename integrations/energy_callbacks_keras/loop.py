@@ -74,7 +74,7 @@ class KerasStepCounter:
         self._mark(self._anchor + self._micro // self._data.accumulation)
 
     def _mark(self, steps: int) -> None:
-        """Report steps until ``steps`` of them are reported since the start of ``fit``."""
+        """Report steps until their number since the start of ``fit`` is ``steps``."""
         size = self._batch_size or self._data.batch_size
         samples = None if size is None else size * self._data.accumulation
         for _ in range(steps - self.done):

@@ -1,4 +1,7 @@
-"""Writes the figures of one ``fit`` to TensorBoard or our own event file, and to ``logs``."""
+"""Writes the figures of one ``fit`` to TensorBoard or our own event file, and to ``logs``.
+
+A row contains the figures that are written at one step.
+"""
 
 import math
 import os
@@ -121,7 +124,7 @@ class KerasTensorBoardOutput:
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write all scalars of a step as tensors, as Keras does."""
         summary = self._tensorboard.summary
-        # With update_freq=n, TensorBoard's callback lets only every n-th step be written.
+        # With update_freq=n, TensorBoard's callback drops all summaries except at every n-th step.
         with summary.record_if(True), self._writer.as_default():
             for tag, value in sorted(scalars.items()):
                 summary.scalar(tag, value, step=step)

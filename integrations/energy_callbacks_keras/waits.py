@@ -78,7 +78,7 @@ class Waits:
             yield batch
 
     def fetched(self, fetch: Callable[[], Batch]) -> Batch:
-        """Return ``fetch()``; report when it begins and ends, if the training thread waits."""
+        """Return ``fetch()``. On the training thread, report when it begins and ends."""
         if self._thread != threading.get_ident() or (self._call and not self._call.is_under_way()):
             return fetch()
         self._meter.mark("batch_done")

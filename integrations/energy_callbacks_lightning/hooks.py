@@ -51,7 +51,7 @@ class EnergyHooks(Base):
         self._metrics = metrics.LoggedMetrics()
 
     def _start(self, trainer: Any) -> None:
-        """Begin an attempt; does nothing while one is running."""
+        """Begin an attempt, unless one is running."""
         loop.start(self._meter, trainer, self._state)
         self._state = {}
 
@@ -96,11 +96,11 @@ class EnergyHooks(Base):
         self._meter.enter("setup")
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Enter the phase ``sanity_check``: Lightning tries some validation batches first."""
+        """Enter the phase ``sanity_check``, in which Lightning runs some validation batches."""
         self._meter.enter("sanity_check")
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
-        """Return to ``setup``."""
+        """Return to the phase ``setup``."""
         self._meter.leave("sanity_check")
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -193,5 +193,5 @@ class EnergyHooks(Base):
         self._stop(trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Stop measuring in the last hook of a call without an exception. Loggers are open."""
+        """Stop measuring at the end of a call without an exception. Loggers are still open."""
         self._stop(trainer)

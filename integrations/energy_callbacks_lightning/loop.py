@@ -74,7 +74,7 @@ class LightningStepCounter:
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
-        """Count a batch with a user's function; after an error it is not called again."""
+        """Count a batch with a user's function. After an error the function is not called again."""
         if count is None:
             return None
         try:
@@ -112,7 +112,8 @@ def is_searching(trainer: Any) -> bool:
     ``False`` for a resumed training: its run is read from the checkpoint, after ``setup``.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
-    is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})  # of either package
+    # These names are the same in both Lightning packages.
+    is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})
     return is_there and trainer.state.fn == "fit" and not trainer.ckpt_path
 
 

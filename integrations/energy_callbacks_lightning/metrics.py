@@ -5,13 +5,13 @@
     on_validation_start                   stores the existing metrics
     on_validation_end                     changed since then: metrics of the validation
     on_train_epoch_end                    ends the epoch; its metrics may still be logged
-    on_train_epoch_start | on_train_end   changed since the last epoch: its other metrics
+    on_train_epoch_start | on_train_end   changed since the epoch before: metrics of the epoch
 
 ``callback_metrics`` contains the same tensor until a metric is computed again, so a metric has
 changed if its tensor is another one. When the metrics of a validation or an epoch are read,
 Lightning has just read them for its loggers and progress bar, and reading them again runs no
-collective operation. Without loggers and progress bar, only values in host memory are read: for
-other values training would wait for the device.
+collective operation. Without loggers and progress bar, only values in host memory are read, because
+training would wait for the device while other values are read.
 
 If one process trains, our figures are added for callbacks such as ``ModelCheckpoint`` and
 ``EarlyStopping``. With several ranks they are not added: ranks measure different energies, so these
@@ -58,7 +58,7 @@ class LoggedMetrics:
         self._epoch = trainer.current_epoch
 
     def of_epoch(self, trainer: Any) -> tuple[dict[str, float], int | None]:
-        """Return the metrics of the epoch that has ended, without validation, and its number."""
+        """Return the metrics of the epoch that has ended, except validation, and its number."""
         epoch, self._epoch = self._epoch, None
         if epoch is None:
             return {}, None
@@ -96,7 +96,7 @@ def last_values(trainer: Any) -> dict[str, float]:
 
 
 def begin_offers(trainer: Any) -> None:
-    """Add NaN for figures that may be monitored; with several ranks, warn that there are none."""
+    """Add NaN for figures that callbacks may monitor; with several ranks, warn instead."""
     if trainer.world_size == 1:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))

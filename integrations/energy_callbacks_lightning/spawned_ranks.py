@@ -46,7 +46,7 @@ def _near(trainer: Any) -> Iterator[Path]:
 
 
 def _begun(folder: Path) -> Iterator[tuple[float, Path]]:
-    """Yield Unix start time and run folder of each journal that a child process has written."""
+    """Yield start time (Unix, s) and run folder of each journal that a child process wrote."""
     for path in journal.find(folder):
         with contextlib.suppress(JournalError, OSError):
             header = next(journal.read(path))

@@ -18,7 +18,7 @@ class RandomState:
     def restore(self) -> None:
         """Restore all states.
 
-        The generator of a device that was first used after the snapshot starts from its seed.
+        If a device was first used after the snapshot, its generator is reset to its initial seed.
         """
         random.setstate(self._python)
         np.random.set_state(self._numpy)

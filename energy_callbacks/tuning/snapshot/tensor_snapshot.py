@@ -23,14 +23,14 @@ class TensorSnapshot:
         self._grad = keep(tensor.grad if self._has_grad else None)
 
     def let_go(self) -> None:
-        """Drop what was added since the snapshot: the graph of a leaf, and a new gradient."""
+        """Drop a graph or a gradient that the tensor has received since the snapshot."""
         if self._is_leaf and not self._tensor.is_leaf:
             self._tensor.detach_()
         if self._tensor.is_leaf and not self._has_grad:
             self._tensor.grad = None
 
     def restore(self) -> None:
-        """Restore the values in the memory that the tensor had, then flag and gradient."""
+        """Restore the tensor's memory, its values, ``requires_grad`` and its gradient."""
         if not _is_at(self._tensor, self._view):
             self._tensor.data = self._view
         write(self._values, self._tensor)
@@ -41,7 +41,10 @@ class TensorSnapshot:
 
 
 def _is_at(tensor: Any, view: Any) -> bool:
-    """Return whether a tensor has the memory (if dense), device and type of its old view."""
+    """Return whether a tensor still has the device, type, layout and memory of ``view``.
+
+    The memory of sparse tensors is not compared.
+    """
     if (tensor.device, tensor.dtype, tensor.layout) != (view.device, view.dtype, view.layout):
         return False
     return bool(tensor.is_set_to(view)) if is_strided(view) else True

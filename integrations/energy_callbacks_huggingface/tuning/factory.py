@@ -1,4 +1,4 @@
-"""Creates a Trainer with the user's function, and checks that its batch size can be searched."""
+"""Creates a Trainer with the user's function, and checks that its batch size can be changed."""
 
 from typing import Any, Protocol
 
@@ -7,7 +7,7 @@ from transformers import Trainer
 
 
 class TrainerFactory(Protocol):
-    """Function that creates a Trainer and passes both its arguments to ``TrainingArguments``."""
+    """Function that creates a Trainer and passes both arguments on to ``TrainingArguments``."""
 
     def __call__(
         self, *, per_device_train_batch_size: int, gradient_accumulation_steps: int
@@ -25,7 +25,7 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
 
     Raises:
         TypeError: if ``factory`` is not callable, or does not return a Trainer.
-        ValueError: if the Trainer has other values, or its batch size cannot be searched for.
+        ValueError: if the Trainer has other values, or its batch size cannot be changed.
     """
     if not callable(factory):
         raise TypeError(

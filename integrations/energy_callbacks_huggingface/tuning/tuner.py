@@ -102,8 +102,8 @@ def _tuned(
 
         def worst(size: int) -> None:
             assert rows is not None
-            # With accumulation, the second micro-batch needs the most memory: its activations, and
-            # the gradients of the first micro-batch.
+            # With accumulation, the second micro-batch needs the most memory: for its activations
+            # and for the gradients of the first micro-batch.
             loop.step_on(rows[:size], 1 if step_samples in (None, size) else 2)
 
         def restore() -> None:

@@ -21,7 +21,7 @@ class Placeholders:
         self.replace()
 
     def replace(self) -> None:
-        """Restore the model's own parts, then put placeholders for losses and metrics not built."""
+        """Restore the model's own parts, then replace unbuilt losses and metrics."""
         self.release()
         for name in _BUILT_BY_A_BATCH:
             one = self._own.get(name)
@@ -51,7 +51,7 @@ def accumulating(optimizer: Any, accumulation: int) -> Any:
     A new optimizer is needed, because that number cannot be changed in a built optimizer.
 
     Raises:
-        TypeError: if no optimizer can be created from the settings, or it is not one of Keras.
+        TypeError: if the optimizer cannot be created from its settings, or is not one of Keras.
     """
     try:
         made = type(optimizer).from_config(optimizer.get_config())

@@ -121,13 +121,13 @@ class TensorFlowRandom:
 
         self._context = context.context()
         self._ops = stateful_random_ops
-        self._seeds = getattr(self._context, "_rng", None)  # exists once a seed was set
+        self._seeds = getattr(self._context, "_rng", None)  # exists only if a seed was set
         self._state = None if self._seeds is None else self._seeds.getstate()
         self._generator = stateful_random_ops.global_generator
         self._numbers = None if self._generator is None else np.array(self._generator.state.numpy())
 
     def restore(self) -> None:
-        """Restore both generators. Operations then get the same seeds, and the same numbers."""
+        """Restore both generators. Operations then draw the same numbers as after the snapshot."""
         if self._generator is not None:
             self._generator.state.assign(self._numbers)
         self._ops.global_generator = self._generator

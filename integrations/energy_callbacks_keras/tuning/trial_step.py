@@ -4,7 +4,7 @@
 
     epoch iterator                Keras' own: it shuffles, slices, prefetches and distributes
     build                         builds the parts that depend on the shapes of the data
-    make_train_function           a new one per size, compiled for that shape only
+    make_train_function           creates a new function per size, compiled for one shape
     train_function(data)          TensorFlow, torch: the model holds the state
     train_function(state, data)   JAX: the state is passed from step to step
 

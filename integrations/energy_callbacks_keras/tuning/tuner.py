@@ -30,8 +30,9 @@ def tune_batch_size(
     >>> result = tune_batch_size(model, x, y)  # doctest: +SKIP
     >>> model.fit(x, y, batch_size=result.size)  # doctest: +SKIP
 
-    Afterwards the model, the optimizer and random generators are restored bit for bit. Layers and
-    an optimizer that were not built are built then, with the values that ``fit`` would give them.
+    Afterwards the model, the optimizer and random generators are restored bit for bit. However,
+    layers and an optimizer that were not built before are now built, with the values that ``fit``
+    would give them.
 
     Args:
         model: a compiled model.
@@ -105,7 +106,7 @@ def _check(model: Any, options: TuningOptions) -> None:
 
 
 def _limited(model: Any, data: BatchSource, options: TuningOptions) -> TuningOptions:
-    """Return options whose ``max_size`` is not larger than a whole batch of the data can be."""
+    """Return options whose ``max_size`` is limited: the data must suffice for one execution."""
     if data.samples is None and options.get("max_size") is None:
         raise ValueError(
             "the number of samples must be known, got data that does not tell it; give max_size, "

@@ -106,7 +106,7 @@ class TrainLoaders:
         return min((one for one in known if one is not None), default=None)
 
     def worst(self, combined: Any, length_fn: Callable[[Any], int]) -> Callable[[int], Any]:
-        """Return a function that returns a batch of the longest samples for a batch size.
+        """Return a function of the batch size that returns a batch of the longest samples.
 
         Args:
             combined: loaders, as returned by ``at``; they collate the samples.

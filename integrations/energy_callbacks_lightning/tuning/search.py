@@ -86,10 +86,7 @@ def search(
 
 @contextlib.contextmanager
 def isolated(trainer: Any) -> Iterator[None]:
-    """Remove callbacks, loggers, profilers and links to other ranks from a trainer for a while.
-
-    The trainer is restored at the end of the context.
-    """
+    """Isolate a trainer from its callbacks, loggers, profilers and other ranks inside a context."""
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
     logged, model = dict(vars(connector)), strategy.model
@@ -100,7 +97,7 @@ def isolated(trainer: Any) -> Iterator[None]:
     connector.reset_metrics()
     if isinstance(model, DistributedDataParallel):
         strategy.model = model.module
-        strategy.reduce = lambda tensor, *_, **__: tensor  # for self.log(sync_dist=True)
+        strategy.reduce = lambda tensor, *_, **__: tensor  # called by self.log(sync_dist=True)
     try:
         with torch.enable_grad(), torch.autograd.set_detect_anomaly(trainer._detect_anomaly):  # noqa: SLF001
             yield
@@ -119,7 +116,7 @@ def _stateful(trainer: Any) -> list[Any]:
 
 
 def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
-    """Return the meter in the options, else the running meter of the training, else a new one."""
+    """Return the meter in the options, or the running meter of the training, or a new one."""
     if (given := options.get("meter")) is not None:
         return given
     meters = [one._meter for one in trainer.callbacks if isinstance(one, GpuEnergyCallback)]  # noqa: SLF001
@@ -127,11 +124,12 @@ def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Return options with the current size as first size and the samples per rank as limit."""
+    """Return options that start at the current size, limited to the number of samples per rank."""
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:
         limited = at_most(limited, samples)
+    # Batch normalization may not be able to train with a single sample.
     batch_norms = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
     if any(isinstance(part, batch_norms) for part in trainer.lightning_module.modules()):
         limited.setdefault("min_size", 2)

@@ -36,7 +36,7 @@ class BatchSizeTuner(Base):
         init_val: first size, same as ``start_size``; ``None`` starts with the current size.
         batch_arg_name: name of the attribute with the batch size, in the module, the datamodule or
             their ``hparams``.
-        max_val: largest size, same as ``max_size``; ``None`` sets no limit.
+        max_val: largest size, same as ``max_size``; ``None`` uses the default of ``max_size``.
         length_fn: returns the length of a sample; each trial begins with the longest samples.
             ``None`` if all samples have the same length.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``,
@@ -130,7 +130,7 @@ class BatchSizeTuner(Base):
             trainer.fit_loop.setup_data()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Do nothing: the search is for the batch size of training only."""
+        """Do nothing. ``BatchSizeFinder`` would search for the batch size of validation here."""
 
     on_test_start = on_predict_start = on_validation_start
 
