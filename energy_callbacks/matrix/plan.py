@@ -204,7 +204,8 @@ def as_text(value: Value) -> str:
 def folder_name(parameters: Mapping[str, str]) -> str:
     """Return ``name=value,name=value`` as a folder name.
 
-    If it has unsafe characters or is too long, they are replaced or it is cut, and a hash is added.
+    Unsafe characters are replaced, and long names are cut; such a name ends with a hash of the
+    parameters, which makes it unique.
 
     >>> folder_name({"optimizer": "adam", "lr": "1e-3"})
     'optimizer=adam,lr=1e-3'

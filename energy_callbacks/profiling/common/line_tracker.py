@@ -22,7 +22,7 @@ MOST_IN_A_CALL: Final = 20_000
 
 
 class LineTracker:
-    """Traces the lines of the thread that creates it, up to ``stop`` or ``MOST_MOMENTS`` lines.
+    """Traces the lines of the thread that creates it until ``stop``, at most ``MOST_MOMENTS``.
 
     A call is traced for at most ``MOST_IN_A_CALL`` lines; kernels that it launches afterwards have
     no line.

@@ -41,7 +41,7 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
         functions: functions whose memory is measured by line during the whole attempt:
             ``"module:function"``, ``"module:Class.method"``, or the function itself.
         whole: whether to profile calls from the beginning, for programs that report no steps. If
-            the program does report ``skip`` steps, a new profile replaces the first one there.
+            the program does report ``skip`` steps, a new profile begins and replaces this one.
 
     Raises:
         ValueError: if a number is out of range or a function does not exist.

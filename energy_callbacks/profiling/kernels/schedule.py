@@ -77,7 +77,7 @@ class Schedule:
 
     @property
     def overhead(self) -> float | None:
-        """Cost as a share of the training's time without it; ``None`` before the second step."""
+        """Cost divided by the training's time without the cost; ``None`` before the second step."""
         if self._first_s is None or self._last_s <= self._first_s:
             return None
         return self.cost_s / (self._last_s - self._first_s - self.cost_s)
