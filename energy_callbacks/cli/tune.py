@@ -1,4 +1,4 @@
-"""``energy-callbacks tune``: searches for the best batch size of a training step in Python."""
+"""``energy-callbacks tune``: searches for the best batch size of a Python training step."""
 
 import argparse
 import inspect

@@ -12,10 +12,10 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 # Thresholds of the caveats. We chose them so that errors beyond them are larger than the effects
 # that users look for.
-_COVERAGE: Final = 0.95
-_THROTTLED: Final = 0.02
-_WARMER_C: Final = 10.0
-_UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
+_COVERAGE: Final = 0.95  # minimum share of a run that readings cover
+_THROTTLED: Final = 0.02  # difference between the shares of time with throttled clocks
+_WARMER_C: Final = 10.0  # difference between the temperatures at the start
+_UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05  # relative difference of work: caveat, fatal caveat
 
 _ENERGY = tuple(name for name, one in BY_NAME.items() if one.is_energy)
 _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)

@@ -33,7 +33,7 @@ class NothingFits(EnergyCallbacksError):
 
 
 class SourceError(EnergyCallbacksError):
-    """A sensor failed; the subclasses distinguish how."""
+    """A sensor failed; the subclass says how."""
 
 
 class SourceUnavailable(SourceError):

@@ -27,7 +27,7 @@ RELATIVE_ERROR: Final = 0.1
 """Relative systematic error of power from another program. The error is large because it is not
 known which of the driver's averages the program read."""
 GAP_STEPS: Final = 5.0
-"""Two samples further apart than this many usual steps have a gap between them."""
+"""Samples that are further apart than this multiple of the usual step have a gap between them."""
 # Time between two rows of the journal, about as in journals of trainings.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {

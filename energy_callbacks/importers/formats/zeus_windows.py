@@ -36,7 +36,7 @@ _TICK_S: Final = 0.1
 _SENSOR: Final = Sensor(
     name="windows in a log of Zeus", period_s=_TICK_S, relative_error=_RELATIVE_ERROR
 )
-# Ends of windows are known to about a microsecond.
+# Tolerance in comparisons of window ends, which are known to about a microsecond.
 _SLACK_S: Final = 1e-3
 _MOST_S: Final = 10 * 365 * 86400.0
 
