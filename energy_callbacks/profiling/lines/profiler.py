@@ -33,7 +33,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
     ``docs/lines.md``.
 
     Args:
-        rate_hz: mean number of stack samples per second; lower if they exceed ``max_overhead``.
+        rate_hz: mean number of stack samples per second; lower if ``max_overhead`` requires it.
         windows: number of windows in which GPU kernels are recorded; 0 to record none.
         window_steps: number of steps recorded in each window.
         max_overhead: maximum share of the time that stack samples may take, and the same maximum
@@ -98,7 +98,7 @@ class _LineRun:
         """Open or close a window in which kernels are recorded; see ``Profiler``."""
         try:
             self._windows.step(is_training=self._phase in ("phase:train", None))
-        except Exception as error:  # noqa: BLE001 - the host's energy can be attributed without windows
+        except Exception as error:  # noqa: BLE001 - the host's energy needs no windows
             pass_on_signals()
             logger.warning("no kernels of lines: %r", error)
             self._windows.close()

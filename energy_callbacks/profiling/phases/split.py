@@ -54,7 +54,7 @@ class Refusal:
 
     Attributes:
         why: the problem.
-        help: what would solve it.
+        help: how to solve the problem.
         phase: number of the phase whose interval is too wide; ``None`` if the problem is another.
     """
 

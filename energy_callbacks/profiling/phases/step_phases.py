@@ -155,7 +155,7 @@ class _PhaseRun:
             marks.begin("data wait", t_s)
 
     def step(self, t_s: float) -> None:
-        """Count a step; start or end the marking of phases if it is time; see ``Profiler``."""
+        """Count a step, and start or end the marking of phases when due; see ``Profiler``."""
         self._skipped += 1
         if self._skipped == _SKIPPED_STEPS:
             self._follow(t_s)

@@ -77,7 +77,7 @@ class TorchHooks:
 
         @functools.wraps(backward)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_installed:  # after removal, another wrapper may still call this one
+            if not self._is_installed:  # after removal, another wrapper may still call ``timed``
                 return backward(*args, **kwargs)
             self._begin("backward")
             try:

@@ -56,7 +56,7 @@ class Chart:
         title: text above the chart.
         draw: function of the data and ``width_in`` (inches) that returns the figure, or ``None``
             if there is nothing to draw.
-        data: data of the chart; ``None`` if the caller of ``figure`` passes them.
+        data: data of the chart; ``None`` if ``figure`` gets the data from its caller.
     """
 
     name: str
