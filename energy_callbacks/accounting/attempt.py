@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from energy_callbacks.accounting.journal.raw_readings import RawReadings
 from energy_callbacks.accounting.journal.stale_sensors import StaleSensors
 from energy_callbacks.accounting.journal.wall_clock import WallClock
 from energy_callbacks.accounting.metrics import carbon
-from energy_callbacks.accounting.metrics.budget import Budget, EmissionsKg, unknown_emissions
+from energy_callbacks.accounting.metrics.budget import Budget, emissions_function
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
@@ -102,7 +101,7 @@ class ActiveAttempt:
         # the child.
         surroundings = environment.describe()
         place, problem = _place(config)
-        emissions_kg = _emissions(place, config.pue)
+        emissions_kg = emissions_function(place, config.pue)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
         self._alive_s = self._start_s
@@ -392,12 +391,3 @@ def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
         return carbon.place(config.country, config.region), ""
     except Exception as error:  # noqa: BLE001 - only emissions need the location
         return carbon.Place(), f"the place is taken as unknown: {error}"
-
-
-def _emissions(place: carbon.Place, pue: float) -> EmissionsKg:
-    """Return a function from energy to kg CO2e; without a carbon intensity, it returns ``None``."""
-    try:
-        return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
-    except Exception as error:  # noqa: BLE001 - only emissions need the intensity
-        logger.warning("emissions cannot be found: %s", error)
-        return unknown_emissions

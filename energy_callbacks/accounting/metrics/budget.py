@@ -1,12 +1,17 @@
-"""Computes the share of its energy and emissions limits that a run has used."""
+"""Computes the emissions of a run, and the share of its limits that it has used."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
+
+logger = logging.getLogger("energy_callbacks")
 
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
 """A function from energy to kg CO2e: best value, and ends of the interval; ``None`` if unknown."""
@@ -19,6 +24,20 @@ _REACH_S: Final = 10.0
 def unknown_emissions(_: Energy) -> tuple[None, None, None]:
     """Return unknown emissions; an ``EmissionsKg`` for an unknown carbon intensity."""
     return None, None, None
+
+
+def emissions_function(place: carbon.Place, pue: float) -> EmissionsKg:
+    """Return the ``EmissionsKg`` of a place; ``unknown_emissions`` if its intensity is not found.
+
+    Args:
+        place: location of the machine.
+        pue: power usage effectiveness, by which energies are multiplied.
+    """
+    try:
+        return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
+    except Exception as error:  # noqa: BLE001 - only emissions need the carbon intensity
+        logger.warning("emissions cannot be found: %s", error)
+        return unknown_emissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
