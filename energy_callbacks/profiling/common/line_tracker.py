@@ -18,11 +18,11 @@ from energy_callbacks.profiling.common.source_location import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
 MOST_IN_A_CALL: Final = 20_000
-"""Maximum number of traced lines of one call, about 20 ms: such a loop launches no kernels."""
+"""Maximum number of traced lines of one call (about 20 ms); longer loops launch no kernels."""
 
 
 class LineTracker:
-    """Traces the lines of the thread that creates it until ``stop``, at most ``MOST_MOMENTS``.
+    """Traces the thread that creates it, until ``stop`` or until ``MOST_MOMENTS`` lines are traced.
 
     A call is traced for at most ``MOST_IN_A_CALL`` lines; kernels that it launches afterwards have
     no line.

@@ -57,7 +57,7 @@ class WorkerTracker:
     _saved_s: float = 0.0
 
     def begin(self, worker: int) -> None:
-        """Start to profile this process and call the user's ``worker_init_fn``; used in its place.
+        """Start to profile this process, then call ``init``; used as ``worker_init_fn``.
 
         Args:
             worker: number of the worker, for the user's function.
@@ -79,7 +79,7 @@ class WorkerTracker:
         self._window = ProfileWindow()
 
     def collated(self, samples: Any) -> Any:
-        """Return the batch from the user's ``collate_fn``, and count it; used in its place."""
+        """Return the batch from the user's ``collate_fn`` and count it; used as ``collate_fn``."""
         assert self.collate is not None
         batch = self.collate(samples)
         self.batches -= 1
