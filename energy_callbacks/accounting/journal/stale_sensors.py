@@ -13,7 +13,7 @@ from energy_callbacks.sensing.timeline import Timeline
 # Longer than the interval between readings of any quantity; the longest interval is five seconds
 # (throttled time).
 _SILENT_S: Final = 10.0
-# Maximum number of reports for one sensor.
+# Maximum number of reports for one quantity of a device.
 _MOST_REPORTS: Final = 3
 
 

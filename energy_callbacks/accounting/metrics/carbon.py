@@ -3,7 +3,8 @@
 All figures come from the tables in CodeCarbon's package, read through CodeCarbon's own code, so
 that they agree with CodeCarbon's reports for the same place. No network and no tracker is used.
 The figures are annual averages and do not depend on the time of day.
-If the place is unknown, the carbon intensity is ``None`` and its interval covers most countries.
+If there is no figure for the place, the carbon intensity is ``None``, and its interval covers most
+countries.
 """
 
 import re
@@ -60,7 +61,7 @@ class Intensity:
     """Greenhouse gas per kilowatt-hour of electricity, in kg of CO2 equivalent.
 
     Attributes:
-        kg_per_kwh: annual average; ``None`` if the place is unknown.
+        kg_per_kwh: annual average; ``None`` if the place is unknown or has no figure.
         low_kg_per_kwh: lower end of the interval.
         high_kg_per_kwh: upper end of the interval.
         place: name of the place for reports; ``None`` if unknown.
@@ -80,7 +81,7 @@ class EmissionsEstimate(NamedTuple):
     """Greenhouse gas emissions of an amount of energy, in kg of CO2 equivalent.
 
     Attributes:
-        kg: best value; ``None`` if the place or the energy is unknown.
+        kg: best value; ``None`` if the carbon intensity or the energy is unknown.
         low_kg: lower end of the interval; ``None`` if the energy is unknown.
         high_kg: upper end of the interval; ``None`` if the energy is unknown.
     """
@@ -128,8 +129,8 @@ def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
     The interval of a known figure is +-20 %. Its upper end is at least the life-cycle figure of
-    hydropower, because lower figures count only the fuel that power plants burn. If the place is
-    unknown, the interval is the 5th to 95th percentile of all countries.
+    hydropower, because lower figures count only the fuel that power plants burn. If there is no
+    figure for the place, the interval is the 5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():
