@@ -53,7 +53,7 @@ class Job:
         array_id: id of the Slurm job array, or ``ClusterId`` of HTCondor.
         task: number of the task in the Slurm job array, ``ProcId`` of HTCondor, or completion index
             of an Indexed Job of Kubernetes.
-        name: name of the job; in Kubernetes, of the Job that the pod belongs to.
+        name: name of the job; in Kubernetes, name of the Job that the pod belongs to.
         user: name of the user who owns the job.
         account: account that is charged for the job.
         queue: partition of Slurm, or namespace of Kubernetes.

@@ -64,7 +64,8 @@ class HostCalls:
         energy_j: energy of the host in the window; ``None`` if not known.
         all_threads: whether the calls of all threads are included (from Python 3.12 on), or only
             those of the training thread.
-        functions: functions with most time, by descending own time.
+        functions: functions with the longest own times or times including callees, by descending
+            own time.
         tree: rectangles of the icicle chart, callers first.
     """
 
@@ -80,7 +81,7 @@ class HostCalls:
 
     @property
     def sentence(self) -> str:
-        """What was measured, and the energy of the host, as a sentence."""
+        """Sentence that states the measured steps and time, and the energy of the host."""
         place = f"after {self.first_step} steps" if self.first_step else "from the beginning"
         threads = "all threads" if self.all_threads else "the training thread"
         joules = (
@@ -97,7 +98,7 @@ class HostCalls:
         return max(self.duration_s, self.own_s)
 
     def attributed_j(self, own_s: float) -> float | None:
-        """Return the part of the host's energy that is attributed to some own time.
+        """Return the energy of the host that is attributed to a given own time.
 
         Args:
             own_s: own time of one or more functions.
@@ -132,7 +133,8 @@ class HostWorkers:
     Attributes:
         processes: number of workers that have written a file.
         files: first files of the workers.
-        functions: functions with most time, by descending own time.
+        functions: functions with the longest own times or times including callees, by descending
+            own time.
         lines: first lines of the workers' memory tables.
     """
 

@@ -36,7 +36,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRoofline:
-    """The position of a training step in the roofline of the GPU.
+    """The position of a training step in the roofline model of the GPU.
 
     Attributes:
         flops_per_s: FLOPs that the user stated, per second of the whole step and per GPU.

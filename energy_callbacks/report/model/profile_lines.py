@@ -120,7 +120,7 @@ class LineProfile:
 
     @property
     def sentence(self) -> str:
-        """What was measured, and the attributed part of the energy, as a sentence."""
+        """Sentence that states the profiled time, and the attributed part of the energy."""
         head = f"{self.looks} looks at the stack in {formatting.duration(self.duration_s)}"
         if not self.energy_j:
             return f"{head}; no sensor told of energy: joules are not known"

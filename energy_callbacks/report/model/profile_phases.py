@@ -32,7 +32,7 @@ class StepPhases:
 
     Attributes:
         device: key of the device.
-        timed_by: whether events of the device or the clock of the host gave the times of phases.
+        timed_by: source of the times of phases: events of the ``device`` or clock of the ``host``.
         steps: number of profiled steps.
         step_s: mean duration of a step.
         measured_j: measured energy per step; ``None`` if not known.
@@ -59,7 +59,7 @@ class StepPhases:
 
     @property
     def sentence(self) -> str:
-        """What was measured, or why the energy was not split, as a sentence."""
+        """Sentence that states the profiled steps, and the result of the split or its refusal."""
         timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
         step = formatting.short_time(self.step_s)
         head = f"{self.steps} steps of {step} on {self.device}, {timed}"
