@@ -54,7 +54,7 @@ def _times(factor: float, values: Values) -> Values:
 
 
 def _throttled_percent(curve: Series) -> Values:
-    """Returns the share of each bin in which the clocks were throttled."""
+    """Return the share of each bin in which the clocks were throttled."""
     lengths_s = (end_s - start_s for start_s, end_s in itertools.pairwise((0.0, *curve.t_s)))
     return [
         None if held_s is None or length_s <= 0.0 else min(100.0 * held_s / length_s, 100.0)
@@ -73,7 +73,7 @@ _PANELS: Final = (
 
 
 def over_time(report: EnergyReport) -> Plot | None:
-    """Returns a figure with a strip of phases above one panel for each known quantity.
+    """Return a figure with a strip of phases above one panel for each known quantity.
 
     All panels share a time axis, so that they zoom together. ``None`` if no quantity is known.
     """
@@ -109,7 +109,7 @@ def _is_known(panel: _Panel, curve: Series) -> bool:
 
 
 def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
-    """Yields a trace for each phase with a bar for each span, in the colours of the HTML page."""
+    """Yield a trace for each phase with a bar for each span, in the colours of the HTML page."""
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         spans = [span for span in timeline if span.phase == phase]
         lengths_s = [span.end_s - span.start_s for span in spans]
@@ -128,7 +128,7 @@ def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
 
 
 def _lines(report: EnergyReport, panels: Sequence[_Panel], scale_s: float) -> Iterator[Plot]:
-    """Yields a line for each device in each panel; the legend toggles a device in all panels."""
+    """Yield a line for each device in each panel; the legend toggles a device in all panels."""
     devices = {(device.host, device.key): device for device in report.devices}
     has_hosts = len({device.host for device in report.devices}) > 1
     shades = {"gpu": itertools.cycle(BLUES), "host": itertools.cycle(ORANGES)}
@@ -173,13 +173,13 @@ def _device_name(device: DeviceUse, has_hosts: bool) -> str:
 
 
 def _name(text: str, length: int = 40) -> str:
-    """Returns ``text`` cut to ``length`` and escaped, because Plotly interprets HTML tags."""
+    """Return ``text`` cut to ``length`` and escaped, because Plotly interprets HTML tags."""
     clean = formatting.one_line(text)
     return escape(clean if len(clean) <= length else f"{clean[: length - 1]}…", quote=False)
 
 
 def batch_sizes(curve: BatchSizeCurve) -> Plot | None:
-    """Returns a figure of throughput, energy per sample and memory by batch size, side by side.
+    """Return a figure of throughput, energy per sample and memory by batch size, side by side.
 
     A dotted line marks the chosen size. ``None`` if every size ran out of memory.
     """

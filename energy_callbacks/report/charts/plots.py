@@ -180,7 +180,7 @@ def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | 
 
 
 def _mean_power_w(phase: Phase, figure: Figure) -> float:
-    """Returns the mean power over the time for which the energy is known."""
+    """Return the mean power over the time for which the energy is known."""
     known_s = phase.duration_s * figure.coverage
     return figure.energy_j / known_s if figure.energy_j and known_s else 0.0
 

@@ -41,7 +41,7 @@ class Section:
 
 
 def batch_size_sections(report: EnergyReport) -> Iterator[Section]:
-    """Yields a section for each batch-size search."""
+    """Yield a section for each batch-size search."""
     title = "Batch size"
     for number, curve in enumerate(report.batch_sizes, start=1):
         name = "batch_sizes" if number == 1 else f"batch_sizes_{number}"
@@ -55,7 +55,7 @@ def batch_size_sections(report: EnergyReport) -> Iterator[Section]:
 
 
 def profile_sections(profile: Profile | None) -> Iterator[Section]:
-    """Yields the sections of all profiles of a run."""
+    """Yield the sections of all profiles of a run."""
     if profile is None:
         return
     if (phases := profile.step_phases) is not None:

@@ -42,7 +42,7 @@ class _Spell(NamedTuple):
 
 
 def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
-    """Returns the mean activity in each phase that has values, over all GPUs and attempts."""
+    """Return the mean activity in each phase that has values, over all GPUs and attempts."""
     by_name: dict[str, list[_Spell]] = defaultdict(list)
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, DeviceColumns())
@@ -56,7 +56,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Returns the mean activity of a device over the run; ``None`` if it does not report any."""
+    """Return the mean activity of a device over the run; ``None`` if it does not report any."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
@@ -73,7 +73,7 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
 
 
 def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
-    """Returns the name of the phase that contains the whole time of ``spell``, or ``None``.
+    """Return the name of the phase that contains the whole time of ``spell``, or ``None``.
 
     While a window overlaps a span, the name of the phase is that of the window.
     """
@@ -88,7 +88,7 @@ def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spel
 
 
 def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
-    """Returns the last of ``timed``, sorted by start, that starts at or before ``before_s``."""
+    """Return the last of ``timed``, sorted by start, that starts at or before ``before_s``."""
     place = bisect_right(timed, before_s, key=attrgetter("start_s")) - 1
     return timed[place] if place >= 0 else None
 

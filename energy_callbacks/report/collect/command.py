@@ -32,7 +32,7 @@ _SLACK_S = 0.5
 
 
 def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
-    """Returns the processes, with commands and their trainings combined."""
+    """Return the processes, with commands and their trainings combined."""
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
     for command in commands:
@@ -42,7 +42,7 @@ def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
 
 
 def is_command(process: ProcessJournal) -> bool:
-    """Returns whether the journal was written by ``energy-callbacks run``."""
+    """Return whether the journal was written by ``energy-callbacks run``."""
     return process.header.get("framework") == COMMAND
 
 
@@ -90,7 +90,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
 
 
 def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> ProcessJournal:
-    """Returns the command without the cards that it did not use; unchanged if it used none."""
+    """Return the command without the cards that it did not use; unchanged if it used none."""
     named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
@@ -111,7 +111,7 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Returns trainings that do not overlap with each other, and all others as processes."""
+    """Return trainings that do not overlap with each other, and all others as processes."""
     trainings: list[Training] = []
     overlapping: list[ProcessJournal] = []
     for lead in leads:
@@ -136,7 +136,7 @@ def _overlap_warning(count: int) -> Iterator[Record]:
 
 
 def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any]:
-    """Returns header keys with location, PUE, price, name and tags; the command has precedence."""
+    """Return header keys with location, PUE, price, name and tags; the command has precedence."""
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
     # A setting that was not given on the command line has its default value in ``asked``.
     is_left_out = {"place": (asked.get("place") or {}).get("origin") != SET_BY_USER,
@@ -155,7 +155,7 @@ def _devices(trainings: Sequence[Training]) -> dict[str, Record]:
 
 
 def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
-    """Returns the series of the trainings, such as allocator memory, on the command's time axis."""
+    """Return the series of the trainings, such as allocator memory, on the command's time axis."""
     by_key: dict[str, list[DeviceColumns]] = defaultdict(list)
     before_j: dict[str, float] = defaultdict(float)
     for training in trainings:
@@ -166,7 +166,7 @@ def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
 
 
 def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) -> Record:
-    """Returns the energies of devices that only the trainings measured, by device key."""
+    """Return the energies of devices that only the trainings measured, by device key."""
     found = {}
     for key, line in _devices(trainings).items():
         if key in command.devices or line["device"]["scope"] is None:
@@ -179,7 +179,7 @@ def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) 
 
 
 def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
-    """Returns the lines in field ``name`` of all trainings, on the command's time axis."""
+    """Return the lines in field ``name`` of all trainings, on the command's time axis."""
     return [
         {key: value + one.start_s if key in _TIMES else value for key, value in line.items()}
         for one in trainings
@@ -188,7 +188,7 @@ def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
 
 
 def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
-    """Returns the total time and energy of waiting for data; empty if no training reports them."""
+    """Return the total time and energy of waiting for data; empty if no training reports them."""
     waits = [one.data_wait for one in processes if one.data_wait]
     if not waits:
         return {}
@@ -204,6 +204,6 @@ def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
 
 
 def _distinct_remarks(processes: Sequence[ProcessJournal]) -> list[Record]:
-    """Returns distinct remarks; a command and its trainings repeat those on common sensors."""
+    """Return distinct remarks; a command and its trainings repeat those on common sensors."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

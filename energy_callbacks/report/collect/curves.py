@@ -31,12 +31,12 @@ _T_DECIMALS, _POWER_DECIMALS = 3, 4
 
 
 def _mean(values: Array, first: Places) -> Array:
-    """Returns the mean of the known values from each index in ``first`` to the next, or NaN."""
+    """Return the mean of the known values from each index in ``first`` to the next, or NaN."""
     return _sum(values, first) / np.add.reduceat(~np.isnan(values), first, dtype=float)
 
 
 def _sum(values: Array, first: Places) -> Array:
-    """Returns the sum of the known values from each index in ``first`` to the next, or NaN."""
+    """Return the sum of the known values from each index in ``first`` to the next, or NaN."""
     is_known = np.logical_or.reduceat(~np.isnan(values), first)
     return np.where(is_known, np.add.reduceat(np.nan_to_num(values), first), np.nan)
 
@@ -70,7 +70,7 @@ _OPTIONAL: Final = {
 
 
 def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
-    """Returns one curve for each device with energy or memory, over all attempts."""
+    """Return one curve for each device with energy or memory, over all attempts."""
     by_device: dict[Identity, list[tuple[MergedAttempt, OwnedDevice]]] = defaultdict(list)
     for attempt in attempts:
         for device in attempt.owned:
@@ -111,7 +111,7 @@ def _with_none(values: Array) -> tuple[float | None, ...]:
 
 
 def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
-    """Returns one bin for each row with new values, and one for each gap.
+    """Return one bin for each row with new values, and one for each gap.
 
     The energy of a bin is a difference of cumulative energies, not power times time. Therefore the
     area below the curve equals the energy in the journal. Sensors lag: the energy of a row covers
@@ -154,7 +154,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
 
 def growth(counter: Array) -> Array:
-    """Returns the increase of a counter since its previous known value, (n,).
+    """Return the increase of a counter since its previous known value, (n,).
 
     The increase is NaN if it is not known, and 0 if the counter decreased because the driver was
     restarted.
@@ -166,17 +166,17 @@ def growth(counter: Array) -> Array:
 
 
 def _before(values: Array) -> Array:
-    """Returns for each row the highest value of the earlier rows; 0 for the first row."""
+    """Return for each row the highest value of the earlier rows; 0 for the first row."""
     return np.append(0.0, np.maximum.accumulate(values)[:-1])
 
 
 def seen_s(columns: DeviceColumns) -> float:
-    """Returns the total time for which the power of a device is known, in seconds."""
+    """Return the total time for which the power of a device is known, in seconds."""
     return float(_bins(columns, 0.0)["seen_s"].sum())
 
 
 def _decimated(bins: _Bins, limit: int) -> _Bins:
-    """Returns at most ``limit`` bins, each combined from the same number of adjacent bins."""
+    """Return at most ``limit`` bins, each combined from the same number of adjacent bins."""
     count = len(bins["end_s"])
     if count <= limit:
         return bins
@@ -185,7 +185,7 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
-    """Returns the phases of each attempt's lead process; if too many, without the shortest ones."""
+    """Return the phases of each attempt's lead process; if too many, without the shortest ones."""
     spans: list[Span] = []
     for attempt in attempts:
         offset_s = attempt.start_of(attempt.lead)

@@ -21,7 +21,7 @@ _SENSOR_FIELDS = ("name", "period_s", "citation")
 
 
 def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:
-    """Returns one row for each device: GPUs, then hosts, then devices without energy."""
+    """Return one row for each device: GPUs, then hosts, then devices without energy."""
     by_identity: dict[Identity, list[OwnedDevice]] = defaultdict(list)
     for attempt in attempts:
         for device in attempt.owned:
@@ -59,7 +59,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
 
 
 def _overall(reduce: Callable[[Array], Any], columns: Iterable[Array]) -> float | None:
-    """Returns ``reduce`` of the known values of all columns together; ``None`` if none is known."""
+    """Return ``reduce`` of the known values of all columns together; ``None`` if none is known."""
     known = _known(columns)
     return float(reduce(known)) if len(known) else None
 
@@ -70,7 +70,7 @@ def _known(columns: Iterable[Array]) -> Array:
 
 
 def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
-    """Returns the throttled time, summed over attempts, in seconds; ``None`` if not known."""
+    """Return the throttled time, summed over attempts, in seconds; ``None`` if not known."""
     counters = [one["throttled_s"] for one in columns]
     if all(np.isnan(counter).all() for counter in counters):
         return None
@@ -78,7 +78,7 @@ def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
 
 
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
-    """Returns the highest memory of any GPU, allocator and process, in bytes.
+    """Return the highest memory of any GPU, allocator and process, in bytes.
 
     The means are those of the GPU and of the process with the highest peak.
     """
@@ -101,7 +101,7 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
 
 
 def _fullest(columns: Iterable[DeviceColumns]) -> tuple[float | None, float | None]:
-    """Returns peak and mean memory, in bytes, of the device with the highest peak."""
+    """Return peak and mean memory, in bytes, of the device with the highest peak."""
     known = [values for one in columns if len(values := _known([one.memory_bytes]))]
     peaks = ((float(values.max()), float(values.mean())) for values in known)
     return max(peaks, default=(None, None))

@@ -28,12 +28,12 @@ class DeviceEnergy(NamedTuple):
 
 
 def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Returns the energy of each device over the whole attempt of the process that owns it."""
+    """Return the energy of each device over the whole attempt of the process that owns it."""
     return [DeviceEnergy(device, None, device.owner.end_s, device.energy) for device in counted]
 
 
 def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Returns the energy of each device in each phase; the sum is that of ``whole_parts``."""
+    """Return the energy of each device in each phase; the sum is that of ``whole_parts``."""
     return [
         DeviceEnergy(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
         for device in counted
@@ -42,7 +42,7 @@ def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def wait_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Returns the energy of each device while the process that owns it waited for data."""
+    """Return the energy of each device while the process that owns it waited for data."""
     return [
         DeviceEnergy(device, None, *_waited(device.owner, device.key))
         for device in counted
@@ -51,7 +51,7 @@ def wait_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
-    """Returns the seconds of waiting for data, and the energy of one device during that time.
+    """Return the seconds of waiting for data, and the energy of one device during that time.
 
     If a process was cut off, the energy of its last waits is not known, which lowers the coverage.
     """
@@ -63,21 +63,21 @@ def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
 
 
 def figure(chosen: Sequence[DeviceEnergy]) -> amounts.Figure:
-    """Returns the sum of the parts; unknown if all parts are unknown."""
+    """Return the sum of the parts; unknown if all parts are unknown."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
     known = [part.device for part in chosen if part.energy.energy_j is not None]
     return as_figure(energy, [device.properties["origin"] for device in known])
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> amounts.Figure:
-    """Returns an energy with its origin: ``mixed`` for several, ``None`` for an unknown energy."""
+    """Return an energy with its origin: ``mixed`` for several, ``None`` for an unknown energy."""
     known = set(origins)
     origin: amounts.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
     return amounts.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
 
 
 def scopes(chosen: Sequence[DeviceEnergy]) -> amounts.Scopes:
-    """Returns the sums over the GPUs, over the hosts, and over both."""
+    """Return the sums over the GPUs, over the hosts, and over both."""
     by_scope = {
         scope: figure([part for part in chosen if part.device.properties["scope"] == scope])
         for scope in ("gpu", "host")
@@ -86,7 +86,7 @@ def scopes(chosen: Sequence[DeviceEnergy]) -> amounts.Scopes:
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Returns the share of known energy that sensors measured; ``None`` if no energy is known."""
+    """Return the share of known energy that sensors measured; ``None`` if no energy is known."""
     known = [(part.device.properties["origin"], part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
     measured_j = math.fsum(energy_j for origin, energy_j in known if origin == "measured")
@@ -96,7 +96,7 @@ def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
 def phase_table(
     attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
 ) -> tuple[runs.Phase, ...]:
-    """Returns the time and energy of each phase, in order of appearance.
+    """Return the time and energy of each phase, in order of appearance.
 
     Args:
         attempts: all attempts of the run; times are those of the lead processes.
@@ -129,12 +129,12 @@ def phase_table(
 
 
 def _executed_steps(attempts: Iterable[MergedAttempt]) -> int:
-    """Returns the steps of the lead processes, including repetitions after a resume."""
+    """Return the steps of the lead processes, including repetitions after a resume."""
     return sum(line["steps"] for attempt in attempts for line in attempt.lead.steps)
 
 
 def _of_all_ranks(attempts: Iterable[MergedAttempt], name: str) -> float | None:
-    """Returns the sum of the field ``name`` over the steps of all ranks; ``None`` if not known."""
+    """Return the sum of the field ``name`` over the steps of all ranks; ``None`` if not known."""
     return sum_if_known(
         line[name]
         for attempt in attempts
@@ -144,14 +144,14 @@ def _of_all_ranks(attempts: Iterable[MergedAttempt], name: str) -> float | None:
 
 
 def sum_if_known(values: Iterable[float | None]) -> float | None:
-    """Returns the sum; ``None`` if a value is ``None`` or there are no values."""
+    """Return the sum; ``None`` if a value is ``None`` or there are no values."""
     listed = list(values)
     known = [value for value in listed if value is not None]
     return math.fsum(known) if listed and len(known) == len(listed) else None
 
 
 def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
-    """Returns the number of steps that were executed again after a resume from a checkpoint."""
+    """Return the number of steps that were executed again after a resume from a checkpoint."""
     reached, replayed = 0, 0
     for attempt in attempts:
         start = attempt.lead.resumed_at_step
@@ -164,7 +164,7 @@ def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
 def efficiencies(
     attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
 ) -> amounts.Efficiencies:
-    """Returns the energy of the phase ``train`` per executed step, sample and token.
+    """Return the energy of the phase ``train`` per executed step, sample and token.
 
     Args:
         attempts: all attempts of the run.
@@ -190,7 +190,7 @@ def _ratio(energy: amounts.Figure, count: float | None, steps: int) -> amounts.R
 
 
 def _interval(energy: amounts.Figure, count: float | None) -> dict[str, float] | None:
-    """Returns value, 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
+    """Return value, 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
     found = interval_j(energy)
     if found is None or not count:
         return None
@@ -216,7 +216,7 @@ def _data_wait(waited: Sequence[DeviceEnergy]) -> amounts.DataWait:
 def throughput(
     attempts: Sequence[MergedAttempt], train_s: float, waited: Sequence[DeviceEnergy]
 ) -> amounts.Throughput:
-    """Returns the work done, and the rates over the time in the phase ``train``.
+    """Return the work done, and the rates over the time in the phase ``train``.
 
     Steps and waits are those of the lead processes.
 

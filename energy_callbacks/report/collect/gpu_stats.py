@@ -33,7 +33,7 @@ _SUMMED_UP: Final = (
 
 
 def samples(attempts: Sequence[MergedAttempt]) -> list[Sample]:
-    """Returns the samples of all GPUs of a run, in time order."""
+    """Return the samples of all GPUs of a run, in time order."""
     found = (
         sample
         for attempt in attempts
@@ -51,7 +51,7 @@ def write(found: Sequence[Sample], path: Path) -> None:
 
 
 def summary(found: Sequence[Sample]) -> str:
-    """Returns a plain-text table with the mean and highest values of each card."""
+    """Return a plain-text table with the mean and highest values of each card."""
     lines = [f"{'card':8}{'':14}{'mean':>12}{'highest':>12}"]
     for index in sorted({sample["gpu_index"] for sample in found}):
         mine = [sample for sample in found if sample["gpu_index"] == index]
@@ -96,7 +96,7 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
 
 
 def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[str, Any]]:
-    """Yields phase, finished epochs and finished steps of a process at each time.
+    """Yield phase, finished epochs and finished steps of a process at each time.
 
     Args:
         process: lead process of the attempt.
@@ -120,7 +120,7 @@ def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[st
 
 
 def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Sequence[str | None]:
-    """Returns the phase at each time, or ``None``; later entries of ``stretches`` take precedence.
+    """Return the phase at each time, or ``None``; later entries of ``stretches`` take precedence.
 
     Args:
         stretches: name, start and end of each phase.

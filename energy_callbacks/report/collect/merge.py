@@ -96,13 +96,13 @@ class MergedAttempt:
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
     def start_of(self, process: ProcessJournal) -> float:
-        """Returns the start of a process on the time axis of the run."""
+        """Return the start of a process on the time axis of the run."""
         first_unix_s = min(one.unix_s for one in self.processes)
         return self.offset_s + process.unix_s - first_unix_s
 
 
 def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal], int]:
-    """Returns the journals of the run that started last, and the number of other runs."""
+    """Return the journals of the run that started last, and the number of other runs."""
     newest = max(processes, key=lambda process: process.unix_s)
     launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
     run_id = min(launched, key=lambda process: process.rank).run_id
@@ -119,14 +119,14 @@ def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal
 
 
 def _is_one_launch(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Returns whether two processes on different hosts belong to one launch."""
+    """Return whether two processes on different hosts belong to one launch."""
     launch = one.header.get("launch")
     is_same = launch is not None and launch == other.header.get("launch")
     return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
 
 
 def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
-    """Returns the attempts of one run, oldest first."""
+    """Return the attempts of one run, oldest first."""
     groups: dict[tuple[int, int], list[ProcessJournal]] = defaultdict(list)
     for process in processes:
         groups[-process.folders_back, process.attempt].append(process)
@@ -173,7 +173,7 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
-    """Returns the distinct notes of a device; the first one is on MIG instances, if it has any."""
+    """Return the distinct notes of a device; the first one is on MIG instances, if it has any."""
     notes = dict.fromkeys(note for line in lines for note in line["notes"])
     count = max(line.get("instance_count", 0) for line in lines)
     if not count:
@@ -192,13 +192,13 @@ def _preferred(present: OwnedDevice, candidate: OwnedDevice) -> OwnedDevice:
 
 
 def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Returns whether ``other`` died and ``one`` ended more than ``_LAST_LINES_S`` later."""
+    """Return whether ``other`` died and ``one`` ended more than ``_LAST_LINES_S`` later."""
     after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
     return other.totals is None and after_s > _LAST_LINES_S
 
 
 def energy_of(process: ProcessJournal, key: str) -> Energy:
-    """Returns the energy of a device over an attempt; without totals, the newest known energy."""
+    """Return the energy of a device over an attempt; without totals, the newest known energy."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
         return stated
@@ -206,7 +206,7 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 
 
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
-    """Returns the newest cumulative energy of a device that the totals line does not state.
+    """Return the newest cumulative energy of a device that the totals line does not state.
 
     Its systematic error is scaled from the newest lines that state errors.
     """
@@ -232,7 +232,7 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
 
 
 def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
-    """Returns an energy with the relative error of the sensor as its only error."""
+    """Return an energy with the relative error of the sensor as its only error."""
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
     return Energy(
@@ -244,6 +244,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Returns the share of the attempt, 0 to 1, up to the newest known energy of a device."""
+    """Return the share of the attempt, 0 to 1, up to the newest known energy of a device."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

@@ -34,7 +34,7 @@ class _Piece:
 
 
 def durations_s(process: ProcessJournal) -> dict[str, float]:
-    """Returns the seconds in each phase, in order of appearance; the sum is that of the attempt."""
+    """Return the seconds in each phase, in order of appearance; the sum is that of the attempt."""
     seconds: dict[str, float] = defaultdict(float)
     for piece in _cut(process, None, UNKNOWN):
         seconds[piece.name] += piece.duration_s
@@ -46,7 +46,7 @@ def durations_s(process: ProcessJournal) -> dict[str, float]:
 
 
 def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Energy]:
-    """Returns the energy of one device in each phase.
+    """Return the energy of one device in each phase.
 
     Args:
         process: the owner of the device.
@@ -62,7 +62,7 @@ def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Ener
 
 
 def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
-    """Returns the total energy by name; each part is a tuple of name, duration in s, and energy."""
+    """Return the total energy by name; each part is a tuple of name, duration in s, and energy."""
     by_name: dict[str, list[tuple[float, Energy]]] = defaultdict(list)
     for name, duration_s, energy in parts:
         by_name[name].append((duration_s, energy))
@@ -100,7 +100,7 @@ def _times(energy: Energy, factor: float) -> Energy:
 
 
 def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
-    """Returns a known energy without the parts in ``taken``, whose sum is ``taken_j``."""
+    """Return a known energy without the parts in ``taken``, whose sum is ``taken_j``."""
     taken_systematic_j = math.fsum(one.systematic_j for one in taken)
     return replace(
         energy,
@@ -111,7 +111,7 @@ def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
 
 
 def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Returns the windows, and the spans and windows of trainings, in order of their start."""
+    """Return the windows, and the spans and windows of trainings, in order of their start."""
     inside = (
         replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
         for training in process.trainings
@@ -121,7 +121,7 @@ def named(process: ProcessJournal) -> list[TimedEnergy]:
 
 
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
-    """Returns name, start and end of each span, of the open phase and of each window."""
+    """Return name, start and end of each span, of the open phase and of each window."""
     if process.trainings:
         return list(_around_trainings(process))
     timed = [(span.name, span.start_s, span.end_s) for span in process.spans]
@@ -142,7 +142,7 @@ def _around_trainings(process: ProcessJournal) -> Iterator[tuple[str, float, flo
 
 
 def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece]:
-    """Returns spans and windows without overlaps; their joules sum to ``whole``."""
+    """Return spans and windows without overlaps; their joules sum to ``whole``."""
     pieces = [_piece(span, key) for span in process.spans]
     _balance(pieces, process, whole)
     starts_s = [piece.start_s for piece in pieces]
@@ -180,7 +180,7 @@ def _scale(pieces: list[_Piece], factor: float) -> None:
 
 
 def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
-    """Returns the energy of the open phase, which is ``rest_j`` if ``whole`` is known."""
+    """Return the energy of the open phase, which is ``rest_j`` if ``whole`` is known."""
     if whole.energy_j is None:
         return UNKNOWN
     known_systematic_j = math.fsum(energy.systematic_j for energy in known)

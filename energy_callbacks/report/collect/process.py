@@ -122,7 +122,7 @@ class ProcessJournal:
         return float(self.header["unix_s"])
 
     def last_energy_j(self, key: str) -> float | None:
-        """Returns the newest cumulative energy of a device; ``None`` if no row has one."""
+        """Return the newest cumulative energy of a device; ``None`` if no row has one."""
         energy_j = self.columns.get(key, DeviceColumns())["energy_j"]
         known = energy_j[~np.isnan(energy_j)]
         return float(known[-1]) if len(known) else None
@@ -230,7 +230,7 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
 
 
 def _set(name: str, key: str) -> Callable[[ProcessJournal, Record], None]:
-    """Returns a function that stores the value ``key`` of a line in the field ``name``."""
+    """Return a function that stores the value ``key`` of a line in the field ``name``."""
     return lambda process, record: setattr(process, name, record[key])
 
 

@@ -23,7 +23,7 @@ _Point = tuple[float, int | None, float | None, float | None, float]
 
 
 def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
-    """Returns the cumulative energy of the counted devices of an attempt, in J.
+    """Return the cumulative energy of the counted devices of an attempt, in J.
 
     Args:
         attempt: one attempt of the run.
@@ -45,12 +45,12 @@ def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
 
 
 def attempt_j(attempt: MergedAttempt) -> float:
-    """Returns the known energy of an attempt, in J."""
+    """Return the known energy of an attempt, in J."""
     return sum(device.energy.energy_j or 0.0 for device in attempt.counted)
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Returns the progress of each attempt's lead process; ``None`` without steps or energy."""
+    """Return the progress of each attempt's lead process; ``None`` without steps or energy."""
     tables: list[Array] = []
     before = np.zeros(4)  # steps, samples, energy and training energy of earlier attempts
     for attempt in attempts:
@@ -79,7 +79,7 @@ def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Pro
 
 
 def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
-    """Returns time, steps, samples, energy and training energy of one attempt, (5, n).
+    """Return time, steps, samples, energy and training energy of one attempt, (5, n).
 
     All values except the time are cumulative. Samples are NaN if unknown.
     """
@@ -102,7 +102,7 @@ def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
 def _energy_in_spans(
     t_s: Array, energy_j: Array, starts_s: Array, starts_j: Array, ends_j: Array
 ) -> Array:
-    """Returns the energy that was used inside spans until each time, (n,).
+    """Return the energy that was used inside spans until each time, (n,).
 
     Args:
         t_s: (n,), the times.
@@ -124,7 +124,7 @@ def _rounded(values: Array, decimals: int) -> tuple[float, ...]:
 
 
 def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
-    """Returns the user's metrics of the lead processes, in the order of their first value."""
+    """Return the user's metrics of the lead processes, in the order of their first value."""
     points: dict[str, list[_Point]] = {}
     before_j = 0.0
     for attempt in attempts:
@@ -150,7 +150,7 @@ def _points(attempt: MergedAttempt, before_j: float) -> Iterator[tuple[str, _Poi
 
 
 def _decimated(points: Sequence[_Point], limit: int) -> Sequence[_Point]:
-    """Returns at most ``limit`` points: evenly spaced ones, the lowest and the highest."""
+    """Return at most ``limit`` points: evenly spaced ones, the lowest and the highest."""
     if len(points) <= limit:
         return points
     values = [point[-1] for point in points]

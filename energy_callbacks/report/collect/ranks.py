@@ -54,7 +54,7 @@ class _Gap(NamedTuple):
 
 
 def rank_table(attempts: Iterable[MergedAttempt]) -> tuple[RankUse, ...]:
-    """Returns one row for each rank of the attempts with several ranks."""
+    """Return one row for each rank of the attempts with several ranks."""
     return tuple(row for one in attempts if len(one.processes) > 1 for row in _rows(one))
 
 
@@ -84,7 +84,7 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
 
 
 def _own(process: ProcessJournal, hosts: Iterable[ProcessJournal]) -> _Cards:
-    """Returns the cards that a rank trains on.
+    """Return the cards that a rank trains on.
 
     The first rank of a host reads the cards of all ranks of the host. Cards that another rank reads
     too belong to that rank, unless the first rank would have no card left.
@@ -100,7 +100,7 @@ def _read(process: ProcessJournal) -> _Cards:
 
 
 def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
-    """Returns the energy of cards in the phase ``train`` of a rank, as read by that rank."""
+    """Return the energy of cards in the phase ``train`` of a rank, as read by that rank."""
     by_phase = [phases.energies(process, key, energy_of(process, key)) for key in gpus]
     train = total([energies.get("train", UNKNOWN) for energies in by_phase])
     return as_figure(train, {process.devices[key]["device"]["origin"] for key in gpus})
@@ -165,7 +165,7 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 
 
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
-    """Returns the rank that waited longest for data, or ``None`` if this may be due to chance.
+    """Return the rank that waited longest for data, or ``None`` if this may be due to chance.
 
     All ranks are compared over the same steps, divided into stretches with equal numbers of steps.
     The differences from the median of the others are tested with Student's t, with a confidence of
@@ -187,7 +187,7 @@ def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
 
 
 def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
-    """Returns the seconds each rank waited in each stretch of the common steps, (ranks, stretches).
+    """Return the seconds each rank waited in each stretch of the common steps, (ranks, stretches).
 
     ``None`` if waits are not known, or if a rank has fewer than eight lines with steps.
     """
@@ -206,7 +206,7 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 
 
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
-    """Returns the rank whose samples per step differ most from the others; counts have no error."""
+    """Return the rank whose samples per step differ most from the others; counts have no error."""
     per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
     if len(per_step) < len(rows):
         return None
@@ -215,7 +215,7 @@ def _samples(rows: Sequence[RankUse]) -> _Gap | None:
 
 
 def _power(rows: Sequence[RankUse]) -> _Gap | None:
-    """Returns the rank whose power differs most from the others, by more than the errors.
+    """Return the rank whose power differs most from the others, by more than the errors.
 
     ``None`` if there is none, if powers are not known, if cards are shared, or if ranks have
     different numbers of cards.
@@ -233,7 +233,7 @@ def _power(rows: Sequence[RankUse]) -> _Gap | None:
 
 
 def _gaps(values: Sequence[float], errors: Sequence[float]) -> Iterator[_Gap]:
-    """Yields each value with the median of the others.
+    """Yield each value with the median of the others.
 
     The error is the sum of the value's own error and the largest error of the others.
     """

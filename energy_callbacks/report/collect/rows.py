@@ -29,7 +29,7 @@ class DeviceColumns:
         self._table = np.empty((0, len(self._names))) if table is None else table
 
     def __getitem__(self, name: str) -> Array:
-        """Returns a column by name, (n,); NaN if there is no such column."""
+        """Return a column by name, (n,); NaN if there is no such column."""
         if name not in self._names:
             return np.full(len(self._table), np.nan)
         column: Array = self._table[:, self._names.index(name)]
@@ -42,7 +42,7 @@ class DeviceColumns:
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
     def moved(self, by_s: float, by_j: float) -> "DeviceColumns":
-        """Returns a copy with ``by_s`` added to times and ``by_j`` to cumulative energies."""
+        """Return a copy with ``by_s`` added to times and ``by_j`` to cumulative energies."""
         table = self._table.copy()
         for name, by in (("t_s", by_s), ("seen_s", by_s), ("energy_j", by_j)):
             if name in self._names:
@@ -51,7 +51,7 @@ class DeviceColumns:
 
     @classmethod
     def chained(cls, parts: Sequence["DeviceColumns"]) -> "DeviceColumns":
-        """Returns the rows of all parts in order, with the column names of the last part."""
+        """Return the rows of all parts in order, with the column names of the last part."""
         names = parts[-1]._names  # noqa: SLF001 - of the same class
         tables = [np.column_stack([one[name] for name in names]) for one in parts]
         return cls(names, np.concatenate(tables))
@@ -98,7 +98,7 @@ class RowLog:
         self._t_s.extend(repeat(t_s, len(rows)))
 
     def columns(self, names: Sequence[str]) -> dict[str, DeviceColumns]:
-        """Returns the rows of each device, by device key.
+        """Return the rows of each device, by device key.
 
         Args:
             names: names of the values of a row, in order.
@@ -115,7 +115,7 @@ class RowLog:
 
 
 def _table(t_s: Array, lengths: NDArray[np.uint32], values: Array, width: int) -> Array:
-    """Returns time and ``width`` values of each row, (n, 1 + width).
+    """Return time and ``width`` values of each row, (n, 1 + width).
 
     Args:
         t_s: (n,), times.

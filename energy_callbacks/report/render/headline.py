@@ -26,7 +26,7 @@ class HeadlineCard:
 
 
 def cards(report: EnergyReport) -> tuple[HeadlineCard, ...]:
-    """Returns the cards of a report, the most important figures first."""
+    """Return the cards of a report, the most important figures first."""
     return (
         *_energies(report),
         _emissions(report),
@@ -87,7 +87,7 @@ def _cost(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yields the newest forecast of the run, for comparison with its energy."""
+    """Yield the newest forecast of the run, for comparison with its energy."""
     forecast = report.forecast
     if forecast is not None:
         figure = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
@@ -100,7 +100,7 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yields the energy per unit of work: per token and sample, or for the finest unit known.
+    """Yield the energy per unit of work: per token and sample, or for the finest unit known.
 
     It is the energy of the GPUs if that is known, otherwise the total.
     """
@@ -116,7 +116,7 @@ def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def known_ratios(efficiency: Efficiency) -> list[tuple[str, Ratio]]:
-    """Returns name and joules of each unit of work that was counted, the finest unit first."""
+    """Return name and joules of each unit of work that was counted, the finest unit first."""
     ratios = (
         ("token", efficiency.j_per_token),
         ("sample", efficiency.j_per_sample),
@@ -139,7 +139,7 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Returns a text on time and energy of waiting for data; of the GPUs if that is known."""
+    """Return a text on time and energy of waiting for data; of the GPUs if that is known."""
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:
         return ""

@@ -47,7 +47,7 @@ _WIDTHS_IN: Final = {"wide": 9.4, "narrow": 4.3}
 
 
 def render(report: EnergyReport) -> str:
-    """Returns the HTML page of a report."""
+    """Return the HTML page of a report."""
     return template("energy_report.html").render(
         report=report,
         cards=cards(report),
@@ -65,7 +65,7 @@ def render(report: EnergyReport) -> str:
 
 @as_notebook_html.register
 def render_frame(report: EnergyReport) -> str:
-    """Returns the page in an iframe, so that its styles do not affect the notebook."""
+    """Return the page in an iframe, so that its styles do not affect the notebook."""
     from markupsafe import escape
 
     return (
@@ -75,7 +75,7 @@ def render_frame(report: EnergyReport) -> str:
 
 
 def from_html(text: str) -> EnergyReport:
-    """Returns the report that a page embeds.
+    """Return the report that a page embeds.
 
     Raises:
         JournalError: if the page embeds no report, or one that cannot be read.
@@ -91,7 +91,7 @@ def from_html(text: str) -> EnergyReport:
 
 @cache
 def template(name: str) -> "Template":
-    """Returns the template in the file ``name``; it escapes all values."""
+    """Return the template in the file ``name``; it escapes all values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -107,20 +107,20 @@ def template(name: str) -> "Template":
 
 
 def _phase_colours(report: EnergyReport) -> dict[str, str]:
-    """Returns the colour of each phase, the same as in the chart of power over time."""
+    """Return the colour of each phase, the same as in the chart of power over time."""
     in_strip = [span.phase for span in report.timeline]
     colours = palette.phase_colours(in_strip + [phase.name for phase in report.phases])
     return {phase.name: palette.css_colour(colours[phase.name]) for phase in report.phases}
 
 
 def _short(text: str, length: int = 400) -> str:
-    """Returns a text on one line, cut to ``length`` characters; the embedded JSON is not cut."""
+    """Return a text on one line, cut to ``length`` characters; the embedded JSON is not cut."""
     text = formatting.one_line(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
-    """Returns each chart twice, for wide and for narrow windows; the style sheet selects one.
+    """Return each chart twice, for wide and for narrow windows; the style sheet selects one.
 
     Args:
         shown: the report or comparison that the charts show.
@@ -138,7 +138,7 @@ def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
 
 
 def _section(section: Section, name: str = "") -> dict[str, Any]:
-    """Returns a section, and its chart as ``drawn`` does; ``name`` replaces the chart's name."""
+    """Return a section, and its chart as ``drawn`` does; ``name`` replaces the chart's name."""
     if section.chart is None:
         return {"section": section}
     chart = replace(section.chart, name=name or section.chart.name)
@@ -146,7 +146,7 @@ def _section(section: Section, name: str = "") -> dict[str, Any]:
 
 
 def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
-    """Returns a chart as SVG markup; ``None`` if there is nothing to draw.
+    """Return a chart as SVG markup; ``None`` if there is nothing to draw.
 
     Args:
         chart: the chart.
@@ -164,7 +164,7 @@ def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
 
 
 def embedded(text: str) -> Any:
-    """Returns JSON as markup that is safe inside a script element."""
+    """Return JSON as markup that is safe inside a script element."""
     from markupsafe import Markup
 
     for character, escape in _ESCAPES.items():

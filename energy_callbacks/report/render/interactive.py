@@ -23,7 +23,7 @@ _CONFIG: Final = {
 
 
 def render(report: EnergyReport) -> str:
-    """Returns the interactive HTML page of a report.
+    """Return the interactive HTML page of a report.
 
     Raises:
         MissingExtraError: if Plotly is not installed.
@@ -37,7 +37,7 @@ def render(report: EnergyReport) -> str:
 
 
 def _plots(report: EnergyReport) -> Iterator[dict[str, Any]]:
-    """Yields title and markup of each figure; the first markup includes Plotly's library."""
+    """Yield title and markup of each figure; the first markup includes Plotly's library."""
     from markupsafe import Markup
 
     with requires("plotly", extra="interactive"):

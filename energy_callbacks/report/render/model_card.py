@@ -9,7 +9,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 def co2_eq_emissions(
     report: EnergyReport, *, training_type: str | None = None
 ) -> dict[str, str | float]:
-    """Returns the metadata that the Hub shows with a model: emissions in grams of CO2 equivalents.
+    """Return the metadata that the Hub shows with a model: emissions in grams of CO2 equivalents.
 
     The names of the fields are those in https://huggingface.co/docs/hub/model-cards-co2 (read on
     2026-11-21)::
@@ -46,7 +46,7 @@ def co2_eq_emissions(
 
 
 def _hardware(report: EnergyReport) -> str:
-    """Returns number and name of the GPUs, or of the processors if there are no GPUs."""
+    """Return number and name of the GPUs, or of the processors if there are no GPUs."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in report.devices if device.kind == kind)
         if names:

@@ -19,7 +19,7 @@ _Row = tuple[str, ...]
 
 
 def energy_tables(report: EnergyReport) -> Iterator[Section]:
-    """Yields the tables of phases, units of work, GPU activity and devices; tables may be empty."""
+    """Yield the tables of phases, units of work, GPU activity and devices; tables may be empty."""
     head: _Row = ("phase", "time", "gpu", "host", "total", "±", "share")
     yield Section(title="Energy by phase", head=head, rows=[*map(_phase, report.phases)])
     head = ("per", "energy", "95 % interval", "steps")
@@ -36,7 +36,7 @@ def energy_tables(report: EnergyReport) -> Iterator[Section]:
 
 
 def run_tables(report: EnergyReport) -> Iterator[Section]:
-    """Yields the tables of attempts, ranks, batch-size searches and profiles."""
+    """Yield the tables of attempts, ranks, batch-size searches and profiles."""
     yield Section(
         title="Attempts",
         head=("attempt", "host", "rank", "status", "time", "steps", "energy", "±"),
@@ -81,7 +81,7 @@ def _ratios(report: EnergyReport) -> list[_Row]:
 
 
 def _activities(report: EnergyReport) -> list[_Row]:
-    """Returns a row of GPU activity for each phase; empty if no GPU reports activity."""
+    """Return a row of GPU activity for each phase; empty if no GPU reports activity."""
     shares = attrgetter("sm_active", "sm_occupancy", "tensor_active", "dram_active")
     return [
         (phase.name, *(_or_dash(one, formatting.percent) for one in shares(phase.activity)))
@@ -116,7 +116,7 @@ def _attempt(attempt: Attempt) -> _Row:
 
 
 def _attempt_jobs(report: EnergyReport) -> list[str]:
-    """Returns a line for each batch job and its attempts; empty if the run has only one job."""
+    """Return a line for each batch job and its attempts; empty if the run has only one job."""
     attempts: dict[str, dict[int, None]] = {}
     for one in report.attempts:
         if one.job is not None:

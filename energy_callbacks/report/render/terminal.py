@@ -107,7 +107,7 @@ def _headline(report: EnergyReport) -> "Table":
 
 
 def _table(cells: Sequence[Sequence[str]]) -> "Table":
-    """Returns a table of ``cells``, whose first row is the head, spaced as in the plain text."""
+    """Return a table of ``cells``, whose first row is the head, spaced as in the plain text."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

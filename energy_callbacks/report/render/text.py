@@ -21,7 +21,7 @@ _NAMES = ("host", "cards")
 
 
 def summary_line(report: EnergyReport, path: Path | None = None) -> str:
-    """Returns a summary of the run in one line, which is logged at the end of a training.
+    """Return a summary of the run in one line, which is logged at the end of a training.
 
     ``12.3 Wh (gpu 10.1 measured, host 2.2 estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
 
@@ -69,7 +69,7 @@ def _short_emissions(report: EnergyReport) -> str:
 
 @as_text.register
 def render(report: EnergyReport, width: int = 80) -> str:
-    """Returns the report as plain text, warnings first.
+    """Return the report as plain text, warnings first.
 
     Args:
         report: the report.
@@ -128,7 +128,7 @@ def _headline(report: EnergyReport, width: int) -> list[str]:
 
 
 def advice_lines(report: EnergyReport) -> list[str]:
-    """Returns a line for each piece of advice."""
+    """Return a line for each piece of advice."""
     return [
         f"- {one.message}{f' ({one.saving})' if one.saving else ''} -> {one.fix}"
         for one in report.advice
@@ -147,7 +147,7 @@ def _sensors(report: EnergyReport) -> list[str]:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    """Returns the lines of a section with its title; no lines if the section is empty."""
+    """Return the lines of a section with its title; no lines if the section is empty."""
     remarks = [line for remark in section.remarks for line in _wrapped(remark, width)]
     table = aligned(fitted(section, width), width_of=display_width) if section.rows else []
     table += [line for note in section.notes for line in _wrapped(note, width, indent="  ")]
@@ -157,7 +157,7 @@ def _section(section: Section, width: int) -> list[str]:
 
 
 def fitted(section: Section, width: int) -> list[list[str]]:
-    """Returns the cells of a section's table, head first; names are cut if rows are too long.
+    """Return the cells of a section's table, head first; names are cut if rows are too long.
 
     Args:
         section: a section with a table.
