@@ -153,8 +153,13 @@ def _intensity(arguments: argparse.Namespace, emissions: Any) -> carbon.Intensit
             raise ValueError("give --country or --kg-per-kwh, not both")
         if not 0.0 <= own < 100.0:
             raise ValueError(f"--kg-per-kwh must lie between 0 and 100, got {own}; such as 0.4")
-        ends = dict.fromkeys(("kg_per_kwh", "low_kg_per_kwh", "high_kg_per_kwh"), own)
-        return carbon.Intensity(**ends, place=None, source=f"{own:g} kg/kWh, given")
+        return carbon.Intensity(
+            kg_per_kwh=own,
+            low_kg_per_kwh=own,
+            high_kg_per_kwh=own,
+            place=None,
+            source=f"{own:g} kg/kWh, given",
+        )
     if emissions is None or arguments.country is not None:
         return carbon.intensity(carbon.place(arguments.country, arguments.region))
     names = ("kg_per_kwh", "low_kg_per_kwh", "high_kg_per_kwh", "place", "source", "year")

@@ -1,7 +1,7 @@
 """Builds a ``Comparison`` from reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -85,13 +85,14 @@ def build(
     ]
     effects = [effect for side in others for effect in _effects(first, side, paired)]
     effects = _with_verdicts(effects, caveats, first.group.name)
-    goal = dict.fromkeys(("metric", "direction", "target")) if judged is None else asdict(judged)
     qualities = []
     if judged is not None:
         qualities = [_quality(first, side, judged, paired, margin) for side in others]
     comparison = Comparison(
         tool_version=__version__,
-        **goal,
+        metric=judged.metric if judged else None,
+        direction=judged.direction if judged else None,
+        target=judged.target if judged else None,
         primary=_primary(effects, [side.group.name for side in others]),
         groups=tuple(side.group for side in sides),
         effects=tuple(effects),

@@ -356,7 +356,9 @@ class Timeline:
         """Return the ``values`` of a device's gauges and counters, without empty ones."""
         with self._lock:
             series = self._tracks[key].series.items()
-            values = {quantity: one.between(start_s, end_s) for quantity, one in series}
+            values: dict[Quantity, array[float]] = {
+                quantity: one.between(start_s, end_s) for quantity, one in series
+            }
         return {quantity: found for quantity, found in values.items() if found}
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:

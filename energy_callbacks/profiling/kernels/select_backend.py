@@ -21,11 +21,10 @@ def framework() -> Framework:
     """
     keras = sys.modules.get("keras")
     backend = keras.backend.backend() if keras is not None else None
-    names = [name for name in FRAMEWORKS if name == backend] or [
-        name for name in FRAMEWORKS if name in sys.modules
-    ]
-    if names:
-        return names[0]
+    candidates = [backend] if backend in FRAMEWORKS else sys.modules
+    for name in FRAMEWORKS:
+        if name in candidates:
+            return name
     raise RuntimeError(
         "KernelProfiler records PyTorch, TensorFlow and JAX, and none of them is imported; "
         "import yours before the first step"

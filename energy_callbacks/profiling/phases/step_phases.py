@@ -277,16 +277,16 @@ def _answer(
 
     A short phase is merged with the next phase if its interval would be too wide.
     """
-    original = spans, names = seen.spans, seen.names
+    spans, names = seen.spans, seen.names
     if device is None:
-        return *original, _NO_SENSOR
+        return spans, names, _NO_SENSOR
     if not set(names) - _REPORTED_BY_LOADERS:
-        return *original, _JITTED
+        return spans, names, _JITTED
     if seen.readings is None:
         refusal = Refusal(
             why=f"the power of {device} is a model's", help="a machine with a sensor is needed"
         )
-        return *original, refusal
+        return spans, names, refusal
     answer = split(spans, seen.readings, names, steps)
     while isinstance(answer, Refusal) and answer.phase is not None and len(names) > 2:
         times_s = spans.times_s()
@@ -294,4 +294,6 @@ def _answer(
             break
         spans, names = merged(spans, names, answer.phase)
         answer = split(spans, seen.readings, names, steps)
-    return *((spans, names) if isinstance(answer, PhaseSplit) else original), answer
+    if isinstance(answer, Refusal):
+        return seen.spans, seen.names, answer
+    return spans, names, answer

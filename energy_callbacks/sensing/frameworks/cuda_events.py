@@ -190,8 +190,7 @@ def open_events() -> CudaEvents | None:
     ``None`` if the training itself has not imported PyTorch and initialised CUDA.
     """
     torch = awake_torch()
-    driver = None if torch is None else awake_driver()
-    if driver is None:
+    if torch is None or (driver := awake_driver()) is None:
         return None
     context = ctypes.c_void_p()
     if driver.cuCtxGetCurrent(ctypes.byref(context)) != _SUCCESS or not context:
