@@ -1,4 +1,4 @@
-"""What the tests of all frameworks share."""
+"""Fixtures that the tests of all frameworks share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +11,20 @@ from tests.integrations.processes import Forking
 
 pytest.register_assert_rewrite("tests.integrations.contract")
 
-# Their scripts are forks of the process of the tests; for Keras see its own conftest.py.
+# The scripts of these tests run in forks of the test process; for Keras see keras/conftest.py.
 FORKED = [Path(__file__).parent / name for name in ("lightning", "huggingface")]
 SERVER = pytest.StashKey[Forking]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """This process has imported the framework now, and trained nothing yet."""
+    """Fork the server: this process has imported the framework, but has not trained yet."""
     if any(item.path.is_relative_to(folder) for item in session.items for folder in FORKED):
         session.stash[SERVER] = Forking.this_process()
 
 
 @pytest.fixture(scope="session")
 def scripts(request: pytest.FixtureRequest) -> Iterator[Forking]:
-    """Starts scripts that find the framework imported."""
+    """Return a server whose forks have already imported the framework."""
     forking = request.session.stash[SERVER]
     yield forking
     forking.close()

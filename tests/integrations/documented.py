@@ -1,7 +1,7 @@
-"""What README, documentation, examples and the demo show of a framework, in its own tests.
+"""Tests of the README, documentation pages, examples and demo, shared by all frameworks.
 
-They run in the process of the tests, which has imported the framework; README's blocks run in one
-that has imported nothing, too.
+They run in the test process, which has imported the framework. The README's code blocks also run
+in a new process, which has imported nothing.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from tests.integrations.processes import Script, Spawning, wait
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What ``energy-callbacks demo`` leaves.
+    """The expected output of ``energy-callbacks demo``.
 
     Attributes:
-        folder: of its logs, with the run folder ``energy`` in it.
-        samples: of training, in one epoch.
-        curve: tag of the loss.
+        folder: folder of the logs, which contains the run folder ``energy``.
+        samples: number of training samples in one epoch.
+        curve: TensorBoard tag of the loss.
     """
 
     folder: str
@@ -33,12 +33,12 @@ class Demo:
 
 
 class Documented:
-    """Tests of a framework.
+    """Tests of everything that is documented for a framework; each framework has a subclass.
 
     Attributes:
-        framework: its name in ``energy_callbacks``.
-        examples: scripts in ``examples``.
-        demo: what its demo leaves.
+        framework: name of its module in ``energy_callbacks``.
+        examples: names of its scripts in the folder ``examples``.
+        demo: expected output of its demo.
     """
 
     framework: ClassVar[str]
@@ -46,7 +46,7 @@ class Documented:
     demo: ClassVar[Demo]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Each framework has pages and examples of its own."""
+        """Run the tests for each page and each example of the framework."""
         if "page" in metafunc.fixturenames:
             found = pages.pages_of(metafunc.cls.framework)
             metafunc.parametrize("page", found, ids=[page.name for page in found])
@@ -58,11 +58,11 @@ class Documented:
         monkeypatch.chdir(tmp_path)
 
     def test_blocks_of_a_page_run(self, page: Path) -> None:
-        """In one namespace, as a reader would type them."""
+        """All blocks of a page run in one namespace, as if a reader typed them."""
         pages.run(page, self.framework)
 
     def test_the_readme_works_from_nothing(self, tmp_path: Path) -> None:
-        """Its blocks run in a process that has imported nothing."""
+        """The blocks of the README run in a new process, which has imported nothing."""
         readme = str(pages.ROOT / "README.md")
         script = Script(
             module="tests.docs.pages", folder=tmp_path, arguments=(readme, self.framework)
@@ -72,16 +72,16 @@ class Documented:
     def test_an_example_leaves_a_report(
         self, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It ends well, with an energy report below its working directory."""
+        """The example succeeds and writes an energy report below its working directory."""
         examples.run(example, tmp_path, monkeypatch)
 
     def shorten_the_demo(self, patch: pytest.MonkeyPatch) -> None:
-        """Leave out some of its samples."""
+        """Reduce the number of samples of the demo; does nothing by default."""
 
     def test_the_demo(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It prints the report and where to find the curves, and writes where it says."""
+        """The demo prints the report and the TensorBoard command, and writes both to its folder."""
         self.shorten_the_demo(monkeypatch)
         options = ["--framework", self.framework, "--epochs", "1"]
         assert main(["demo", *options, "--out", "demo", "--country", "DEU"]) == 0
@@ -98,7 +98,7 @@ class Documented:
 
 
 def _tags(folder: Path) -> set[str]:
-    """Names of all curves in the event files below a folder."""
+    """Return the tags of all curves in the event files below a folder."""
     return {
         value.tag
         for path in folder.rglob("events.out.tfevents.*")

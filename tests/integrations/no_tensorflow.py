@@ -1,4 +1,4 @@
-"""TensorBoard and Keras without what they import only because it is installed."""
+"""Prevents TensorBoard and Keras from importing optional packages that the tests do not need."""
 
 import sys
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ _TAKEN_IF_THERE = ("matplotlib", "sklearn")
 
 
 def keep_tensorflow_out() -> None:
-    """Let TensorBoard take its own stub: else it imports TensorFlow to write a file, for 5 s.
+    """Make TensorBoard use its own stub; otherwise it imports TensorFlow, which takes 5 s.
 
-    Not for Keras, whose TensorBoard callback writes with TensorFlow itself.
+    Do not use this if Keras writes logs: its TensorBoard callback needs TensorFlow.
     """
     sys.modules.setdefault("tensorboard.compat.notf", ModuleType("tensorboard.compat.notf"))
 
 
 @contextmanager
 def lean_keras() -> Iterator[None]:
-    """In here Keras is imported without what it takes for parts that no test has, for 2 s."""
+    """Import Keras in this context without optional packages, which saves 2 s."""
     absent = {name: None for name in _TAKEN_IF_THERE if name not in sys.modules}
     sys.modules.update(absent)  # type: ignore[arg-type]
     try:
@@ -29,6 +29,6 @@ def lean_keras() -> Iterator[None]:
 
 
 def forbid_tensorflow() -> None:
-    """As where it is not installed: else Keras on another backend imports it to set a seed."""
+    """Make imports of TensorFlow fail; Keras on another backend imports it to set a seed."""
     keep_tensorflow_out()
     sys.modules["tensorflow"] = None  # type: ignore[assignment]

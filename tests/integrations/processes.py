@@ -1,9 +1,9 @@
-"""Scripts in processes of their own, as users run them: ranks, and what signals end.
+"""Runs scripts in separate processes, as users do, for tests of several ranks and of signals.
 
-Importing a framework takes longer than most of these trainings. So ``Forking`` forks a process that
-has imported it. Not for TensorFlow and JAX, whose threads do not survive a fork: with ``Spawning``
-each process begins from nothing. Either way a script ends as an interpreter does: with its exit
-status, its traceback and its exit hooks.
+Importing a framework takes longer than most of these trainings, so ``Forking`` forks a process that
+has already imported it. This does not work with TensorFlow and JAX, because their threads do not
+survive a fork. For them, ``Spawning`` starts a new interpreter for each script. With both, a script
+ends like an ordinary Python script: with its exit status, its traceback and its exit hooks.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import IO, Any, ClassVar, Protocol
 from tests.integrations.run_script import serve_in_a_fork
 
 ROOT = Path(__file__).parents[2]
-# What every training of ours imports.
+# Modules that every training with our callback imports.
 _ALWAYS = ("codecarbon", "pandas", "energy_callbacks.report", "tests.fake_nvml")
 _RUN = (sys.executable, "-m", "tests.integrations.run_script")
 SHARED = {
@@ -33,10 +33,10 @@ class Script:
     """A script and how to run it.
 
     Attributes:
-        module: its name.
-        folder: where it runs, and where ``output`` has what it says on both streams.
-        arguments: of its command line.
-        environment: of its process, beside ours.
+        module: name of the script's module.
+        folder: working directory; its file ``output`` receives stdout and stderr of the script.
+        arguments: command line arguments.
+        environment: environment variables that are added to those of this process.
     """
 
     module: str
@@ -46,7 +46,7 @@ class Script:
 
     @property
     def output(self) -> str:
-        """What it has said; nothing where it has not begun."""
+        """Return the output of the script so far, or an empty string if it has not started."""
         path = self.folder / "output"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -55,21 +55,21 @@ class Running(Protocol):
     """A script that has been started.
 
     Attributes:
-        pid: of its process.
+        pid: id of its process.
     """
 
     @property
     def pid(self) -> int: ...
 
     def poll(self) -> int | None:
-        """Its exit status, negative where a signal ended it; ``None`` while it runs."""
+        """Return its exit status, negative if a signal ended it, or ``None`` while it runs."""
 
 
 def wait(running: Running, timeout_s: float = 600.0) -> int:
-    """The exit status of a script.
+    """Wait for the end of a script and return its exit status.
 
     Raises:
-        TimeoutError: where it has not ended in time.
+        TimeoutError: if it has not ended within ``timeout_s`` seconds.
     """
     end_s = time.monotonic() + timeout_s
     while (status := running.poll()) is None:
@@ -83,22 +83,22 @@ class Scripts(Protocol):
     """Starts scripts.
 
     Attributes:
-        are_quick: whether a process is there in less time than it takes to import a framework.
+        are_quick: whether starting a process takes less time than importing a framework.
     """
 
     are_quick: ClassVar[bool]
 
     def start(self, script: Script) -> Running:
-        """A process with a script."""
+        """Start a process that runs the script."""
 
 
 class Spawning:
-    """Starts scripts from nothing."""
+    """Starts each script in a new interpreter."""
 
     are_quick: ClassVar = False
 
     def start(self, script: Script) -> Running:
-        """A process with a script."""
+        """Start a process that runs the script."""
         with (script.folder / "output").open("wb") as output:
             return subprocess.Popen(
                 [*_RUN, script.module, *script.arguments],
@@ -111,12 +111,12 @@ class Spawning:
 
 
 class Forking:
-    """Starts scripts in forks of another process, its server.
+    """Starts scripts in forks of a server process, see ``run_script.serve``.
 
     Args:
-        questions: to the server, which ends where they do.
-        answers: of the server.
-        wait: for the end of the server.
+        questions: stream to the server; the server exits when this stream is closed.
+        answers: stream from the server.
+        wait: called to wait for the end of the server.
     """
 
     are_quick: ClassVar = True
@@ -129,7 +129,7 @@ class Forking:
 
     @classmethod
     def importing(cls, *modules: str) -> "Forking":
-        """The server is a new process that has imported some modules."""
+        """Start a new process as the server, which imports these modules."""
         server = subprocess.Popen(
             [*_RUN, "--fork-server", *_ALWAYS, *modules],
             cwd=ROOT,
@@ -144,7 +144,7 @@ class Forking:
 
     @classmethod
     def this_process(cls) -> "Forking":
-        """The server is a fork of this process as it is now: to be made before the first test."""
+        """Fork this process as it is now to be the server; call this before the first test."""
         (asked, questions), (answers, answered) = os.pipe(), os.pipe()
         server = os.fork()
         if not server:
@@ -156,7 +156,7 @@ class Forking:
         return cls(os.fdopen(questions, "w"), os.fdopen(answers), lambda: os.waitpid(server, 0))
 
     def start(self, script: Script) -> "Fork":
-        """A process with a script."""
+        """Start a fork that runs the script."""
         content = {
             "module": script.module,
             "folder": str(script.folder),
@@ -166,14 +166,14 @@ class Forking:
         return Fork(self._ask({"start": content}), self)
 
     def status_of(self, pid: int) -> int | None:
-        """The exit status of a fork; ``None`` while it runs."""
+        """Return the exit status of a fork, or ``None`` while it runs."""
         if pid not in self._ended:
             ended: dict[str, int] = self._ask({"ended": None})
             self._ended |= {int(one): status for one, status in ended.items()}
         return self._ended.get(pid)
 
     def close(self) -> None:
-        """End the server; nobody waits for its forks any more."""
+        """End the server without waiting for forks that are still running."""
         self._questions.close()
         self._answers.close()
         self._wait()
@@ -185,7 +185,7 @@ class Forking:
 
 @dataclass(frozen=True)
 class Fork:
-    """A script in a fork."""
+    """A script that runs in a fork of the server."""
 
     pid: int
     server: Forking

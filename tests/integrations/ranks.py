@@ -1,4 +1,4 @@
-"""Trainings with two ranks on one host, and what the report of the first rank says of each."""
+"""Helpers for trainings with two ranks on one host, and assertions on their reports."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.library import env
 from tests.integrations.processes import Running, Script, Scripts, wait
 
-# W, of the card with this index.
+# Power of each fake card in W, by card index.
 POWERS_W = (300.0, 200.0)
 
 
@@ -26,15 +26,15 @@ def start_ranks(
     environment: Mapping[str, str] | None = None,
     different: Iterable[Mapping[str, str]] = ({"LOCAL_RANK": "0"}, {"LOCAL_RANK": "1"}),
 ) -> list[tuple[Script, Running]]:
-    """Two processes with the variables that launchers such as torchrun set.
+    """Start two processes with the environment variables that launchers such as torchrun set.
 
     Args:
-        scripts: start them.
-        module: of the script.
-        folder: in which each rank has a folder to run in.
-        arguments: of both.
-        environment: of both.
-        different: what each rank has for itself.
+        scripts: starts the processes.
+        module: module of the script.
+        folder: folder in which each rank ``N`` gets a working directory ``rankN``.
+        arguments: command line arguments of both ranks.
+        environment: environment variables of both ranks.
+        different: additional environment variables of each rank.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -56,13 +56,13 @@ def start_ranks(
 
 
 def assert_ranks_end_well(started: list[tuple[Script, Running]]) -> None:
-    """Wait for both; what they said where one failed."""
+    """Assert that both ranks exit with status 0; shows their output if one fails."""
     statuses = [wait(running) for _, running in started]
     assert statuses == [0, 0], "\n".join(script.output for script, _ in started)
 
 
 def assert_both_ranks_finished(report: EnergyReport) -> None:
-    """One attempt of two ranks that have both finished, and 800 samples that were seen once."""
+    """Assert that both ranks finished the first attempt and that 800 samples were counted once."""
     assert {attempt.attempt for attempt in report.attempts} == {1}
     assert {(a.rank, a.status) for a in report.attempts} == {(0, "finished"), (1, "finished")}
     assert report.throughput.samples == 800
@@ -74,18 +74,18 @@ def assert_both_ranks_finished(report: EnergyReport) -> None:
 
 
 def assert_both_ranks_stopped_early(report: EnergyReport) -> None:
-    """A budget of 0.3 Wh has ended a training of 100 steps, normally and at one step."""
+    """Assert that a budget of 0.3 Wh ended both ranks normally at the same step, before step 80."""
     assert {attempt.status for attempt in report.attempts} == {"finished"}
     [steps] = {attempt.steps for attempt in report.attempts}
-    assert 0 < steps < 80  # a busy machine takes seconds for a few
+    assert 0 < steps < 80  # on a busy machine a few steps take seconds
     assert "budget_used_up" in [warning.code for warning in report.warnings]
-    # Loading of modules takes time after the start, and ends of trainings too.
+    # Measurement also covers imports before the first step and the end of the training.
     assert report.energy.total.energy_j is not None
     assert report.energy.total.energy_j > 0.3 * 3600.0
 
 
 def assert_host_counted_once(report: EnergyReport) -> None:
-    """Only the first rank speaks for CPU and RAM."""
+    """Assert that each device of the host, such as CPU and RAM, appears only once."""
     metered = [device.key for device in report.devices if device.scope == "host"]
     assert metered
     assert len(metered) == len(set(metered))
@@ -93,14 +93,21 @@ def assert_host_counted_once(report: EnergyReport) -> None:
 
 
 def fake_cards(folder: Path) -> dict[str, str]:
-    """The environment of processes that see cards of known powers, in real time."""
+    """Return environment variables that give a process fake cards of known power, in real time."""
     scenario = Scenario(cards=tuple(h200(Constant(power_w)) for power_w in POWERS_W))
     folder.mkdir(parents=True, exist_ok=True)
     return env(scenario.write(folder / "cards.txt"))
 
 
 def cards_of(kind: str | None, local_rank: int) -> Mapping[str, Any]:
-    """The setting of a rank on a CPU, as on GPUs: the first one reads the cards of all."""
+    """Return the setting ``devices`` of a rank that runs on a CPU but measures fake cards.
+
+    As on real GPUs, the first rank reads the cards of all ranks.
+
+    Args:
+        kind: ``"shared"`` for one card, ``"two"`` for one card per rank; ``None`` for no cards.
+        local_rank: index of the rank on its host.
+    """
     if kind is None:
         return {}
     two = [0, 1] if local_rank == 0 else [1]
@@ -108,7 +115,7 @@ def cards_of(kind: str | None, local_rank: int) -> Mapping[str, Any]:
 
 
 def assert_each_card_counted_once(report: EnergyReport, cards: str) -> None:
-    """The total is the sum of the physical cards, each its watts times the time of its owner."""
+    """Assert that the total is the sum over cards, each with its power times the measured time."""
     powers_w = POWERS_W[:1] if cards == "shared" else POWERS_W
     found = {device.key: device for device in report.devices if device.kind == "gpu"}
     assert list(found) == [f"gpu{index}" for index in range(len(powers_w))]
@@ -127,7 +134,7 @@ def assert_each_card_counted_once(report: EnergyReport, cards: str) -> None:
 
 
 def assert_the_second_rank_died(report: EnergyReport) -> None:
-    """Its journal is in the report, which says that nobody heard of it again."""
+    """Assert that the report includes rank 1's journal and says that it stopped unexpectedly."""
     dead = report.attempts[1]
     assert (dead.rank, dead.status) == (1, "cut off")
     assert 0 < dead.steps <= 60
@@ -138,16 +145,16 @@ def assert_the_second_rank_died(report: EnergyReport) -> None:
 
 
 def pretend_host(name: str) -> None:
-    """From here on this process runs on a machine of this name."""
+    """Make this process report another host name from now on."""
     real = os.uname()
     os.uname = lambda: os.uname_result((real[0], name, *real[2:]))  # type: ignore[assignment]
 
 
 def leave() -> None:
-    """Disconnect this process from its ranks, where it is connected.
+    """Disconnect this process from the process group of torch, if it is connected.
 
-    Else one of gloo's threads may free a tensor after the interpreter has ended, and the process
-    ends with an abort, without us too (https://github.com/pytorch/pytorch/pull/179291).
+    Otherwise a thread of gloo may free a tensor after the interpreter has ended, which aborts the
+    process, even without our callback (https://github.com/pytorch/pytorch/pull/179291).
     """
     ranks = sys.modules["torch"].distributed
     if ranks.is_initialized():

@@ -1,4 +1,4 @@
-"""What a training leaves behind, read back: rows in event files, phases in a report."""
+"""Reads the output of a training: rows of event files and phases of a report."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ Rows = dict[str, list[tuple[int, float]]]
 
 
 def scalars(folder: Path) -> Rows:
-    """All numbers in one run directory, tag to (step, value), written as scalars or as tensors.
+    """Return all rows (step, value) of a TensorBoard run by tag, written as scalars or tensors.
 
     Raises:
-        FileNotFoundError: where it is not there.
+        FileNotFoundError: if the folder does not exist.
     """
     if not folder.is_dir():
         raise FileNotFoundError(folder)
@@ -34,10 +34,10 @@ def scalars(folder: Path) -> Rows:
 
 
 def steps(rows: list[tuple[int, float]]) -> list[int]:
-    """The steps of rows."""
+    """Return the step of each row."""
     return [step for step, _ in rows]
 
 
 def phases(report: Any) -> dict[str, float]:
-    """Duration of each phase, s."""
+    """Return the duration of each phase in seconds, by name."""
     return {phase.name: phase.duration_s for phase in report.phases}

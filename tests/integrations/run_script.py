@@ -1,9 +1,10 @@
-"""Processes that run scripts without drawing charts, and servers that fork such processes.
+"""Runs scripts without drawing charts, in this process or in forks of a server process.
 
-``python -m tests.integrations.run_script MODULE ...`` runs a script. With ``--fork-server MODULE
-...`` it imports the modules, and then runs scripts in forks of itself, as told on the standard
-input (see ``processes.Forking``): ``{"start": SCRIPT}`` is answered with the id of a new process,
-``{"ended": null}`` with the exit statuses of those that have ended since.
+``python -m tests.integrations.run_script MODULE ...`` runs a script. ``--fork-server MODULE ...``
+imports the modules and then runs scripts in forks of this process. It reads JSON lines from the
+standard input (see ``processes.Forking``). It answers ``{"start": SCRIPT}`` with the id of the new
+process, and ``{"ended": null}`` with the exit statuses of the processes that have ended since the
+previous ``{"ended": null}``.
 """
 
 import ctypes
@@ -22,7 +23,11 @@ from tests.garbage import freeze
 
 
 def serve(questions: IO[str], answers: IO[str]) -> dict[str, Any] | None:
-    """Answer questions to their end; returns in each fork, with the script that it shall run."""
+    """Answer questions until their stream is closed.
+
+    Returns:
+        In a fork, the script that it must run; in the server, ``None`` after the last question.
+    """
     for line in questions:
         question = json.loads(line)
         if "start" in question:
@@ -37,7 +42,7 @@ def serve(questions: IO[str], answers: IO[str]) -> dict[str, Any] | None:
 
 
 def ended() -> dict[int, int]:
-    """Exit statuses of forks that nobody has asked for."""
+    """Return the exit status of each fork that ended since the last call, by process id."""
     found = {}
     while True:
         try:
@@ -50,7 +55,7 @@ def ended() -> dict[int, int]:
 
 
 def become(script: dict[str, Any]) -> None:
-    """Give this process the streams, folder, environment and arguments of a script."""
+    """Set the streams, working directory, environment and arguments of this process."""
     os.chdir(script["folder"])
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -59,14 +64,14 @@ def become(script: dict[str, Any]) -> None:
     os.environ.update(script["environment"])
     sys.argv = [script["module"], *script["arguments"]]
     if "FAKE_NVML_CONFIG" in os.environ:
-        # The linker of this process has read LD_LIBRARY_PATH long ago.
+        # The dynamic linker reads LD_LIBRARY_PATH only at the start of a process.
         from tests.fake_nvml.library import load_library
 
         load_library()
 
 
 def serve_in_a_fork(questions: IO[str], answers: IO[str]) -> NoReturn:
-    """Be a server although functions of the tests have called this one: none of them goes on."""
+    """Run the server, or a script in a fork of it; never returns to the calling test code."""
     leave_out_charts(pytest.MonkeyPatch())
     script = serve(questions, answers)
     if script is None:
@@ -74,11 +79,11 @@ def serve_in_a_fork(questions: IO[str], answers: IO[str]) -> NoReturn:
     questions.close()
     answers.close()
     become(script)
-    # pytest has put its own in their places.
+    # pytest has replaced the streams, and added import hooks and log handlers.
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
     sys.meta_path = [one for one in sys.meta_path if not _is_of_pytest(one)]
     logging.root.handlers = [one for one in logging.root.handlers if not _is_of_pytest(one)]
-    # As the interpreter runs a script and ends: traceback, exit status, exit hooks.
+    # Run the script and exit as the interpreter does: traceback, exit status, exit hooks.
     python = ctypes.pythonapi
     failed = python.PyRun_SimpleString(b"from tests.integrations.run_script import run; run()")
     python.Py_Exit(1 if failed else 0)
@@ -90,7 +95,7 @@ def _is_of_pytest(one: object) -> bool:
 
 
 def run() -> None:
-    """Run the script that ``sys.argv`` names, also where a test has imported it."""
+    """Run the module ``sys.argv[0]`` as a script, even if a test has already imported it."""
     sys.modules.pop(sys.argv[0], None)
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
@@ -101,7 +106,7 @@ if __name__ == "__main__":
     if sys.argv[0] == "--fork-server":
         for name in sys.argv[1:]:
             importlib.import_module(name)
-        freeze()  # else the end of each fork takes 2 s
+        freeze()  # otherwise the end of each fork takes 2 s
         told = serve(sys.stdin, sys.stdout)
         if told is None:
             sys.exit()

@@ -1,4 +1,4 @@
-"""Data that takes time to load, for trainings in torch."""
+"""A torch dataset that takes time to load."""
 
 import torch
 from torch.utils.data import Dataset
@@ -8,12 +8,12 @@ from tests.integrations.contract.lab import BATCH_SIZE
 
 
 class SlowRows(Dataset):
-    """Fixed rows of four numbers, each of which takes its share of the time of a batch.
+    """Fixed rows of four random numbers; reading a row advances the clock.
 
     Args:
-        clock: time.
-        samples: how many rows.
-        load_s: how long a batch takes to load.
+        clock: the virtual clock.
+        samples: number of rows.
+        load_s: time to load a full batch in s; a row takes ``load_s / BATCH_SIZE``.
     """
 
     def __init__(self, clock: FakeClock, samples: int, load_s: float = 0.0) -> None:
