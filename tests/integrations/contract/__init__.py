@@ -1,12 +1,12 @@
-"""One contract for all frameworks: what a user of any of them may rely on.
+"""The contract: tests that run with every framework, of what users can rely on.
 
-A framework keeps it with a lab (see ``lab.py``) and a class of its own::
+Each framework implements a lab (see ``lab.py``) and defines a test class::
 
     class TestLightning(Contract):
         lab = LightningLab()
 
-Names of tests are names of situations in ``docs/frameworks.md``. A situation that a framework
-cannot have stands with its reason in ``reasons.py``.
+Names and docstrings of the tests appear in the table of ``docs/frameworks.md``. Tests that cannot
+run with a framework are listed in ``reasons.py`` with the reason.
 """
 
 from pathlib import Path
@@ -41,21 +41,21 @@ PARTS = (
 
 
 class Contract(*PARTS):
-    """All of it, over the lab of one framework."""
+    """All tests of the contract, run with the lab of one framework."""
 
     lab: Lab
 
     @pytest.fixture(scope="class")
     @classmethod
     def shared(cls, tmp_path_factory: pytest.TempPathFactory) -> SharedTrainings:
-        """Trainings that tests only look at."""
+        """Return a cache of trainings that tests read but do not change."""
         return SharedTrainings(cls.lab, tmp_path_factory.mktemp("shared"))
 
     @pytest.fixture
     def bench(
         self, tmp_path: Path, request: pytest.FixtureRequest, shared: SharedTrainings
     ) -> Bench:
-        """The lab in an empty folder, unless the situation cannot be had there."""
+        """Return the lab in an empty folder; skip the test if the framework cannot run it."""
         reason = REASONS[self.lab.name].get(request.function.__name__)
         if reason is not None:
             pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""The contract: other callbacks, workers, streams and checkpoints are as they are without us."""
+"""The contract: our callback does not change other callbacks, workers, streams or checkpoints."""
 
 import pytest
 
@@ -12,20 +12,20 @@ from tests.integrations.contract.lab import (
 )
 
 SMALL = Plan(samples=20, validation_samples=8, checkpoint_s=0.0)
-SIZES = (1, 4, 3, 8, 4, 3, 8, 4, 1, 3)  # JAX compiles its functions anew for each size
+SIZES = (1, 4, 3, 8, 4, 3, 8, 4, 1, 3)  # few sizes, because JAX compiles its functions for each
 
 
 class BesideContract:
-    """What else takes part in a training works as without us."""
+    """Everything else in a training works as without the callback."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Each framework has callbacks of its own."""
+        """Run the tests for each callback that comes with the framework."""
         if "stock" in metafunc.fixturenames:
             found = metafunc.cls.lab.stock
             metafunc.parametrize("stock", found, ids=[one.name for one in found])
 
     def test_every_stock_callback_before_and_after_ours(self, bench: Bench, stock: Stock) -> None:
-        """The framework's own callbacks: same rows, same metrics, same weights, same steps."""
+        """With every callback of the framework, rows, metrics, weights and steps stay the same."""
         plan = Plan(samples=20, validation_samples=8, settings=stock.settings)
         without = bench.training(plan, *stock.made(bench.folder / "0"), folder="without")
         without.fit()
@@ -41,7 +41,7 @@ class BesideContract:
             assert ours.report.throughput.steps == without.steps()
 
     def test_checkpoints_are_the_same_but_for_our_key(self, bench: Bench) -> None:
-        """Every value of every file is as without us, to the bit; new are our key and our rows."""
+        """All values of all files are bit-identical; only the callback's key and rows are new."""
         without, with_us = bench.without_us(SMALL), bench.with_us(SMALL).training
         wanted, found = without.checkpoint(), with_us.checkpoint()
         assert len(wanted) > 5
@@ -51,12 +51,12 @@ class BesideContract:
         assert [place for place in new if "energy" not in place.lower()] == []
 
     def test_metrics_are_the_same_but_for_our_keys(self, bench: Bench) -> None:
-        """What the framework hands back after a training."""
+        """The framework returns the same metrics, apart from the keys of the callback."""
         _assert_same(bench.with_us(SMALL).training, bench.without_us(SMALL))
 
     def test_loader_workers_may_fork(self, bench: Bench) -> None:
-        """Two processes load the data while our threads run in real time: the same training."""
-        # Where its second epoch begins, Keras with processes of its own leaves to chance.
+        """Two processes load data while the callback's threads run; the training is the same."""
+        # One epoch: with several loader processes, Keras begins the second one at a random batch.
         plan = Plan(epochs=1, workers=2, validation_samples=20)
         without = bench.fit(plan, folder="without")
         ours = bench.lab.callback()
@@ -65,13 +65,13 @@ class BesideContract:
         assert ours.report.throughput.samples == plan.samples
 
     def test_a_stream_of_unequal_batches(self, bench: Bench) -> None:
-        """A generator without length, of batches from 1 to 8 samples: each of them counts."""
+        """All samples of a generator without length, in batches of 1 to 8 samples, are counted."""
         plan = Plan(epochs=1, stream=SIZES)
         without = bench.fit(plan, folder="without")
         ours = bench.callback()
         _assert_same(bench.fit(plan, ours, folder="with"), without)
         throughput = ours.report.throughput
-        # The optimizer of Keras on TensorFlow counts a last step that finds no data.
+        # The optimizer of Keras on TensorFlow also counts a last step that gets no data.
         assert throughput.steps == without.steps()
         assert throughput.samples == sum(SIZES)
         per_sample_j = POWER_W * STEP_S * len(SIZES) / sum(SIZES)

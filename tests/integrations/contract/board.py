@@ -1,4 +1,4 @@
-"""The contract: what TensorBoard shows of a training beside its curves."""
+"""The contract: what TensorBoard shows in addition to the curves of a training."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,10 @@ from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 
 class BoardContract:
-    """TensorBoard's pages beside the curves, in the user's own run."""
+    """TensorBoard's pages other than the curves, in the user's own run."""
 
     def test_custom_scalars_show_what_the_training_has(self, bench: Bench) -> None:
-        """TensorBoard lists our charts; each line of them, and each band, has its rows."""
+        """TensorBoard lists the energy charts; every line and every band of a chart has rows."""
         training = bench.with_us(Plan(), country="DEU").training
         run = training.run_folder()
         board = TensorBoardView(run.parent)
@@ -24,7 +24,7 @@ class BoardContract:
         assert ["^power/gpu_w$", "^power/host_w$"] in charts.values()
         assert "token" not in " ".join(charts)
         tags = set(training.rows())
-        gauges = ("memory/", "gpu/")  # which of them there are depends on the sensors
+        gauges = ("memory/", "gpu/")  # which of these tags exist depends on the sensors
         for pattern in (one for found in charts.values() for one in found):
             tag = pattern.strip("^$")
             if not tag.startswith(gauges):
@@ -33,7 +33,7 @@ class BoardContract:
         assert any(tag.startswith("emissions/") for found in charts.values() for tag in found)
 
     def test_trainings_can_be_compared_by_energy(self, bench: Bench) -> None:
-        """HParams lists two trainings by batch size, accumulation, device; Wh, J a sample, loss."""
+        """HParams shows batch size, accumulation, device, Wh, J per sample and loss of two runs."""
         reports, losses = {}, {}
         for name, accumulate in (("one", 1), ("two", 5)):
             ours = bench.callback(country="DEU")
@@ -66,7 +66,7 @@ class BoardContract:
 
     @pytest.mark.charts
     def test_the_report_stands_in_tensorboard(self, bench: Bench) -> None:
-        """The text report as it is, once, and its charts as pictures."""
+        """The text report appears once and unchanged, and its charts appear as images."""
         ours = bench.callback()
         run = bench.fit(Plan(validation_samples=20), ours).run_folder()
         board = TensorBoardView(run.parent)
@@ -77,14 +77,14 @@ class BoardContract:
         assert picture.startswith(b"\x89PNG")
 
     def test_all_of_it_is_in_one_event_file(self, bench: Bench) -> None:
-        """A second writer in the user's run would disturb the live view."""
+        """A second event file in the user's run would disturb TensorBoard's live view."""
         without = bench.without_us(Plan()).run_folder()
         run = bench.with_us(Plan()).training.run_folder()
         files = [len(list(one.rglob("*tfevents*"))) for one in (without, run)]
         assert files == [1, 1]
 
     def test_a_second_fit_changes_no_chart(self, bench: Bench) -> None:
-        """Layout and hyperparameters stand there once; the report of both attempts is added."""
+        """Layout and hyperparameters are written once; a report of both attempts is added."""
         ours = bench.callback()
         training = bench.fit(Plan(), ours)
         run = training.run_folder()
@@ -103,7 +103,7 @@ class BoardContract:
     def test_a_failing_layout_leaves_the_rows(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """One warning; our rows go on to the end, and so does measuring."""
+        """An error in the layout causes one warning; rows and measurement continue to the end."""
 
         def broken(*_: object, **__: object) -> None:
             raise RuntimeError("our bug")
@@ -119,7 +119,10 @@ class BoardContract:
 
 
 def _name_by_age(run: Path) -> None:
-    """TensorBoard reads event files by name, in which file 100 of a second comes before 99."""
+    """Rename event files such that their names are in the order in which they were written.
+
+    TensorBoard reads event files in the order of their names, where file 100 comes before file 99.
+    """
     files = sorted(run.glob("*tfevents*"), key=lambda path: path.stat().st_mtime_ns)
     for number, path in enumerate(files):
         path.rename(path.with_name(f"events.out.tfevents.{number}"))

@@ -1,4 +1,4 @@
-"""The contract: what is counted, and to which phase it belongs."""
+"""The contract: counts of steps and samples, and the phases to which time and energy belong."""
 
 import pytest
 
@@ -17,10 +17,10 @@ CHECKPOINTS = Plan(epochs=3, validation_samples=20, checkpoint_s=0.5)
 
 
 class CountsContract:
-    """Steps, samples, phases, waits."""
+    """Steps, samples, phases and waiting for data."""
 
     def test_phases_sum_to_the_total(self, bench: Bench) -> None:
-        """No joule is lost between phases, none is in two."""
+        """No energy is missing between phases, and none is counted in two phases."""
         report = bench.with_us(CHECKPOINTS).callback.report
         for scope in ("gpu", "host", "total"):
             by_phase_j = [getattr(phase, scope).energy_j or 0.0 for phase in report.phases]
@@ -30,7 +30,7 @@ class CountsContract:
         assert sum(phases(report).values()) == pytest.approx(report.run.duration_s, rel=1e-9)
 
     def test_validation_is_apart_from_training(self, bench: Bench) -> None:
-        """5 batches after each of 2 epochs: 4 s of validation, none of it in training."""
+        """5 batches after each of 2 epochs are 4 s of validation and not part of training."""
         report = bench.with_us(Plan(validation_samples=20)).callback.report
         by_name = {phase.name: phase for phase in report.phases}
         assert by_name["train"].duration_s == pytest.approx(20 * STEP_S, abs=1e-6)
@@ -38,7 +38,7 @@ class CountsContract:
         assert by_name["validation"].gpu.energy_j == pytest.approx(POWER_W * 10 * STEP_S, rel=1e-6)
 
     def test_accumulated_batches_are_one_step(self, bench: Bench) -> None:
-        """5 batches to a step: 4 steps with all 80 samples."""
+        """With 5 batches per step, 20 batches are 4 steps with 80 samples."""
         ours = bench.callback()
         found = bench.fit(Plan(accumulate=5), ours).rows()
         report = ours.report
@@ -47,21 +47,21 @@ class CountsContract:
         assert found["efficiency/gpu_j_per_sample"][-1][1] == pytest.approx(J_PER_SAMPLE, rel=1e-6)
 
     def test_a_short_last_batch_counts_its_samples(self, bench: Bench) -> None:
-        """38 samples an epoch are 9 batches of 4 and one of 2."""
+        """38 samples per epoch are 9 batches of 4 samples and one batch of 2."""
         report = bench.with_us(Plan(samples=38)).callback.report
         assert (report.throughput.steps, report.throughput.samples) == (20, 76)
         expected = POWER_W * STEP_S * 20 / 76
         assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(expected, rel=1e-9)
 
     def test_waiting_for_data_is_seen(self, bench: Bench) -> None:
-        """A loader that takes as long as a batch: half of the training is waiting."""
+        """If loading a batch takes as long as training on it, half of the training is waiting."""
         report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report
         waited_s = report.throughput.data_wait_s
-        # The first batch may be fetched before training begins.
+        # The first batch may be loaded before the training phase begins.
         assert 19 * STEP_S - 1e-6 <= waited_s <= 20 * STEP_S + 1e-6
 
     def test_waiting_for_data_has_its_joules(self, bench: Bench) -> None:
-        """Watts times the seconds of waiting, inside the stated interval; part of training."""
+        """The energy is power times waiting time, within the stated range, and part of training."""
         report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report
         done = report.throughput
         for found, power_w in (
@@ -76,13 +76,13 @@ class CountsContract:
         assert by_name["train"].gpu.energy_j > done.data_wait.gpu.value_j
 
     def test_a_checkpoint_is_no_waiting(self, bench: Bench) -> None:
-        """A checkpoint and a validation of a second after each epoch are no waiting for data."""
+        """A 1 s checkpoint and a validation after each epoch are not counted as waiting."""
         ours = bench.callback()
         bench.fit(Plan(validation_samples=20, checkpoint_s=1.0, epochs=3, waits=True), ours)
         assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
     def test_a_checkpoint_is_a_phase(self, bench: Bench) -> None:
-        """Half a second after each of 3 epochs is the phase checkpoint, not training."""
+        """Half a second after each of 3 epochs is in the phase checkpoint, not in training."""
         report = bench.with_us(CHECKPOINTS).callback.report
         by_name = {phase.name: phase for phase in report.phases}
         assert by_name["checkpoint"].duration_s == pytest.approx(1.5, abs=1e-3)
@@ -90,7 +90,7 @@ class CountsContract:
         assert by_name["train"].duration_s == pytest.approx(30 * STEP_S, abs=1e-3)
 
     def test_evaluate_by_itself(self, bench: Bench) -> None:
-        """Ten batches of validation, a finished report, no training."""
+        """The report is finished and has ten batches of validation and no training."""
         ours = bench.callback()
         bench.training(Plan(), ours).evaluate()
         assert ours.report.run.status == "finished"
@@ -99,7 +99,7 @@ class CountsContract:
         assert "train" not in phases(ours.report)
 
     def test_predict_by_itself(self, bench: Bench) -> None:
-        """Ten batches of prediction, a finished report, no training."""
+        """The report is finished and has ten batches of prediction and no training."""
         ours = bench.callback()
         bench.training(Plan(), ours).predict()
         assert ours.report.run.status == "finished"
@@ -107,7 +107,7 @@ class CountsContract:
         assert ours.report.throughput.steps == 0
 
     def test_evaluate_after_training(self, bench: Bench) -> None:
-        """A second attempt of the run, which takes nothing from its training."""
+        """It is a second attempt of the run and does not change the figures of the training."""
         ours = bench.callback()
         training = bench.fit(Plan(), ours)
         training.evaluate()

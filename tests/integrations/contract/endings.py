@@ -1,4 +1,4 @@
-"""The contract: how a training ends, and how it goes on."""
+"""The contract: how a training ends and how it is resumed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,13 @@ from energy_callbacks.sensing.schedule import BEAT_S
 from tests.integrations.contract.lab import BATCH_SIZE, HOST_W, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import phases
 
-# A call that ends without a hook is noticed within two seconds of the clock.
+# If a call ends without calling a hook, training may end one interval of the meter (0.8 s) too
+# early in the report, and up to two intervals after the end are measured as idle.
 LOOK_S = BEAT_S
 
 
 def raising(error: BaseException, at_batch: int) -> Callable[[int], None]:
-    """Raise in place of a batch."""
+    """Return a function ``before_batch`` that raises an error before the given batch."""
 
     def before_batch(batch: int) -> None:
         if batch == at_batch:
@@ -25,7 +26,7 @@ def raising(error: BaseException, at_batch: int) -> Callable[[int], None]:
 
 
 def assert_measured_until(report: Any, batches: int) -> None:
-    """Joules of so many batches, however late somebody looks; the end of them may be idle."""
+    """Assert that training has the energy of these batches, even if the report is made later."""
     ended_s = batches * STEP_S
     [train] = [phase for phase in report.phases if phase.name == "train"]
     assert ended_s - LOOK_S - 1e-6 <= train.duration_s <= ended_s + 1e-6
@@ -34,10 +35,10 @@ def assert_measured_until(report: Any, batches: int) -> None:
 
 
 class EndingsContract:
-    """Exceptions, Ctrl-C, second calls, resuming."""
+    """Exceptions, Ctrl-C, second calls and resuming."""
 
     def test_an_exception_leaves_a_report(self, bench: Bench) -> None:
-        """The user's exception comes out; the report holds what was measured until then."""
+        """The exception is raised to the user; the report holds what was measured until then."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 8)), ours)
         with pytest.raises(RuntimeError, match="boom"):
@@ -48,7 +49,7 @@ class EndingsContract:
         assert (ours._meter.run_folder / "energy_report.json").is_file()
 
     def test_ctrl_c_leaves_a_report(self, bench: Bench) -> None:
-        """KeyboardInterrupt in the middle: a report of what was measured until then."""
+        """After a KeyboardInterrupt the report holds what was measured until then."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(KeyboardInterrupt(), 8)), ours)
         with pytest.raises((KeyboardInterrupt, SystemExit)):
@@ -58,7 +59,7 @@ class EndingsContract:
         assert_measured_until(ours.report, 8)
 
     def test_a_fit_after_an_exception_is_a_second_attempt(self, bench: Bench) -> None:
-        """The same callback again: the first attempt ended where it broke, the second is whole."""
+        """With one callback, the first attempt ends at the exception; the second is complete."""
         broken = [True]
 
         def once(batch: int) -> None:
@@ -80,7 +81,7 @@ class EndingsContract:
         assert second.samples == 20 * BATCH_SIZE
 
     def test_evaluate_after_an_exception(self, bench: Bench) -> None:
-        """It is no validation of the training that broke, but an attempt of its own."""
+        """The evaluation is an attempt of its own, not a validation of the failed training."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 8)), ours)
         with pytest.raises(RuntimeError, match="boom"):
@@ -93,7 +94,7 @@ class EndingsContract:
         assert phases(ours.report)["validation"] == pytest.approx(bench.alone_s, abs=1e-6)
 
     def test_a_second_fit_is_a_second_attempt(self, bench: Bench) -> None:
-        """The same callback fits twice: one run, two attempts, each with its steps."""
+        """Two fits with the same callback are one run of two attempts, each with its steps."""
         ours = bench.callback()
         training = bench.fit(Plan(), ours)
         bench.clock.advance(60.0)
@@ -103,7 +104,7 @@ class EndingsContract:
         assert phases(ours.report)["train"] == pytest.approx(40 * STEP_S, abs=1e-6)
 
     def test_a_resumed_training_counts_each_step_once(self, bench: Bench) -> None:
-        """Broken in the second of three epochs, resumed after the first: 5 steps are repeated."""
+        """A training that fails in epoch 2 and resumes after epoch 1 reports 5 repeated steps."""
         first, second = bench.callback(), bench.callback()
         broken = Plan(epochs=3, checkpoint_s=0.0, before_batch=raising(RuntimeError("boom"), 15))
         with pytest.raises(RuntimeError, match="boom"):
@@ -118,7 +119,7 @@ class EndingsContract:
         assert report.throughput.samples == 35 * BATCH_SIZE
 
     def test_totals_go_on_after_a_resume(self, bench: Bench) -> None:
-        """The curve of energy begins where the broken attempt ended, up to the report's total."""
+        """The energy curve continues where the failed attempt ended, up to the report's total."""
         first, second = bench.callback(), bench.callback()
         broken = Plan(epochs=3, checkpoint_s=0.0, before_batch=raising(RuntimeError("boom"), 15))
         with pytest.raises(RuntimeError, match="boom"):
@@ -133,7 +134,7 @@ class EndingsContract:
         assert found[-1] == pytest.approx(used_wh + POWER_W * 20 * STEP_S / 3600, rel=1e-3)
 
     def test_a_budget_ends_the_training(self, bench: Bench) -> None:
-        """230 W and room for 25 of 50 batches: it ends there, normally, and says why."""
+        """A budget for 25 of 50 batches at 230 W ends the training normally, with a warning."""
         ours = bench.callback(max_energy_wh=25 * STEP_S * (POWER_W + HOST_W) / 3600)
         bench.fit(Plan(epochs=5), ours)
         report = ours.report
@@ -142,7 +143,7 @@ class EndingsContract:
         assert "budget_used_up" in [warning.code for warning in report.warnings]
 
     def test_a_checkpoint_without_us_resumes_with_us(self, bench: Bench) -> None:
-        """The callback may be added later."""
+        """The callback can be added when a training is resumed."""
         seen: list[int] = []
         bench.fit(Plan(epochs=1, checkpoint_s=0.0))
         ours = bench.callback()
@@ -151,14 +152,14 @@ class EndingsContract:
         assert ours.report.attempts[-1].samples == 10 * BATCH_SIZE
 
     def test_a_checkpoint_with_us_resumes_without_us(self, bench: Bench) -> None:
-        """The callback may be taken away."""
+        """The callback can be removed when a training is resumed."""
         seen: list[int] = []
         bench.fit(Plan(epochs=1, checkpoint_s=0.0), bench.callback())
         bench.training(Plan(checkpoint_s=0.0, before_batch=seen.append)).resume()
         assert len(seen) == 10
 
     def test_the_report_can_be_read_at_any_time(self, bench: Bench) -> None:
-        """In the middle it says that it is running, with what has been seen by then."""
+        """During the training its status is running, and it holds what was measured so far."""
         reports = []
         ours = bench.callback()
         with pytest.raises(JournalError, match="train first"):

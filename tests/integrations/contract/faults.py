@@ -1,8 +1,8 @@
-"""The contract: faults of ``tests/faults.py``, begun in the middle of a real training.
+"""The contract: faults of ``tests/faults.py`` that begin in the middle of a real training.
 
-The training is one of 91 s on virtual time, as long as the plain loop of ``tests/test_faults.py``.
-It ends normally, its rows and its weights are to the bit those of the training without us, and the
-report names the fault.
+The training takes 91 s of virtual time, as long as the plain loop of ``tests/test_faults.py``. It
+must end normally, its rows and weights must be bit-identical to those of the training without our
+callback, and the report must name the fault.
 """
 
 import math
@@ -26,8 +26,8 @@ from tests.fake_nvml import Signal, h200
 from tests.faults import ACROSS, AFTER, BEFORE, CASES, FAULT_S, LOAD, Play, Powercap
 from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, Bench, Plan, Training
 
-# One of each kind. What the others do to our meter is the same in every training: see
-# ``tests/test_faults.py``.
+# One fault of each kind. The effects of the other faults on the meter do not depend on the
+# framework; ``tests/test_faults.py`` tests them.
 KINDS = (
     "nothing supported for a while",
     "card lost",
@@ -37,19 +37,20 @@ KINDS = (
     "power spike of 10 MW",
 )
 BATCH_S = 3.0
-# Nobody waits for so long: a batch that took half of it, on however busy a machine, has waited.
+# Longest time for which a call hangs. A batch that takes half of this time must have waited for the
+# call, because even on a busy machine no batch takes that long.
 HANG_S = 120.0
 PLAN = Plan(samples=15 * BATCH_SIZE, validation_samples=20, step_s=0.1)
 
 
 class FaultyTraining:
-    """A training with our callback in which something goes wrong after 30 s.
+    """A training with our callback in which a fault begins after 30 s.
 
     Args:
-        bench: the framework and its folder.
-        clock: time; it may belong to a card.
-        load: power of what is measured.
-        meter: settings of ours.
+        bench: the framework and the folder of the test.
+        clock: the virtual clock, possibly that of a fake card.
+        load: power of the measured device over time.
+        meter: additional arguments of the ``EnergyMeter``.
     """
 
     def __init__(self, bench: Bench, clock: FakeClock, load: Signal = LOAD, **meter: Any) -> None:
@@ -62,7 +63,7 @@ class FaultyTraining:
         self._bench = Bench(bench.lab, bench.folder, clock)
 
     def fit(self, middle: Callable[[], object] = lambda: None) -> Training:
-        """Train to the end."""
+        """Train to the end, and call ``middle`` once when the fault must begin."""
         due = [middle]
 
         def before_batch(batch: int) -> None:
@@ -74,7 +75,7 @@ class FaultyTraining:
         return self._bench.fit(replace(PLAN, before_batch=before_batch), self.ours)
 
     def run(self) -> faults.Run:
-        """What was seen of it."""
+        """Return the training in the form that the assertions of ``tests/faults.py`` take."""
         ours = self.ours
         return faults.Run(
             meter=ours._meter, load=self._load, zero_s=self._zero_s, report=ours.report
@@ -82,7 +83,7 @@ class FaultyTraining:
 
 
 class HangingSource(ScriptedSource):
-    """A sensor whose calls do not come back from one moment on, until they are let go."""
+    """A sensor whose reads block while ``hangs`` is true, until ``let_go`` is set."""
 
     hangs = False
 
@@ -106,14 +107,14 @@ class FaultsContract:
 
     @pytest.fixture
     def without_us(self, bench: Bench) -> Training:
-        """The same training, which knows nothing of us."""
+        """Return the same training without our callback."""
         return bench.without_us(PLAN)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_fault_of_a_card_harms_no_step_and_is_named(
         self, bench: Bench, fake_nvml: Play, without_us: Training, kind: str
     ) -> None:
-        """Errors, resets, leaps, silence, spikes: rows as without us, joules right or a gap."""
+        """On errors, hangs, resets and spikes, rows do not change; energy is right or a gap."""
         [case] = (case for case in CASES if case.name == kind)
         clock = faults.clock_of(fake_nvml, h200(LOAD), faults=[case.fault])
         faulty = FaultyTraining(bench, clock)
@@ -123,7 +124,7 @@ class FaultsContract:
         _assert_all_counted(run)
 
     def test_a_driver_that_hangs_holds_up_no_batch(self, bench: Bench) -> None:
-        """In real time: all batches are done while a call waits, and the report names it."""
+        """In real time, all batches finish while a call hangs; the report names the source."""
         source = HangingSource(SystemClock())
         began_s: list[float] = []
 
@@ -150,7 +151,7 @@ class FaultsContract:
     def test_the_wall_clock_may_be_set(
         self, bench: Bench, fake_nvml: Play, without_us: Training, jump_s: float
     ) -> None:
-        """Two seconds forward or back: no joule counted twice, a gap of two seconds at most."""
+        """After a jump by 2 s or -2 s, no energy is counted twice, and a gap is 2 s at most."""
         clock, load = faults.clock_to_set(fake_nvml)
         faulty = FaultyTraining(bench, clock, load)
         _assert_same(faulty.fit(lambda: clock.set_wall_clock(jump_s)), without_us)
@@ -159,7 +160,7 @@ class FaultsContract:
         _assert_all_counted(run)
 
     def test_rapl_may_be_unreadable_for_a_while(self, bench: Bench, without_us: Training) -> None:
-        """Its counter has lost nothing when it is back after 15 s, and that is said."""
+        """Readings fail for 15 s: no energy is lost, and the report states the failure."""
         clock, powercap = FakeClock(), Powercap(root=bench.folder / "powercap")
         powercap.play(clock)
         faulty = FaultyTraining(bench, clock, sources=[RaplSource(clock, powercap.root)])
@@ -170,7 +171,7 @@ class FaultsContract:
         _assert_all_counted(run)
 
     def test_rapl_may_wrap(self, bench: Bench, without_us: Training) -> None:
-        """Its counter begins anew at its range, as it does every hour: nothing is lost."""
+        """The counter restarts at the end of its range, as it does hourly; no energy is lost."""
         clock, powercap = FakeClock(), Powercap(root=bench.folder / "powercap")
         powercap.wrap()
         powercap.play(clock)
@@ -189,7 +190,7 @@ class FaultsContract:
     def test_no_driver_at_the_start(
         self, bench: Bench, fake_nvml: Play, without_us: Training, is_installed: bool, says: str
     ) -> None:
-        """Not loaded, or not there at all: the energy of the GPU is unknown, and why is said."""
+        """Driver not loaded or not installed: GPU energy is unknown, and the report says why."""
         faulty = FaultyTraining(bench, faults.without_driver(fake_nvml, is_installed=is_installed))
         _assert_same(faulty.fit(), without_us)
         run = faulty.run()
@@ -206,7 +207,7 @@ class FaultsContract:
         monkeypatch: pytest.MonkeyPatch,
         begins: str,
     ) -> None:
-        """No emissions then, which is said; the joules are right."""
+        """The report has no emissions and says so; the energy is right."""
         faulty = FaultyTraining(bench, faults.clock_of(fake_nvml, h200(LOAD)))
         if begins == "at the start":
             faults.break_codecarbon(monkeypatch)
@@ -222,7 +223,7 @@ class FaultsContract:
     def test_the_disk_may_be_full(
         self, bench: Bench, fake_nvml: Play, without_us: Training, for_s: float
     ) -> None:
-        """What cannot be written is lost; figures go on, and the report says what it lacks."""
+        """Unwritten data is lost, figures continue, and the report states what is missing."""
         clock = faults.clock_of(fake_nvml, h200(LOAD))
         faulty = FaultyTraining(bench, clock)
         fill = lambda: faults.fill_disk(faulty.folder, clock, for_s)  # noqa: E731
@@ -239,7 +240,7 @@ class FaultsContract:
         without_us: Training,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """Figures go on to the end, and one warning says that no report is left."""
+        """Figures continue to the end, and one warning says that there is no report."""
         faulty = FaultyTraining(bench, faults.clock_of(fake_nvml, h200(LOAD)))
         training = faulty.fit(lambda: shutil.rmtree(faulty.folder))
         _assert_same(training, without_us)
@@ -249,7 +250,7 @@ class FaultsContract:
 
 
 def _assert_same(training: Training, without_us: Training) -> None:
-    """All rows of the training without us are there, and the weights are equal, to the bit."""
+    """Assert that rows and weights are bit-identical to those without our callback."""
     found, wanted = training.rows(), without_us.rows()
     assert wanted
     assert {tag: found[tag] for tag in wanted} == wanted
@@ -257,7 +258,7 @@ def _assert_same(training: Training, without_us: Training) -> None:
 
 
 def _assert_all_counted(run: faults.Run) -> None:
-    """It has ended normally, and no step is missing in the books."""
+    """Assert that the run finished and that all steps were counted."""
     assert run.report.run.status == "finished"
     assert run.report.throughput.steps == PLAN.batches
 

@@ -1,4 +1,4 @@
-"""The contract: whatever happens to us, the training stays what it was."""
+"""The contract: no failure of our callback changes the training."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ from tests.integrations.contract.lab import (
 
 
 class HarmlessContract:
-    """Bad input is refused in time; nothing else is heard of us."""
+    """Invalid input raises an error early; nothing else affects the training."""
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -29,19 +29,19 @@ class HarmlessContract:
     def test_a_wrong_setting_is_refused_at_once(
         self, bench: Bench, settings: dict, message: str
     ) -> None:
-        """At construction, with its name and value."""
+        """The constructor raises an error that names the setting and its value."""
         with pytest.raises(ValueError, match=message):
             bench.lab.callback(**settings)
 
     def test_a_callback_of_another_framework_is_named(self, bench: Bench) -> None:
-        """All three have one name: a hook that is missing says where the right one is."""
+        """Callbacks share one class name; the error on a missing hook names the other modules."""
         ours = bench.callback()
         with pytest.raises(AttributeError, match=r"energy_callbacks\.keras or energy_callbacks"):
             ours.on_an_event_of_another_framework  # noqa: B018 - asking is what raises
         assert not hasattr(ours, "on_an_event_of_another_framework")
 
     def test_an_unwritable_folder_is_refused_before_the_first_step(self, bench: Bench) -> None:
-        """PermissionError comes out of the call, and no batch has been trained."""
+        """PermissionError is raised to the user before any batch has been trained."""
         (bench.folder / "taken").write_text("a file, because tests may run as root")
         seen: list[int] = []
         ours = bench.callback(report_dir=bench.folder / "taken")
@@ -52,7 +52,7 @@ class HarmlessContract:
     def test_switched_off_it_writes_nothing(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """ENERGY_CALLBACKS_DISABLED=1: the training has its own rows and files, and no more."""
+        """With ENERGY_CALLBACKS_DISABLED=1 there are only the training's own rows and files."""
         without = bench.without_us(Plan(validation_samples=20)).rows()
         monkeypatch.setenv("ENERGY_CALLBACKS_DISABLED", "1")
         ours = bench.callback()
@@ -63,7 +63,7 @@ class HarmlessContract:
         assert b"energy" not in content
 
     def test_two_callbacks_measure_side_by_side(self, bench: Bench) -> None:
-        """Two folders, two right reports, an undisturbed training."""
+        """They write two correct reports in two folders and do not disturb the training."""
         both = [bench.callback(report_dir=bench.folder / name) for name in ("one", "two")]
         without = bench.without_us(Plan()).rows()
         found = bench.fit(Plan(), *both).rows()
@@ -74,7 +74,7 @@ class HarmlessContract:
             assert ours.report.energy.gpu.energy_j == pytest.approx(POWER_W * 20 * STEP_S, rel=1e-3)
 
     def test_it_pickles_and_copies_before_a_training(self, bench: Bench) -> None:
-        """What comes out is the same class at the path that users type, and measures."""
+        """A copy has the same public class and the same settings, and it measures."""
         ours = bench.lab.callback(country="DEU", tags={"a": "b"})
         for twin in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
             assert type(twin).__module__ == f"energy_callbacks.{bench.lab.framework}"
@@ -84,7 +84,7 @@ class HarmlessContract:
         assert twin.report.throughput.steps == 10
 
     def test_no_setting_and_no_thread_left(self, bench: Bench) -> None:
-        """On this machine's own sensors, in real time: a report, and no thread stays behind."""
+        """With this machine's sensors in real time, a report is made and no thread remains."""
         before = set(threading.enumerate())
         ours = bench.lab.callback()
         bench.fit(Plan(epochs=1), ours)
@@ -96,7 +96,7 @@ class HarmlessContract:
     def test_a_bug_of_ours_does_not_end_the_training(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A meter that breaks becomes one warning; every row of the training is there."""
+        """An error inside the meter becomes one warning; all rows of the training are there."""
 
         def broken(*_: object) -> None:
             raise RuntimeError("our bug")
@@ -109,7 +109,7 @@ class HarmlessContract:
         assert sum("measuring ends here" in record.message for record in caplog.records) == 1
 
     def test_a_sensor_that_fails_is_a_gap(self, bench: Bench) -> None:
-        """The card is lost after a second: joules until then, a warning, and the host goes on."""
+        """The report has the card's energy until it is lost, a warning, and all host energy."""
         card = BreakingSource(
             bench.clock, power_w=lambda t_s: POWER_W, energy_j=lambda t_s: POWER_W * t_s
         )

@@ -1,4 +1,4 @@
-"""What a framework's lab can do: a real training in virtual time, in words of no framework."""
+"""The interface of labs: real trainings in virtual time, described independently of frameworks."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,34 +15,34 @@ POWER_W = 200.0
 HOST_W = 30.0
 STEP_S = 0.4
 BATCH_SIZE = 4
-# Few batches that last: frameworks need milliseconds for each.
+# Few but long batches, because a framework needs milliseconds of real time for each.
 EPOCH_BATCHES = 10
 J_PER_SAMPLE = POWER_W * STEP_S / BATCH_SIZE
 
 
 def nothing(batch: int) -> None:
-    """What happens before a batch of training, where a plan does not say."""
+    """Do nothing before a training batch; the default of ``Plan.before_batch``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A training; each batch of it takes as long, however many samples it has.
+    """The parameters of a training; all batches take the same time, whatever their size.
 
     Attributes:
-        epochs: how many.
-        samples: of training, an epoch.
-        step_s: how long a batch takes.
-        validation_samples: after each epoch; 0 for no validation.
-        accumulate: batches to an optimizer step.
-        load_s: how long the loader needs for a batch of training.
-        waits: whether the user asks for waiting to be seen, where that has to be asked for.
-        checkpoint_s: how long a checkpoint after each epoch takes; ``None`` for no checkpoints.
-        log_every: optimizer steps, where the framework logs by steps.
-        logs: whether the user logs into TensorBoard.
-        workers: processes that load the data of training; 0 for none.
-        stream: sizes of the batches of a generator without length, which is then the data.
-        settings: of the framework itself, in its own words.
-        before_batch: called before each batch of training, numbered from 0 in each call of fit.
+        epochs: number of epochs.
+        samples: training samples per epoch.
+        step_s: duration of a batch, in s.
+        validation_samples: validation samples after each epoch; 0 for no validation.
+        accumulate: batches per optimizer step.
+        load_s: time that the loader needs for a full training batch, in s.
+        waits: whether to enable the measurement of waiting for data, if it is off by default.
+        checkpoint_s: duration of the checkpoint after each epoch, in s; ``None`` for none.
+        log_every: optimizer steps between two log rows, if the framework logs by steps.
+        logs: whether the user logs to TensorBoard.
+        workers: number of processes that load the training data; 0 loads it in this process.
+        stream: batch sizes of a generator without length that replaces the data; empty for none.
+        settings: additional settings of the framework, by the framework's own names.
+        before_batch: called before each training batch with its index, from 0 in each ``fit``.
     """
 
     epochs: int = 2
@@ -62,15 +62,15 @@ class Plan:
 
     @property
     def batches(self) -> int:
-        """Of training, in all epochs."""
+        """Return the number of training batches in all epochs."""
         return self.epochs * -(-self.samples // BATCH_SIZE)
 
 
 class Training(Protocol):
-    """A model, its data, the user's callbacks: ready to fit, as often as one likes.
+    """A model with its data and callbacks, on which ``fit`` can be called repeatedly.
 
     Attributes:
-        folder: of its files.
+        folder: folder of the training's files.
     """
 
     folder: Path
@@ -79,34 +79,34 @@ class Training(Protocol):
         """Train from the start."""
 
     def resume(self) -> None:
-        """Train on from the newest checkpoint in the folder."""
+        """Resume training from the newest checkpoint in the folder."""
 
     def evaluate(self) -> None:
-        """Ten batches of validation, by themselves."""
+        """Run ten batches of validation, without a training."""
 
     def predict(self) -> None:
-        """Ten batches of prediction, by themselves."""
+        """Run ten batches of prediction, without a training."""
 
     def run_folder(self) -> Path:
-        """The run directory of TensorBoard that holds the training loss."""
+        """Return the TensorBoard run directory that contains the training loss."""
 
     def weights(self) -> list[bytes]:
-        """All parameters of the model, to the bit."""
+        """Return the bytes of each parameter of the model."""
 
     def metrics(self) -> dict[str, Any]:
-        """What the framework hands back after ``fit``, but for what depends on real time."""
+        """Return the metrics of the last ``fit``, without those that depend on real time."""
 
     def steps(self) -> int:
-        """Optimizer steps of the last ``fit``, as the framework counts them."""
+        """Return the framework's own count of the optimizer steps of the last ``fit``."""
 
     def checkpoint(self) -> dict[str, Any]:
-        """All values of all files of the newest checkpoint, by their places in it."""
+        """Return all values in all files of the newest checkpoint, by their location."""
 
     def rows(self) -> Rows:
-        """What stands in the user's event files, tag to (step, value).
+        """Return the rows (step, value) of the user's event files, by tag.
 
-        A tag of another run than that of the training loss has the run's name before it.
-        What depends on real time is left out.
+        Tags of runs other than that of the training loss are prefixed with the name of the run.
+        Tags that depend on real time are left out.
         """
 
 
@@ -115,9 +115,10 @@ class Stock:
     """A callback that comes with a framework.
 
     Attributes:
-        name: of its class.
-        make: with a folder of its own.
-        settings: what it needs of the framework.
+        name: name of its class.
+        make: creates the callback, given a folder for its files; ``None`` if ``settings`` alone
+            enable it.
+        settings: settings of the framework that it needs.
     """
 
     name: str
@@ -125,21 +126,21 @@ class Stock:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def made(self, folder: Path) -> list[Any]:
-        """A new one, where it is handed in and no setting."""
+        """Return a list with a new callback; empty if ``settings`` alone enable it."""
         return [] if self.make is None else [self.make(folder)]
 
 
 class Lab(Protocol):
-    """A framework.
+    """Runs trainings of one framework.
 
     Attributes:
-        name: in the table of frameworks.
-        framework: as reports name it.
-        callback: the class that its users add.
+        name: key in the table of frameworks; Keras has one per backend.
+        framework: name of the framework in reports.
+        callback: our callback class for the framework.
         loss_tags: tags of the training loss in the user's event file.
-        unseen_batches: that ``evaluate`` and ``predict`` by themselves have done before their
-            first hook.
-        stock: callbacks that come with it.
+        unseen_batches: number of batches that ``evaluate`` or ``predict`` without a training runs
+            before the first hook is called.
+        stock: callbacks that come with the framework.
     """
 
     name: ClassVar[str]
@@ -150,20 +151,20 @@ class Lab(Protocol):
     stock: ClassVar[tuple[Stock, ...]]
 
     def training(self, folder: Path, clock: FakeClock, plan: Plan, *callbacks: Any) -> Training:
-        """A training that keeps its files in a folder; a second one there may resume the first."""
+        """Return a training with its files in a folder; a second one there can resume it."""
 
     def read(self, folder: Path) -> Rows:
-        """What stands in an event file of ours."""
+        """Return the rows (step, value) of our own event file in a folder, by tag."""
 
 
 class Bench:
-    """A lab, an empty folder and a clock that stands still between batches.
+    """A lab, an empty folder and a virtual clock, which advances only by the times of a plan.
 
     Args:
-        lab: the framework.
-        folder: empty.
-        clock: time.
-        shared: trainings that several tests look at.
+        lab: lab of the framework.
+        folder: an empty folder.
+        clock: the virtual clock; by default a new one that starts at the current time.
+        shared: cache of trainings that several tests read; by default a new one.
     """
 
     def __init__(
@@ -175,25 +176,25 @@ class Bench:
     ) -> None:
         self.lab = lab
         self.folder = folder
-        # Journals of the past would read as those of a training that was cut off.
+        # Journals with old times would be taken for those of a process that was killed.
         self.clock = clock or FakeClock(start_unix_s=time.time())
         self._shared = shared or SharedTrainings(lab, folder / "shared")
 
     def without_us(self, plan: Plan) -> Training:
-        """A training that has ended and knew nothing of us, the same for each test that asks."""
+        """Return a finished training without our callback; tests share it, so do not change it."""
         return self._shared.trained(plan, None).training
 
     def with_us(self, plan: Plan, **settings: Any) -> "Trained":
-        """One with our callback, the same for each test that asks; tests only look at it."""
+        """Return a finished training with our callback; tests share it, so do not change it."""
         return self._shared.trained(plan, settings)
 
     @property
     def alone_s(self) -> float:
-        """What can be seen of ``evaluate`` or ``predict``."""
+        """Return the measurable duration of ``evaluate`` or ``predict`` alone, in s."""
         return (10 - self.lab.unseen_batches) * STEP_S
 
     def callback(self, *, gpu: bool = True, **settings: Any) -> Any:
-        """Our callback on a scripted GPU and host of constant power."""
+        """Return our callback with a scripted host, and a GPU if ``gpu``, of constant power."""
         sources = [constant(self.clock, HOST_W, "host")]
         if gpu:
             sources.append(constant(self.clock, POWER_W, "gpu"))
@@ -202,11 +203,11 @@ class Bench:
         )
 
     def training(self, plan: Plan, *callbacks: Any, folder: str = "user") -> Training:
-        """A training in a folder of its own."""
+        """Return a training that has not started, in a subfolder with this name."""
         return self.lab.training(self.folder / folder, self.clock, plan, *callbacks)
 
     def fit(self, plan: Plan, *callbacks: Any, folder: str = "user") -> Training:
-        """A training that has ended."""
+        """Run a training in a subfolder with this name, and return it."""
         training = self.training(plan, *callbacks, folder=folder)
         training.fit()
         return training
@@ -217,8 +218,8 @@ class Trained:
     """A training that has ended.
 
     Attributes:
-        training: with its rows, its weights and its files.
-        callback: ours; ``None`` without us.
+        training: the training, from which rows, weights and files can be read.
+        callback: our callback; ``None`` if the training ran without it.
     """
 
     training: Training
@@ -226,11 +227,11 @@ class Trained:
 
 
 class SharedTrainings:
-    """Trainings that several tests look at; each is trained when it is first asked for.
+    """A cache of trainings that several tests read; each runs when it is first requested.
 
     Args:
-        lab: the framework.
-        folder: of their folders.
+        lab: lab of the framework.
+        folder: parent of the folders of all trainings.
     """
 
     def __init__(self, lab: Lab, folder: Path) -> None:
@@ -239,7 +240,12 @@ class SharedTrainings:
         self._known: list[tuple[Plan, Mapping[str, Any] | None, Trained]] = []
 
     def trained(self, plan: Plan, settings: Mapping[str, Any] | None) -> Trained:
-        """A training by a plan, with our callback and these settings; without us for ``None``."""
+        """Return a finished training.
+
+        Args:
+            plan: parameters of the training.
+            settings: settings of our callback; ``None`` trains without it.
+        """
         for known, its_settings, trained in self._known:
             if (known, its_settings) == (plan, settings):
                 return trained
@@ -251,7 +257,7 @@ class SharedTrainings:
 
 
 def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
-    """A sensor of constant power, with an energy counter."""
+    """Return a sensor of constant power with an energy counter; ``scope`` is gpu or host."""
     device = Device(
         key="gpu0" if scope == "gpu" else "cpu0",
         kind="gpu" if scope == "gpu" else "cpu",
@@ -267,7 +273,7 @@ def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
 
 
 class BreakingSource(ScriptedSource):
-    """A sensor that is lost as soon as ``is_broken`` is set."""
+    """A sensor whose reads fail while ``is_broken`` is true."""
 
     is_broken = False
 

@@ -1,4 +1,4 @@
-"""Files of a checkpoint, taken apart into values that compare with ``==``."""
+"""Converts the content of checkpoint files into single values that ``==`` can compare."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,13 @@ from typing import Any
 
 
 def leaves(value: Any, folder: Path, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Every number, word and array below a value, with its place; a path is told from a folder."""
+    """Yield the location and content of every number, string and array nested in a value.
+
+    Args:
+        value: mappings and sequences of any depth, or a single value.
+        folder: folder of the training; its path is replaced by ``.`` in locations and strings.
+        at: location of ``value``.
+    """
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from leaves(item, folder, f"{at}/{key}".replace(str(folder), "."))
@@ -23,5 +29,5 @@ def leaves(value: Any, folder: Path, at: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def of_json(path: Path) -> Any:
-    """A file of JSON."""
+    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Profilers hear what happens in every framework, and harm it as little as the rest of us."""
+"""The contract: profilers receive all events, and their errors do not affect the training."""
 
 import logging
 from typing import Any
@@ -9,7 +9,7 @@ from tests.integrations.contract.lab import Bench, Plan
 
 
 class Heard:
-    """Writes down what it is told; fails where it is asked to."""
+    """A profiler that records its calls and raises an error in the call named ``fails_in``."""
 
     def __init__(self, fails_in: str = "") -> None:
         self.told: list[str] = []
@@ -34,10 +34,10 @@ class Heard:
 
 
 class ProfilesContract:
-    """Profilers hear what happens."""
+    """Events reported to profilers, and errors in profilers."""
 
     def test_profilers_hear_every_step(self, bench: Bench) -> None:
-        """Between start and stop all steps, in the phases that they are in."""
+        """Between start and stop, a profiler receives all steps and the phases of the training."""
         heard = Heard()
         bench.fit(Plan(validation_samples=20), bench.lab.callback(profile=[heard]))
         assert heard.told[0] == "start"
@@ -48,7 +48,7 @@ class ProfilesContract:
         assert "phase:idle" in phases
 
     def test_a_second_fit_starts_profilers_again(self, bench: Bench) -> None:
-        """Each attempt is profiled by itself."""
+        """Each attempt is profiled separately."""
         heard = Heard()
         training = bench.training(Plan(epochs=1), bench.lab.callback(profile=[heard]))
         training.fit()
@@ -60,7 +60,7 @@ class ProfilesContract:
     def test_a_profiler_that_fails_ends_alone(
         self, bench: Bench, caplog: pytest.LogCaptureFixture, where: str
     ) -> None:
-        """One warning; the training and its figures are as without it."""
+        """There is one warning; the training and its figures are the same as without it."""
         ours = bench.lab.callback(profile=[Heard(fails_in=where)])
         with caplog.at_level(logging.WARNING):
             bench.fit(Plan(epochs=1), ours)

@@ -1,4 +1,4 @@
-"""Situations that a framework cannot have, and why: the only skips of the contract."""
+"""Tests of the contract that a framework cannot run, with the reason; no others are skipped."""
 
 from types import MappingProxyType
 from typing import Final

@@ -1,4 +1,4 @@
-"""The contract: one report in every framework, and the same joules for the same work."""
+"""The contract: all frameworks give the same report, with the same energy for the same work."""
 
 import json
 import shutil
@@ -22,10 +22,10 @@ FIVE_EPOCHS = Plan(epochs=5, validation_samples=20)
 
 
 class ReportsContract:
-    """What one reads afterwards."""
+    """Reports after a training."""
 
     def test_the_report_keeps_the_schema(self, bench: Bench) -> None:
-        """The JSON in the run folder is valid by the documented schema, and names the framework."""
+        """The JSON report is valid according to the documented schema and names the framework."""
         ours = bench.with_us(SMALL).callback
         report = json.loads((ours._meter.run_folder / "energy_report.json").read_text())
         validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -36,7 +36,7 @@ class ReportsContract:
     def test_the_command_renders_the_report(
         self, bench: Bench, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """``energy-callbacks report`` writes page, text and JSON from the journals alone."""
+        """``energy-callbacks report`` writes HTML, text and JSON from the journals alone."""
         folder = bench.folder / "copy"
         shutil.copytree(bench.with_us(Plan()).callback._meter.run_folder, folder)
         written = sorted(folder.glob("energy_report.*"))
@@ -49,7 +49,7 @@ class ReportsContract:
         assert {path.suffix for path in written} == {".html", ".json", ".txt"}
 
     def test_a_forecast_is_made(self, bench: Bench) -> None:
-        """After some epochs of 4 s the report knows what five of them use, and says it once."""
+        """After some epochs of 4 s, the report forecasts the energy and duration of all five."""
         report = bench.with_us(FIVE_EPOCHS).callback.report
         found = report.forecast
         assert found.planned_steps == FIVE_EPOCHS.batches
@@ -58,7 +58,7 @@ class ReportsContract:
         assert found.duration_s == pytest.approx(report.run.duration_s, rel=0.02)
 
     def test_the_users_metrics_stand_beside_the_joules(self, bench: Bench) -> None:
-        """Losses of training and of each validation, as they were logged, and nothing of ours."""
+        """The report has training and validation losses as logged, and no energy metrics."""
         trained = bench.with_us(FIVE_EPOCHS)
         rows, report = trained.training.rows(), trained.callback.report
         found = [metric for metric in report.metrics if metric.stem == "loss"]
@@ -76,7 +76,7 @@ class ReportsContract:
         assert not {metric.name for metric in report.metrics} & set(TAGS)
 
     def test_the_run_folder_is_beside_the_logs(self, bench: Bench) -> None:
-        """It is called energy and lies in the user's own folder."""
+        """The run folder is called energy and lies in the user's own folder."""
         trained = bench.with_us(Plan())
         folder = trained.callback._meter.run_folder
         assert folder.name == "energy"
@@ -85,7 +85,7 @@ class ReportsContract:
     def test_a_card_of_known_power_reads_the_same_everywhere(
         self, bench: Bench, fake_nvml, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A card of 200 W, read by NVML: P x t / n lies in each stated interval."""
+        """For a 200 W card read through NVML, P x t / n lies in every stated interval."""
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)))
         clock = CardClock(nvml.time)
@@ -97,7 +97,7 @@ class ReportsContract:
         for step, samples_per_s in speeds.items():
             assert lows[step] <= POWER_W / samples_per_s <= highs[step], step
         report = ours.report
-        # Calls of the driver take time too: a batch is 0.4 s and sometimes a little more.
+        # Driver calls also take time, so some batches take a little more than 0.4 s.
         expected_j = POWER_W * report.throughput.train_s / 200
         stated = report.efficiency.gpu.j_per_sample
         assert expected_j == pytest.approx(J_PER_SAMPLE, rel=0.1)

@@ -1,4 +1,4 @@
-"""The contract: what stands in the user's own run."""
+"""The contract: rows in the user's own TensorBoard run."""
 
 import math
 
@@ -18,11 +18,11 @@ PLANS = {
 
 
 class RowsContract:
-    """Rows of the user's run, and ours beside them."""
+    """Rows in the user's TensorBoard run, and the energy rows that the callback adds."""
 
     @pytest.mark.parametrize("name", PLANS)
     def test_every_row_stays_bit_for_bit(self, bench: Bench, name: str) -> None:
-        """Every row that is there without us is there with us, and ours are new tags."""
+        """Rows written without the callback are identical with it; energy rows have new tags."""
         without = bench.without_us(PLANS[name]).rows()
         with_us = bench.with_us(PLANS[name]).training.rows()
         assert set(bench.lab.loss_tags) <= set(without)
@@ -31,7 +31,7 @@ class RowsContract:
 
     @pytest.mark.parametrize("name", PLANS)
     def test_our_rows_stand_at_steps_of_the_loss(self, bench: Bench, name: str) -> None:
-        """They are in the loss's own run, at its steps, in order, up to the last one."""
+        """Energy rows are in the run of the loss, in order, at its steps up to the last one."""
         found = bench.with_us(PLANS[name]).training.rows()
         loss = {step for tag in bench.lab.loss_tags for step in steps(found[tag])}
         ours = steps(found["energy/gpu_wh"])
@@ -43,7 +43,7 @@ class RowsContract:
         assert len(missing) * STEP_S <= 2.0
 
     def test_joules_per_sample_are_watts_times_seconds_over_samples(self, bench: Bench) -> None:
-        """200 W for 0.4 s a batch of 4 is 20 J a sample in every row and in the report."""
+        """200 W for 0.4 s per batch of 4 is 20 J per sample, in all rows and in the report."""
         trained = bench.with_us(PLANS["validation"])
         found = trained.training.rows()
         total = J_PER_SAMPLE * (POWER_W + HOST_W) / POWER_W
@@ -61,7 +61,7 @@ class RowsContract:
         assert efficiency.total.j_per_sample.value_j == pytest.approx(total, rel=1e-9)
 
     def test_energy_so_far_ends_at_the_total(self, bench: Bench) -> None:
-        """The last row is the report's total: nothing is missed at the end."""
+        """The last row of the cumulative energy equals the report's total."""
         trained = bench.with_us(PLANS["validation"])
         found, report = trained.training.rows(), trained.callback.report
         for tag, figure in (
@@ -71,13 +71,13 @@ class RowsContract:
             assert found[tag][-1][1] * 3600 == pytest.approx(figure.energy_j, rel=1e-6)
 
     def test_without_a_gpu_its_tags_are_absent(self, bench: Bench) -> None:
-        """No card: no tag of a card, not even as zero."""
+        """Without a GPU there are no GPU tags, not even with the value zero."""
         found = bench.fit(Plan(), bench.callback(gpu=False)).rows()
         assert found["energy/host_wh"][-1][1] > 0.0
         assert [tag for tag in found if "gpu" in tag] == []
 
     def test_without_a_logger_our_own_file_carries_the_loss(self, bench: Bench) -> None:
-        """The user logs nothing: an event file in the run folder has the loss and the joules."""
+        """If the user logs nothing, an event file in the run folder has the loss and the energy."""
         ours = bench.callback()
         logged = bench.without_us(Plan()).rows()
         bench.fit(Plan(logs=False), ours, folder="silent")

@@ -1,7 +1,7 @@
-"""Run by ``terminated.py``: a training of a framework's lab in real time, which gets SIGTERM.
+"""A training of a framework's lab in real time, to which ``terminated.py`` sends SIGTERM.
 
 ``python -m tests.integrations.contract.sigterm_script MODULE:LAB OPTION ...`` trains in the working
-folder and keeps the number of the current batch in the file ``batch``.
+directory and writes the index of the current batch to the file ``batch``.
 """
 
 import importlib
@@ -25,21 +25,22 @@ from tests.integrations.no_tensorflow import (
 )
 
 EPOCHS, EPOCH_STEPS, STEP_S = 3, 20, 0.1
-# The last second's steps may be lost: by then those of the first epoch are in the journal.
+# SIGTERM is sent at this batch. The steps of the last second may be lost; those of the first epoch
+# are in the journal by then.
 LAST_BATCH: Final = 35
 WITHOUT_US, CATCHES, HANGS, RESUMES = "without us", "catches", "hangs", "resumes"
 
 
 class RealTime(SystemClock):
-    """Batches take as long as the contract says."""
+    """The system clock with the method ``advance`` of a virtual clock, which sleeps."""
 
     def advance(self, duration_s: float) -> None:
-        """Let time pass."""
+        """Sleep for this duration."""
         time.sleep(duration_s)
 
 
 class Card(ScriptedSource):
-    """Of constant power; it may not answer any more from one moment on."""
+    """A sensor of constant power whose reads never return once ``hangs`` is true."""
 
     hangs = False
 
@@ -51,7 +52,7 @@ class Card(ScriptedSource):
 
 
 def train(lab: Lab, options: list[str]) -> None:
-    """A training as a user's script has it."""
+    """Run or resume a training in the working directory, as the script of a user would."""
     if CATCHES in options:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     clock: Any = RealTime()
@@ -63,7 +64,7 @@ def train(lab: Lab, options: list[str]) -> None:
         card.hangs = HANGS in options and batch >= LAST_BATCH - 5
         Path("batch").write_text(f"{batch}")
 
-    # Without logs: the TensorBoard callback of Keras imports TensorFlow.
+    # Logs are off, because the TensorBoard callback of Keras imports TensorFlow.
     plan = Plan(
         epochs=EPOCHS,
         samples=4 * EPOCH_STEPS,

@@ -1,6 +1,6 @@
-"""The table in docs/frameworks.md: each situation of the contract, in each framework.
+"""Generates the table in docs/frameworks.md: the tests of the contract in each framework.
 
-Where the page is out of date: ``python -m tests.integrations.contract.table``.
+If the page is out of date, run ``python -m tests.integrations.contract.table``.
 """
 
 import inspect
@@ -24,7 +24,7 @@ COLUMNS: Final = {
 
 
 def situations(part: type) -> dict[str, str]:
-    """Names of the tests of a part, and their claims."""
+    """Return the docstring of each test of a part of the contract, by test name."""
     return {
         name: inspect.cleandoc(test.__doc__)
         for name, test in vars(part).items()
@@ -33,7 +33,7 @@ def situations(part: type) -> dict[str, str]:
 
 
 def table() -> str:
-    """All situations by part, ticked or with the number of a reason, and the reasons."""
+    """Return the table of all tests, with ticks or numbers of reasons, and the list of reasons."""
     reasons = list(dict.fromkeys(r for found in REASONS.values() for r in found.values()))
     lines = [f"| | {' | '.join(COLUMNS.values())} |", "|---|" + ":-:|" * len(COLUMNS)]
     for part in PARTS:
@@ -46,7 +46,7 @@ def table() -> str:
 
 
 def name_in_words(name: str) -> str:
-    """``test_phases_sum_to_the_total`` as a reader sees it."""
+    """Return the name without its prefix, such as ``phases sum to the total``."""
     return name.removeprefix("test_").replace("_", " ")
 
 
@@ -60,7 +60,7 @@ def _numbered(reasons: list[str]) -> Iterator[str]:
 
 
 def page_with(text: str) -> str:
-    """The page as it is, with this table."""
+    """Return the text of the page with its table replaced by this one."""
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
     return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"

@@ -1,4 +1,4 @@
-"""The contract: SIGTERM, as a scheduler sends it some time before it kills."""
+"""The contract: SIGTERM, which schedulers send some time before SIGKILL."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from tests.integrations.contract.sigterm_script import (
 )
 from tests.integrations.processes import Script, Scripts
 
-# By their folders: what is different in each training.
+# Options of each training, by the name of its folder.
 RUNS = {
     "without": (WITHOUT_US,),
     "with": (),
@@ -33,36 +33,36 @@ RUNS = {
     "caught": (CATCHES,),
     "hung": (CATCHES, HANGS),
 }
-# Where each process has to import the framework, what Python itself does with SIGTERM stands for
-# the trainings without us.
+# Exit statuses of plain Python after SIGTERM. If starting a process is slow, the trainings without
+# our callback do not run, and these statuses are expected in place of theirs.
 OF_PYTHON = {"without": -signal.SIGTERM, "without, caught": 143}
-# Which of the others are there from the start where processes are not quick.
+# If starting a process is slow, only these trainings run at once; others run when requested.
 AT_ONCE = ("with", "caught")
-# What a handler raises while native code calls Python is lost, without us too: seen once with Keras
-# on JAX, in a hundred. A training that ended as if nothing had been is run again; one that always
-# does so stays.
+# An exception that a signal handler raises while native code calls Python is lost, even without our
+# callback: seen once in 100 runs, with Keras on JAX. A training with such a handler that exits with
+# status 0 is therefore repeated, up to this number of runs in total.
 TRIES = 3
-# Kubernetes and Slurm kill this long after SIGTERM. At the end a sensor is waited for three seconds
-# and the journal as long, and the report is written, here beside four other processes. A machine
-# that has taken longer than that to import a framework and train is too busy to tell.
+# Kubernetes and Slurm send SIGKILL this long after SIGTERM. At its end, a training waits up to 3 s
+# for a sensor and 3 s for the journal, and writes the report, while four other processes run. If a
+# training took longer than this before SIGTERM, the machine is busy, and its end may take as long.
 LONGEST_END_S = 30.0
 LIMIT_S = 600.0
 
 
 class Training:
-    """A training in a process of its own.
+    """A training in a separate process.
 
     Args:
-        scripts: start it.
-        lab: that trains, as ``MODULE:CLASS``.
-        folder: where it trains.
-        options: what is different in it.
+        scripts: starts the process.
+        lab: lab that trains, as ``MODULE:CLASS``.
+        folder: working directory of the process.
+        options: options of ``sigterm_script``.
 
     Attributes:
-        status: how the process ended, negative where a signal ended it; ``None`` while it runs.
-        signal_unix_s: when SIGTERM was sent; ``None`` where it was not.
-        lived_s: how long it had taken to get there.
-        end_s: how long it took to end from then on.
+        status: exit status, negative if a signal ended the process; ``None`` while it runs.
+        signal_unix_s: Unix time of SIGTERM; ``None`` if it has not been sent.
+        lived_s: time from the start of the process to SIGTERM, in s.
+        end_s: time from SIGTERM to the end of the process, in s.
     """
 
     def __init__(self, scripts: Scripts, lab: str, folder: Path, options: tuple[str, ...]) -> None:
@@ -80,25 +80,25 @@ class Training:
 
     @property
     def is_at_last_batch(self) -> bool:
-        """Whether SIGTERM is due."""
+        """Return whether the training has reached ``LAST_BATCH``, so that SIGTERM is due."""
         batch = self.script.folder / "batch"
         return batch.exists() and int(batch.read_text() or 0) >= LAST_BATCH
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
+        """Send SIGTERM to the process."""
         self.signal_unix_s = time.time()
         self.lived_s = self.signal_unix_s - self._begun_unix_s
         os.kill(self._process.pid, signal.SIGTERM)
 
     def look(self) -> None:
-        """See whether it has ended."""
+        """Update ``status`` and ``end_s``."""
         self.status = self._process.poll()
         if self.status is not None and self.signal_unix_s is not None:
             self.end_s = time.time() - self.signal_unix_s
 
 
 def watch(trainings: Iterable[Training], *, terminates: bool) -> None:
-    """Until all have ended, by SIGTERM at the last batch where so said."""
+    """Wait until all trainings have ended; send SIGTERM at ``LAST_BATCH`` if ``terminates``."""
     running, limit_s = list(trainings), time.monotonic() + LIMIT_S
     while running:
         assert time.monotonic() < limit_s, [one.script.output for one in running]
@@ -111,12 +111,12 @@ def watch(trainings: Iterable[Training], *, terminates: bool) -> None:
 
 
 class Terminated:
-    """Trainings that got SIGTERM, and one that goes on from there.
+    """The trainings of ``RUNS``, which receive SIGTERM; one of them can be resumed.
 
     Args:
-        scripts: start them.
-        lab: that trains.
-        folder: of their folders.
+        scripts: starts their processes.
+        lab: lab that trains.
+        folder: parent of the folders of all trainings.
     """
 
     def __init__(self, scripts: Scripts, lab: Lab, folder: Path) -> None:
@@ -146,7 +146,7 @@ class Terminated:
         return Training(self._scripts, lab, self._folder / folder, options)
 
     def resume(self) -> None:
-        """Train on where a process was killed; in this one where another would not be quick."""
+        """Resume the training ``with``; in this process if starting another one would be slow."""
         if not self._scripts.are_quick:
             with contextlib.chdir(self._folder / "with"):
                 train(self._lab, [RESUMES])
@@ -156,33 +156,33 @@ class Terminated:
         assert resumed.status == 0, resumed.script.output
 
     def training(self, name: str) -> Training:
-        """One by its folder; begun now where it has not been."""
+        """Return a training by its name in ``RUNS``; run it if it has not run yet."""
         if name not in self._trainings:
             self._train([name])
         return self._trainings[name]
 
     def status_without_us(self, name: str) -> int | None:
-        """Exit status of a training that does not know us."""
+        """Return the exit status of a training without our callback."""
         return self.training(name).status if self._scripts.are_quick else OF_PYTHON[name]
 
     def report(self, name: str) -> EnergyReport:
-        """Built from the journals."""
+        """Return the report of a training, built from its journals."""
         return build(self._folder / name / "energy")
 
     def saved_report(self, name: str) -> EnergyReport:
-        """As the training has left it."""
+        """Return the report that the training itself saved."""
         return load(self._folder / name / "energy" / "energy_report.json")
 
 
 class TerminatedContract:
-    """SIGTERM, in processes of their own and in real time."""
+    """SIGTERM, sent to trainings in separate processes and in real time."""
 
     lab: Lab
 
     @pytest.fixture(scope="class")
     @classmethod
     def terminated(cls, tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Terminated:
-        """All of them."""
+        """Return the trainings that received SIGTERM."""
         return Terminated(scripts, cls.lab, tmp_path_factory.mktemp("terminated"))
 
     @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ class TerminatedContract:
     def test_sigterm_ends_the_process_as_without_us(
         self, terminated: Terminated, name: str, reference: str
     ) -> None:
-        """The same exit status, with a handler of the user's or none, even if a sensor hangs."""
+        """The exit status is the same, with or without a handler, and even if a sensor hangs."""
         found = terminated.training(name)
         assert found.signal_unix_s
         assert found.status == terminated.status_without_us(reference), found.script.output
@@ -202,7 +202,7 @@ class TerminatedContract:
 
     @pytest.mark.parametrize("name", ["as it was killed", "caught"])
     def test_sigterm_costs_a_second_at_most(self, terminated: Terminated, name: str) -> None:
-        """Time and energy of the report reach to within a second of the signal; it has an end."""
+        """The report lacks at most 1 s before the signal and states how the training ended."""
         report = terminated.report(name)
         ended = terminated.training("with" if name == "as it was killed" else name)
         assert ended.signal_unix_s is not None
@@ -218,7 +218,7 @@ class TerminatedContract:
     def test_a_handler_of_sigterm_that_exits_leaves_a_saved_report(
         self, terminated: Terminated, name: str
     ) -> None:
-        """As after an exception; where a sensor hangs it is written all the same, and says so."""
+        """As after an exception, the report is saved; if a sensor hangs, the report says so."""
         assert terminated.training(name).status
         report = terminated.saved_report(name)
         assert report.run.status in ("failed", "interrupted")
@@ -228,7 +228,7 @@ class TerminatedContract:
         assert ("source_hangs" in codes) == (name == "hung")
 
     def test_a_training_goes_on_after_sigterm(self, terminated: Terminated) -> None:
-        """Resumed from its first epoch: each step counts once, and the energy of both."""
+        """After a resume from epoch 1, steps count once, and energy includes both attempts."""
         terminated.resume()
         before, report = terminated.report("as it was killed"), terminated.report("with")
         first, second = report.attempts
