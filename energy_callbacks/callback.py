@@ -1,4 +1,4 @@
-"""Common part of the callbacks of all frameworks: settings, report, hints for wrong imports."""
+"""Common part of the callbacks of all frameworks: settings, report, errors for wrong imports."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ class CallbackSettings(TypedDict, total=False):
     """Keyword arguments of every ``GpuEnergyCallback``; ``EnergyConfig`` has their defaults.
 
     Attributes:
-        report_dir: run folder; by default a folder next to the logs of the training.
+        report_dir: folder of journals and report; by default next to the logs of the training.
         country: ISO 3166 code or name of the country whose grid supplies the machine.
         region: state or province, for ``USA`` and ``CAN``.
-        pue: power usage effectiveness of the building.
+        pue: power usage effectiveness of the building; multiplies emissions and cost.
         price_per_kwh: price of electricity per kWh, in any currency.
-        devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or indices and UUIDs.
-        sample_interval_s: interval between updates of the figures, s.
+        devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or NVML indices and UUIDs.
+        sample_interval_s: interval between updates of the measured values, s.
         step_events: measure the end of each step with CUDA events (PyTorch only).
         max_energy_wh: stop training gracefully when GPUs and host have used this energy, Wh.
         max_emissions_g: stop training gracefully when the emissions reach this mass, gCO2e.
         run_name: name shown in the report.
         tags: labels for the report.
         profile: profilers, such as ``KernelProfiler()``.
-        meter: a meter with its own settings; it cannot be combined with other settings.
+        meter: a meter with its own settings; the settings above cannot be combined with it.
     """
 
     report_dir: str | Path | None
@@ -102,14 +102,14 @@ class EnergyCallback:
     _meter: EnergyMeter
 
     def __getattr__(self, name: str) -> object:
-        """Raise an error that names the modules of all frameworks.
+        """Raise an error that names the modules from which users import the callbacks.
 
-        An attribute is usually missing because another framework calls one of its own hooks.
+        Usually the callback was passed to a different framework, which calls one of its own hooks.
 
         Raises:
             AttributeError: always.
         """
-        if hasattr(type(self), name):  # a property has raised: raise its own error again
+        if hasattr(type(self), name):  # a property raised AttributeError: make it raise it again
             return object.__getattribute__(self, name)
         raise AttributeError(
             f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "

@@ -86,7 +86,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _gained(quality: Quality) -> str:
-    """Format the difference of the metric and its interval; positive is better."""
+    """Format the metric's difference, signed so that positive is better, and its interval."""
     if quality.low is None or quality.high is None:
         return f"{quality.difference:+.3g}"
     return f"{quality.difference:+.3g} ({quality.low:+.3g} to {quality.high:+.3g})"

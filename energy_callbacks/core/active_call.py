@@ -2,7 +2,7 @@
 
 Keras and Hugging Face pass a callback neither the trainer nor the list of callbacks, and call no
 hook after an exception or Ctrl-C. While a hook runs, the stack contains both the call that trains
-and the object with the list of callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
+and the object with the list of callbacks. See ``docs/adr/0007``.
 
 A thread walks only its own stack, because walking the stack of another thread can crash the
 process (CPython 3.11).

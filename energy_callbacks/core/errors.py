@@ -3,7 +3,7 @@
 ::
 
     EnergyCallbacksError
-    ├── MissingExtraError (also ImportError)    a framework is not installed
+    ├── MissingExtraError (also ImportError)    an optional package is not installed
     ├── JournalError                            a file is not a journal, or is of a newer version
     ├── NothingFits                             no batch size fits into the device's memory
     └── SourceError                             a sensor failed
@@ -11,8 +11,8 @@
         ├── ReadingMissed                       this reading failed, the next may succeed
         └── SourceLost                          no later reading will succeed
 
-Wrong arguments raise ``ValueError`` or ``TypeError`` at construction.
-A ``SourceError`` never reaches a training: the sampler replaces it by a gap and one warning.
+Wrong arguments raise ``ValueError`` or ``TypeError`` when an object is constructed.
+A ``SourceError`` never reaches a training: the sampler leaves a gap in the readings and warns once.
 """
 
 
@@ -21,7 +21,7 @@ class EnergyCallbacksError(Exception):
 
 
 class MissingExtraError(EnergyCallbacksError, ImportError):
-    """An optional framework is not installed; the message names the extra to install."""
+    """An optional package is not installed; the message names the extra to install."""
 
 
 class JournalError(EnergyCallbacksError):
@@ -58,4 +58,4 @@ class ReadingMissed(SourceError):
 
 
 class SourceLost(SourceError):
-    """The sensor has failed permanently (card off the bus, driver unloaded)."""
+    """The sensor has failed permanently (GPU lost from the PCIe bus, driver unloaded)."""

@@ -1,7 +1,7 @@
 """Clocks, which tell the time, wait, and run jobs at regular intervals.
 
 All code that needs time takes a ``Clock``. Tests pass ``energy_callbacks.testing.FakeClock``, which
-simulates a day in seconds and starts no thread.
+simulates a whole day within seconds and starts no thread.
 """
 
 import threading
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 PUNCTUAL_S: Final = 0.0005
-"""Tolerance for a thread that wakes up too early, in seconds."""
+"""How many seconds early a thread may wake up and still count as on time."""
 _TRIES: Final = 3
 
 
 class Periodic(Protocol):
-    """A job that runs at a regular interval; after a request to stop it runs one last time."""
+    """A job that runs at a regular interval, and one last time after it is asked to stop."""
 
     def ask_to_stop(self) -> None:
-        """Request one last run of the job and its end, and return immediately."""
+        """Ask the job to run one last time and then end; return without waiting for this."""
         ...
 
     def wait(self, timeout_s: float) -> bool:
@@ -50,7 +50,7 @@ class Clock(Protocol):
         """Run ``job`` immediately and then every ``interval_s`` seconds, on its own thread.
 
         Args:
-            interval_s: time between the starts of two runs.
+            interval_s: time from the start of one call of ``job`` to the start of the next.
             job: function that must not raise. It may return another interval in seconds, which
                 applies once, from the start of this run to the start of the next run.
             name: name of the thread.
@@ -59,7 +59,7 @@ class Clock(Protocol):
 
 
 def clock_offset(clock: Clock) -> tuple[float, float]:
-    """Return monotonic time, and wall time minus monotonic time, from the fastest of 3 tries."""
+    """Return the monotonic time, and wall minus monotonic time, by the fastest of 3 readings."""
     tries = []
     for _ in range(_TRIES):
         before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()
@@ -84,7 +84,7 @@ class SystemClock:
 
 
 class _PeriodicThread:
-    """A daemon thread with fixed deadlines: a late run does not delay later runs."""
+    """A daemon thread with fixed start times: a late run that ends in time delays no later run."""
 
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
@@ -101,7 +101,7 @@ class _PeriodicThread:
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
-                # Only after the last run, because it takes up to 0.6 ms on a virtual machine.
+                # Read only after the last run: reading takes up to 0.6 ms on a virtual machine.
                 self.cpu_s = time.thread_time()
                 return
             now_s = time.monotonic()

@@ -1,14 +1,14 @@
 """Sums up traces: time by kernel and by part of the step, idle time by cause, energy by kernel.
 
-Only whole steps are counted. The counted span of a window is called its frame: it begins with the
-device's first work for the first recorded step, and ends with the device's first work for the last
-one. Thus n recorded steps give n - 1 whole steps, without the start of the profiler and without the
-synchronisation at its end. If no accelerator worked, the operators of the host are counted instead
-of kernels, and the frame contains all recorded steps.
+Only whole steps are counted. The counted span of a window is called its frame: it lasts from the
+start of the device's first work for the first recorded step to the start of its first work for the
+last one. Thus n recorded steps give n - 1 whole steps, without the start of the profiler and
+without the synchronisation at its end. If no accelerator worked, the operators of the host are
+counted instead of kernels, and the frame contains all recorded steps.
 
 The measured energy of a step is attributed to kernels by their share of the device's time. The
-power of a single kernel cannot be measured, so each kernel is assumed to draw the mean power of the
-device, and so is idle time. In reality idle time draws less power, and dense kernels draw more.
+power of a single kernel cannot be measured, so each kernel, and idle time too, is assumed to draw
+the mean power of the device. In reality idle time draws less power, and dense kernels draw more.
 Idle time has a row of its own, so that all rows add up to the measured energy.
 """
 
@@ -39,7 +39,7 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 PARTS: Final = ("forward", "backward", "optimizer")
 CAUSES: Final = ("input", "launch", "host", "device")
 """Causes of a device's idle time: the host fetched a batch (``input``), launched operators
-(``launch``) or did something else (``host``), or work was queued already (``device``)."""
+(``launch``) or did something else (``host``), or the next work was already queued (``device``)."""
 # A gap of at most this length between two operators of the host still counts as launching.
 _BETWEEN_OPERATORS_US: Final = 100.0
 # Names of copies between host and device.
@@ -54,7 +54,7 @@ class KernelTally:
         has_device: whether kernels of an accelerator ran; if not, "kernels" are host operators.
         devices: number of accelerators; 1 without an accelerator.
         steps: number of whole steps.
-        frame_s: duration of these steps.
+        frame_s: duration of these steps, summed over all devices.
         time_s: time by name of the kernel; kernels that run at the same time share it equally.
         calls: number of calls by name of the kernel.
         class_of: class of each kernel by its name.
@@ -101,8 +101,8 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
 
     Args:
         trace: trace of the window.
-        waits: start and end of each wait for data that the training loop reported, in microseconds
-            of the trace's time, (n, 2).
+        waits: start and end of each wait for data, as the training loop reported it, in
+            microseconds of the trace's time, (n, 2).
     """
     data = union(np.concatenate([trace.data, waits]))
     sums = KernelTally(has_device=trace.has_device)
@@ -136,7 +136,7 @@ def _work(trace: Trace, data: Spans) -> list[list[Event]]:
 
 
 def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
-    """Return start, end and number of whole steps of the frame of one device, in microseconds."""
+    """Return a device's frame: start and end in microseconds, and the number of whole steps."""
     if not trace.has_device:
         return float(trace.steps[0, 0]), float(trace.steps[-1, 1]), len(trace.steps)
     launches = sorted((w.launched_us, w.start_us) for w in work if w.launched_us is not None)
@@ -187,7 +187,7 @@ def _part(trace: Trace, event: Event) -> str:
 def _idle(
     trace: Trace, work: Sequence[Event], idle: Spans, data: Spans
 ) -> Iterator[tuple[str, float]]:
-    """Yield each cause of idle time with its microseconds."""
+    """Yield each cause of idle time with its duration in microseconds."""
     if not trace.has_device:
         waited_us = float(overlaps(idle, data).sum())
         yield from (("input", waited_us), ("host", length(idle) - waited_us))
@@ -228,7 +228,7 @@ def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> 
 
     Args:
         sums: sums over all windows, with at least one step.
-        step_s: mean duration of a step outside of windows; ``None`` is the mean in windows.
+        step_s: mean duration of a step outside of windows; ``None`` uses the mean in windows.
         j_per_step: energy of a step in joules; ``None`` if unknown.
     """
     steps = sums.steps
@@ -257,7 +257,7 @@ def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> 
 
 
 def _causes(sums: KernelTally, idle_s: float) -> dict[str, float] | None:
-    """Return the idle time of a step by cause, in the proportions seen in the windows."""
+    """Return a step's idle time, divided among causes in the same proportions as in windows."""
     windows_s = sum(sums.idle_s.values())
     if not sums.frame_s or not windows_s:
         return None

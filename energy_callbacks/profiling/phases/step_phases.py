@@ -1,4 +1,4 @@
-"""The profiler of step phases: observes steps for a limited time, then splits their energy."""
+"""The profiler of step phases (parts of a step): observes some steps, then splits their energy."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -23,11 +23,11 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
 
-# The first steps are skipped, because compilation, caches and clock rates settle in them.
+# The first steps are skipped: in them code is compiled, caches fill and clock rates still change.
 _SKIPPED_STEPS: Final = 10
 _SETTLE_S: Final = 0.5
 _PATIENCE_S: Final = 3.0
-# After this time, readings of the energy counter cover the last observed steps.
+# This long after the last observed step, the readings of the energy counter cover that step.
 _CONFIRMED_S: Final = 8.0
 # A phase with less than this share of a step may be merged with the next phase.
 _SHORT: Final = 0.1
@@ -50,9 +50,9 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
         GpuEnergyCallback(profile=[StepPhases()])
 
     Hooks in PyTorch report the phases, in plain loops, Lightning and Hugging Face. On a GPU, events
-    on its stream give the times of phases (5 to 10 us each, about six per step, while steps are
-    observed). Energy is *attributed*: fitted to the readings of the power sensor. The split is
-    refused if the readings are not sufficient.
+    on its stream give the times of phases. While steps are observed, there are about six events per
+    step, and each costs 5 to 10 us. Energy is *attributed*: fitted to the readings of the power
+    sensor. The split is refused if the readings are not sufficient.
 
     Args:
         follow_s: time in seconds for which steps are observed, after the first ten steps.
@@ -130,7 +130,7 @@ class _PhaseRun:
             marks.begin(phase, self._meter.now_s())
 
     def _on_phase(self, phase: str) -> None:
-        """Begin a phase that a hook reports; an error must not reach the training's own calls."""
+        """Begin a phase that a hook reports; never raise, because the training calls the hook."""
         try:
             self.enter(phase)
         except Exception as error:
@@ -139,7 +139,7 @@ class _PhaseRun:
             self._drop()
 
     def mark(self, name: str, t_s: float) -> None:
-        """Begin the phase of the step that follows a mark; see ``Profiler``."""
+        """Begin the step phase that starts with this event of the loop; see ``Profiler``."""
         if name.startswith("phase:"):
             self._is_training = name == "phase:train"
         marks = self._active_marks
@@ -187,7 +187,7 @@ class _PhaseRun:
         marks.begin(OUTSIDE, t_s)
 
     def _look(self) -> None:
-        """Determine times of marks, and get readings while the timeline still has their details.
+        """Determine times of marks, and get readings before the timeline thins or discards them.
 
         Runs on a separate thread.
         """
@@ -275,7 +275,7 @@ def _answer(
 ) -> tuple[Spans, tuple[str, ...], PhaseSplit | Refusal]:
     """Return the spans and names of the phases, and their split.
 
-    A short phase is merged with the next phase if its interval would be too wide.
+    A short phase is merged with the next phase if the error of its energy would be too large.
     """
     spans, names = seen.spans, seen.names
     if device is None:

@@ -19,12 +19,12 @@ MAX_BANDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Mean power of one or more devices in each bin of time.
+    """Total power of one or more devices, as the mean of each bin of time.
 
     Attributes:
         name: label of the band.
         scope: scope of the devices.
-        is_estimated: whether the energy of a device is estimated by a model.
+        is_estimated: whether a model estimates the energy of at least one of the devices.
         edges_s: edges of the bins, (n + 1,); the same for all bands of a report.
         power_w: energy of each bin divided by its length, (n,), so that the area is the energy.
     """
@@ -52,8 +52,8 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
     ]
     if not devices:
         return []
-    # The bins cover the run from start to end. There are at most as many bins as the most
-    # detailed curve has points.
+    # The bins cover the run from start to end. There are never more bins than points in the most
+    # detailed curve.
     shown = [curves[device.host, device.key] for device in devices]
     bins = min(max(len(curve.t_s) for curve in shown), max_bins)
     edges_s = np.linspace(0.0, max(curve.t_s[-1] for curve in shown), bins + 1)
@@ -61,9 +61,9 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
 
 
 def _grouped(devices: Sequence[DeviceUse]) -> Mapping[str, list[DeviceUse]]:
-    """Return groups of devices by name: one per device, or per host and scope, or per scope.
+    """Return the devices of each group: one group per device, or per host and scope, or per scope.
 
-    The first of these that has at most ``MAX_BANDS`` groups is used.
+    The first of these three groupings that has at most ``MAX_BANDS`` groups is used.
     """
     has_hosts = len({device.host for device in devices}) > 1
     names: tuple[Callable[[DeviceUse], str], ...] = (

@@ -12,7 +12,7 @@ from energy_callbacks.report.charts.metric_plot import metric_over_energy
 from energy_callbacks.report.charts.sections import batch_size_sections, profile_sections
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Width of a picture in inches, and dots per inch: 1500 pixels, which are also readable on paper.
+# Width of a picture in inches, and dots per inch: 1500 pixels wide, with text readable on paper.
 PICTURE_IN, PICTURE_DPI = 9.4, 160.0
 
 CHARTS: tuple[Chart, ...] = (
@@ -27,7 +27,7 @@ CHARTS: tuple[Chart, ...] = (
 def pictures(
     report: EnergyReport, *, width_in: float = PICTURE_IN, dpi: float = PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield name and PNG of each chart of a report, its batch-size searches and its profiles.
+    """Yield name and PNG of each chart: of the report, its batch-size searches and its profiles.
 
     Args:
         report: the report.
