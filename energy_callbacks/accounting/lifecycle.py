@@ -15,7 +15,8 @@ logger = logging.getLogger("energy_callbacks")
 
 State = Literal["new", "running", "ended", "failed"]
 
-# Time for the journal's thread to finish the report of an attempt that was not stopped.
+# Maximum wait at exit for the journal's thread to finish the report of an attempt without
+# ``stop``.
 _REPORT_S: Final = 30.0
 
 
@@ -31,13 +32,14 @@ class Lifecycle:
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── abandon ────────▶ failed    an error in this package
 
-    In state ``failed`` the figures of the newest attempt are not shown. ``stop``, ``end_if_left``,
-    ``end_left`` and ``exit`` do nothing unless an attempt is running. ``begin`` raises an error if
-    an attempt is running. In a forked child, an attempt of the parent does not count as running.
+    In state ``failed`` the meter returns no figures of the newest attempt. ``stop``,
+    ``end_if_left``, ``end_left`` and ``exit`` do nothing unless an attempt is running. ``begin``
+    raises an error if an attempt is running. In a forked child, an attempt of the parent does not
+    count as running.
 
     Attributes:
         state: one of the states above.
-        attempt: the running attempt; ``None`` if none is running.
+        attempt: the running attempt (in a forked child also its parent's); ``None`` if none is.
         newest: the running attempt or the last one; ``None`` before the first.
         generation: ``forks.generation`` when the newest attempt began.
     """
@@ -52,12 +54,12 @@ class Lifecycle:
 
     @property
     def running(self) -> ActiveAttempt | None:
-        """The running attempt of this process; ``None`` if only its parent process has one."""
+        """The running attempt of this process; ``None`` if there is none, or only the parent's."""
         return self.attempt if self.generation == forks.generation else None
 
     @property
     def own(self) -> ActiveAttempt | None:
-        """The newest attempt of this process; ``None`` if only its parent has one.
+        """The newest attempt of this process; ``None`` if there is none, or only the parent's.
 
         A forked child must not use its parent's attempt: locks that another thread held during the
         fork stay locked in the child.
@@ -120,7 +122,7 @@ class Lifecycle:
         if self._on_left is not None:
             self._on_left(attempt)
         if self.attempt is None:
-            atexit.unregister(self.exit)  # only now, because ``exit`` waits for the report
+            atexit.unregister(self.exit)  # not earlier: ``exit`` waits until the report is written
 
     def exit(self) -> None:
         """End the running attempt when the interpreter exits, and wait for its report."""

@@ -2,10 +2,10 @@
 
 ::
 
-    warm up      1, 2, 4, ... steps, until two successive blocks take the same time per step
+    warm up      blocks of 1, 2, 4, ... steps, until two in a row take the same time per step
     measure      blocks of steps, until the mean time of a step is known well enough, or the
                  time limit is reached; the device is synchronized only between blocks
-    afterwards   the training is restored, also after an error
+    afterwards   the state of the training is restored, also after an error
 """
 
 import math
@@ -22,7 +22,8 @@ from energy_callbacks.tuning import accelerator
 from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 from energy_callbacks.tuning.search.trial import Trial
 
-# The warm-up ends if the times per step of two blocks differ by at most this fraction.
+# The warm-up can end if the times per step of two successive blocks differ by at most this
+# fraction.
 _SETTLED: Final = 0.03
 _LEAST_WARM_UP: Final = 4  # steps, in which libraries select kernels and compilers compile
 _MOST_WARM_UP: Final = 12  # blocks
@@ -35,11 +36,11 @@ class Patience:
     """Limits on the duration of a trial.
 
     Attributes:
-        block_s: minimum duration of a block of steps, s. After each block the device waits for the
-            host, for some tens of microseconds.
+        block_s: minimum duration of a block of steps, s, because after each block the device waits
+            for the host, for some tens of microseconds.
         least_s: minimum duration of a measurement, s, because sensors may be slow.
-        most_s: maximum duration of a measurement, s.
-        error: sufficient standard error of the time of a block, as a fraction of the mean.
+        most_s: duration after which no new block starts, s; four blocks are always measured.
+        error: sufficient standard error of the mean time of a block, as a fraction of that mean.
         seen_s: maximum time to wait for the sensors' readings of a trial, s.
     """
 
@@ -64,15 +65,15 @@ class Bench:
     """Runs trials of batch sizes.
 
     Attributes:
-        step: ``step(size)`` runs one training step with ``size`` samples. An out-of-memory error
-            is the result of the trial; any other error propagates.
+        step: ``step(size)`` runs ``steps_per_call`` training steps in batches of ``size`` samples.
+            An out-of-memory error is the result of the trial; any other error propagates.
         meter: measures the energy; must be running.
         restore: restores the training after a trial.
         patience: limits on the duration of a trial.
-        worst: ``worst(size)`` runs one training step with ``size`` of the samples that need the
-            most memory; each trial begins with it. ``None`` for no such step.
-        step_samples: samples of an optimizer step; ``None`` if not fixed. If fixed, ``step`` gets
-            the number of micro-batches of an optimizer step as second argument.
+        worst: ``worst(size)`` runs one training step with the ``size`` samples that need the most
+            memory; each trial begins with it. ``None`` for no such step.
+        step_samples: samples of an optimizer step on this rank; ``None`` if not fixed. If fixed,
+            ``step`` gets the number of micro-batches of an optimizer step as second argument.
         steps_per_call: number of optimizer steps in a call of ``step``.
     """
 

@@ -5,7 +5,7 @@ from energy_callbacks.core.errors import MissingExtraError
 BACKENDS = ("tensorflow", "jax", "torch")
 
 try:
-    import keras  # noqa: F401 - imported for the error only
+    import keras  # noqa: F401 - imported only to detect a missing backend
 except ModuleNotFoundError as error:
     if error.name not in BACKENDS:
         raise

@@ -28,8 +28,8 @@ class EnergyCalls(keras.callbacks.Callback):
     Args:
         meter: the meter of this callback.
         steps: counts optimizer steps and samples.
-        batches_per_row: number of executions (calls of the training function) between rows in
-            TensorBoard; ``None`` writes one row per epoch.
+        batches_per_row: a row of figures is written to TensorBoard every this many executions
+            (calls of Keras' ``train_function``); ``None`` writes one row per epoch.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @property
     def _is_inside(self) -> bool:
-        """Whether a measured call is running; it may have raised, which no hook reports."""
+        """Whether a measured call is running; if it has raised, no hook has reported that."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
     def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
@@ -113,8 +113,8 @@ class EnergyCalls(keras.callbacks.Callback):
         """Return the run folder.
 
         It is the configured folder if there is one, otherwise ``energy`` in TensorBoard's
-        ``log_dir`` (unless that is a bucket), otherwise the last run folder, otherwise a new
-        default folder.
+        ``log_dir`` (unless that is a cloud bucket), otherwise the meter's last run folder,
+        otherwise a new default folder.
         """
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir
@@ -125,7 +125,7 @@ class EnergyCalls(keras.callbacks.Callback):
     def _state(self, epoch: int) -> dict[str, Any]:
         """Return the state of the run that ``fit`` resumes; empty if it does not resume.
 
-        Without a backup, ``fit(initial_epoch=...)`` resumes the newest run of the run folder.
+        Without a Keras backup, ``fit(initial_epoch=...)`` resumes the run folder's newest run.
         """
         state = checkpoints.kept(self._others.all) if self._others else {}
         if epoch and not state:
@@ -192,7 +192,7 @@ class EnergyCalls(keras.callbacks.Callback):
             logger.info("%s", summary)
 
     def _finish_last(self, owner: str) -> None:
-        """End the call after the progress bar and all other callbacks have received the hook."""
+        """End the call after the progress bar and all other callbacks have got the current hook."""
         if self._others is not None and self._others.all:
             self._others.call_last(lambda: self._finish(owner))
         else:

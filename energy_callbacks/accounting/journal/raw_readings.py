@@ -1,4 +1,4 @@
-"""Writes every reading of an attempt to disk, if requested."""
+"""Writes every reading of an attempt to disk, if ``EnergyConfig.raw_readings`` is set."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ class RawReadings:
     """Collects readings on the threads of their sources, and writes them on the journal's thread.
 
     Args:
-        journal: path of the attempt's journal; the readings are written to the same path with the
-            suffix ``.readings``.
+        journal: path of the attempt's journal; the readings are written to the same path, with its
+            suffix replaced by ``.readings``.
         start_s: monotonic time of the attempt's start.
         unix_s: wall time of the attempt's start.
     """

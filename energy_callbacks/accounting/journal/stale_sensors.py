@@ -1,6 +1,6 @@
-"""Detects quantities of a device that have no new readings although its other quantities do.
+"""Detects quantities without new readings, of devices whose other quantities have new ones.
 
-The sampler reports devices without any new reading.
+Devices without any new reading are left to the sampler.
 """
 
 from collections import Counter
@@ -10,10 +10,10 @@ from typing import Final
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.timeline import Timeline
 
-# Longer than the interval between readings of any quantity; the longest interval is five seconds
-# (throttled time).
+# A quantity is stale after this time, which is longer than any interval between readings: the
+# longest is five seconds (throttled time).
 _SILENT_S: Final = 10.0
-# Maximum number of reports for one quantity of a device.
+# Maximum number of messages about one quantity of a device.
 _MOST_REPORTS: Final = 3
 
 
@@ -32,7 +32,7 @@ class StaleSensors:
         self._reports: Counter[tuple[str, Quantity]] = Counter()
 
     def news(self) -> Iterator[str]:
-        """Yield a message for each quantity that has stopped since the last call."""
+        """Yield a message for each quantity whose readings have stopped since the last call."""
         silent = self._timeline.silent(_SILENT_S)
         for (key, quantity), since_s in silent.items():
             is_new = (key, quantity) not in self._silent

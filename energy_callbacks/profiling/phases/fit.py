@@ -1,9 +1,9 @@
-"""Fits one power per phase, and the lag and response of the sensor, to its readings.
+"""Fits one power per phase of a step, and the sensor's lag and response, to its readings.
 
 If the power changes within a phase, the phase is cut into pieces, each with a power of its own. For
 example, a convolutional network draws more power at the end of its forward pass than at the
 beginning, and less at the end of its backward pass. A fit with one power per phase would then find
-a lag and a response that no sensor has, and a wrong split.
+a lag and a response that no sensor has, and wrong powers.
 """
 
 import math
@@ -16,15 +16,15 @@ import numpy as np
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.sensing.estimation.series import Array
 
-# Values of lag and response to search. Sensors lag by up to 0.1 s. The response of an H200 is 15 to
-# 20 ms; if the response is as long as many steps, no split is possible anyway.
+# Values of lag and response to try. Sensors lag by up to 0.1 s. The response of an H200 is 15 to
+# 20 ms; if a response lasts for many steps, their phases cannot be separated anyway.
 LAGS_S: Final = np.arange(-0.040, 0.1001, 0.005)
 RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 0.080])
 _BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
-# Standard deviation of a sensor's known lag and response.
+# Uncertainty (standard deviation) of a sensor's known lag, and of its known response.
 PRIOR_S: Final = 0.003
-# A fit may be the true one if its cost is above the lowest cost by less than this (two standard
-# deviations).
+# A fit may be the true one if its cost exceeds the lowest cost by less than this: the square of
+# two standard deviations.
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4
@@ -62,7 +62,7 @@ class Fit:
     """The fitted powers for one lag and one response.
 
     Attributes:
-        power_w: power of each label of the spans.
+        power_w: power of each phase or piece; labels of the spans are indices into it.
         lag_s: delay of the sensor.
         response_s: time constant of the sensor.
         distance: squared distance of lag and response from their known values, in units of

@@ -40,12 +40,12 @@ class Run:
         git_commit: commit of the user's repository; ``None`` if not known.
         started_unix_s: wall time at which the first attempt began.
         duration_s: measured time, without the pauses between attempts.
-        status: status of the newest attempt: the first of ``failed``, ``interrupted``, ``running``,
-            ``cut off`` and ``finished`` that one of its ranks has.
-        error: exception that ended the newest attempt; ``None`` if there was none.
+        status: status of the newest attempt: the first in this order that any of its ranks has:
+            ``failed``, ``interrupted``, ``running``, ``cut off``, ``finished``.
+        error: exception or other cause that ended the newest attempt early; ``None`` if none.
         job: batch job of the newest attempt; ``None`` outside any batch system.
-        host: host of the newest attempt, or of its lowest rank if it has several; ``None`` if not
-            known.
+        host: host of the newest attempt; if it has several hosts, that of the lowest rank; ``None``
+            if not known.
     """
 
     run_id: str
@@ -65,13 +65,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Time, work and energy of one process of one attempt.
+    """Time, work and energy of one process in one attempt (one start of the training).
 
     Attributes:
         attempt: number of the attempt.
         host: name of the host.
         rank: rank of the process.
-        status: how the process ended, or whether it is running.
+        status: how the process ended (``cut off``: without a totals line), or that it is running.
         started_unix_s: wall time at which the process began to measure.
         offset_s: start of the process on the time axis of the charts, without pauses between
             attempts.
@@ -79,7 +79,7 @@ class Attempt:
         steps: executed optimizer steps, including those that a later attempt repeated.
         samples: samples of this process; ``None`` if not counted.
         energy: energy of the devices that are assigned to this process; each device is assigned to
-            one process of the attempt, so that all rows add up to the total.
+            one process of the attempt, so that these energies add up to that of the run.
         job: batch job of the process; ``None`` outside any batch system.
     """
 
@@ -112,7 +112,7 @@ class RankUse:
         data_wait_s: part of ``train_s`` in which the rank waited for its next batch; ``None`` if
             not known.
         gpu: energy of ``gpus`` in the phase ``train``, as read by this rank. The energy of a GPU
-            that several ranks share is in the row of each, so rows do not add up to the total.
+            that several ranks share counts for each of them, so ranks do not add up to the total.
         gpu_power_w: mean power of ``gpus`` in the phase ``train``; ``None`` if not known.
     """
 
@@ -131,16 +131,16 @@ class RankUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """A rank that differs from the other ranks by more than chance and measurement errors explain.
+    """A rank that differs from the others more than chance and measurement errors can explain.
 
     Attributes:
         attempt: number of the attempt.
         host: name of the host.
         rank: rank that differs.
         quantity: compared quantity: time of waiting for data in s, samples per step, or power in W.
-        value: value of the rank; for waits, the sum over the steps that all ranks have executed.
+        value: value of the rank; for waits, its total in those steps that every rank has executed.
         median: median of the other ranks.
-        error: half-width of the 95 % interval of the difference; 0 for counts.
+        error: half-width of the 95 % interval of the difference; 0 for samples per step.
         message: the difference as a sentence.
     """
 
@@ -176,13 +176,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Use of the parts of a GPU, in DCGM's terms: mean shares, 0 to 1; ``None`` if not known.
+    """Use of a GPU's parts, named as in NVIDIA's DCGM: mean shares, 0 to 1; ``None`` if not known.
 
     Attributes:
         sm_active: share of time in which a multiprocessor had work, mean over all multiprocessors.
-        sm_occupancy: resident warps as a share of the possible number.
+        sm_occupancy: resident warps divided by the maximum number.
         tensor_active: share of time in which the tensor cores were busy.
-        dram_active: used share of the highest memory bandwidth.
+        dram_active: used share of the maximum memory bandwidth.
     """
 
     sm_active: float | None
@@ -201,8 +201,8 @@ class Phase:
         gpu: energy of the GPUs in the phase.
         host: energy of the host in the phase.
         total: energy of GPUs and host in the phase.
-        share: share of the total energy of the run, 0 to 1; ``None`` if one of the energies is not
-            known.
+        share: share of the total energy of the run, 0 to 1; ``None`` if the energy of the phase or
+            of the run is not known.
         activity: mean use of the parts of the GPUs; ``None`` if not known, or if the phase was too
             short.
     """
@@ -224,7 +224,7 @@ class SensorUse:
         quantity: name of the quantity, such as ``power``.
         name: call or file that was read.
         period_s: time between two new values; ``None`` if not known.
-        citation: source of these properties.
+        citation: document that states these properties.
     """
 
     quantity: str
@@ -235,7 +235,7 @@ class SensorUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """One physical device over the whole run, counted once even if several ranks have read it.
+    """One device over the whole run, counted once even if several ranks have read it.
 
     Attributes:
         key: short name, unique on its host, such as ``gpu0``.
@@ -245,19 +245,19 @@ class DeviceUse:
         scope: scope whose sum contains the energy of the device; ``None`` if it has no energy.
         origin: whether a sensor measured the energy or a model estimated it.
         uuid: UUID of the device; ``None`` if it has none.
-        counted_in: key of the parent device whose energy contains this one's; ``None`` if the sum
-            of the scope contains the device itself.
+        counted_in: key of the parent device whose energy contains this one's; ``None`` if there is
+            none, so that sums count the device itself.
         sensors: sensor of each quantity.
         energy: energy over the whole run.
         mean_power_w: energy divided by the time with readings; ``None`` if not known.
-        peak_power_w: highest mean power between two rows of the journal, which are about one second
-            apart; ``None`` if not known.
+        peak_power_w: highest of the mean powers between consecutive rows of the journal, which are
+            about one second apart; ``None`` if not known.
         memory_peak_bytes: highest memory; ``None`` if not known.
         utilisation_mean: mean share of time in which the device was busy, 0 to 1; ``None`` if not
             known.
         temperature_max_c: highest temperature, in degrees Celsius; ``None`` if not known.
         throttled_s: time in which the driver reduced the clocks; ``None`` if not known.
-        notes: notes on the device, such as other users.
+        notes: notes on the device, such as that other processes use it too.
         activity: use of the parts of a GPU; ``None`` if not known.
     """
 
@@ -332,11 +332,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Steps, samples and energy up to n moments of the run.
+    """Cumulative steps, samples and energy at n moments of the run.
 
     Attributes:
         t_s: (n,), the moments, on the time axis of the charts.
-        step: (n,), optimizer steps of the run; decreases if a resumed attempt repeated some.
+        step: (n,), optimizer steps of the run; decreases where a resumed attempt repeats steps.
         samples: (n,), samples of all ranks in all executed steps; ``None`` if not counted.
         energy_j: (n,), known energy of GPUs and host up to the moment.
         train_j: (n,), part of ``energy_j`` in the phase ``train``.
@@ -366,10 +366,10 @@ class UnavailableSensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringCost:
-    """Processor time of the measurement itself; ``None`` if an attempt was cut off.
+    """Processor time of the measurement itself; ``None`` if an attempt is running or was cut off.
 
     Attributes:
-        sampler_cpu_s: processor time of the sampler threads of all ranks.
+        sampler_cpu_s: processor time of the threads of sources and journals, of all ranks.
         core_share: ``sampler_cpu_s`` divided by the measured time: the share of one core.
     """
 
