@@ -24,11 +24,11 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.discovery import DiscoveredSources, discover
 from energy_callbacks.sensing.sources.protocol import Source
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
+    from energy_callbacks.sensing.discovery import DiscoveredSources
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -192,7 +192,9 @@ class EnergyMeter:
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
-    ) -> DiscoveredSources:
+    ) -> "DiscoveredSources":
+        from energy_callbacks.sensing.discovery import DiscoveredSources, discover
+
         if self._sources is not None:
             return DiscoveredSources(sources=tuple(self._sources))
         return discover(

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.journal import environment, journal
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
@@ -28,11 +28,12 @@ from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.discovery import DiscoveredSources
-from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.timeline import Timeline
+
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.discovery import DiscoveredSources
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -71,7 +72,7 @@ class ActiveAttempt:
         self,
         *,
         config: EnergyConfig,
-        found: DiscoveredSources,
+        found: "DiscoveredSources",
         clock: Clock,
         run_folder: Path,
         state: Mapping[str, Any],
@@ -99,6 +100,8 @@ class ActiveAttempt:
         # Slow work is done before the start time is taken. CodeCarbon is imported before a data
         # loader forks its workers: a lock that another thread holds during a fork stays locked in
         # the child.
+        from energy_callbacks.accounting.journal import environment
+
         surroundings = environment.describe()
         place, problem = _place(config)
         emissions_kg = emissions_function(place, config.pue)
@@ -108,7 +111,11 @@ class ActiveAttempt:
         self.timeline = Timeline()
         self._writer.write(self._header(unix_s, place, surroundings, earlier))
         self._writer.flush()
-        ends = StepEnds(clock) if config.step_events else None
+        ends = None
+        if config.step_events:
+            from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+
+            ends = StepEnds(clock)
         self.recorder = JournalRecorder(self.timeline, self._writer, clock, self._start_s, ends)
         self.steps = self.recorder.steps
         self.metrics = MetricLog(self.recorder)

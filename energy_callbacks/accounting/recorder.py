@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter, Record
@@ -18,9 +18,11 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, without
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
+
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 # Minimum time that a ``steps`` line covers, because windows of a few sensor periods are inaccurate.
 # After this time the next update writes a line, so that a process that is killed loses few steps.
@@ -80,7 +82,7 @@ class JournalRecorder:
         writer: JournalWriter,
         clock: Clock,
         start_s: float,
-        ends: StepEnds | None = None,
+        ends: "StepEnds | None" = None,
     ) -> None:
         self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from energy_callbacks.version import __version__
@@ -21,9 +20,6 @@ _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",
 )  # fmt: skip
-
-_version: Final = cache(version)
-"""Return the version of an installed package; cached, because reading it takes milliseconds."""
 
 
 def describe() -> dict[str, Any]:
@@ -43,9 +39,17 @@ def describe() -> dict[str, Any]:
 def _packages() -> dict[str, str]:
     versions = {}
     for name in _PACKAGES:
-        with suppress(PackageNotFoundError):
+        with suppress(ModuleNotFoundError):
             versions[name] = _version(name)
     return versions
+
+
+@cache
+def _version(package: str) -> str:
+    """Return the version of an installed package; cached, because reading it takes milliseconds."""
+    from importlib.metadata import version
+
+    return version(package)
 
 
 def _git_commit() -> str | None:

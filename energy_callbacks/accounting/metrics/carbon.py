@@ -10,10 +10,7 @@ countries.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import version
-from statistics import quantiles
 from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.records import Energy
@@ -216,6 +213,8 @@ def _look_up(
     key = text.strip().casefold()
     if key in known:
         return known[key]
+    from difflib import get_close_matches
+
     close = get_close_matches(key, known, n=3)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     raise error(f"{what} is not known: got {text!r}; {hint}{advice}")
@@ -264,6 +263,8 @@ def _regions(code: str) -> dict[str, str]:
 
 def _unknown_intensity(place: Place) -> Intensity:
     grams = [row["carbon_intensity"] for row in _countries().values()]
+    from statistics import quantiles
+
     twentieths = quantiles([value for value in grams if value is not None], n=20)
     reason = "place not known" if place.country is None else f"no figure for {place.label}"
     return Intensity(
@@ -311,6 +312,8 @@ def _data() -> Any:
 
 
 def _table_name() -> str:
+    from importlib.metadata import version
+
     return f"CodeCarbon {version('codecarbon')}'s table"
 
 

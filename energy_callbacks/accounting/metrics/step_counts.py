@@ -2,15 +2,16 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 # A report by the training thread: an optimizer step, or counts that were missing in earlier steps.
 # The fields are time, samples, tokens, time of waiting for data before the step in s, number of
 # steps (1 or 0), and the end of the step if a CUDA event measures it. Creating a named tuple would
 # take three times as long.
-_Step = tuple[float, float | None, float | None, float, int, StepEnd | None]
+_Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
 # Enough for a minute of the shortest steps (1.6 ms), in case the journal's thread is delayed.
 _KEPT_WAITS: Final = 40_000
@@ -83,7 +84,7 @@ class StepLog:
         tally: the counts at the last step that ``advance`` has counted.
     """
 
-    def __init__(self, start_s: float, ends: StepEnds | None = None) -> None:
+    def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
         self._ends = ends
         self._new: deque[_Step] = deque()
         self._samples, self._tokens = _WorkCount(), _WorkCount()
