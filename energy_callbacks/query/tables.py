@@ -1,6 +1,6 @@
 """Loads reports into DuckDB tables, on a connection without access to files.
 
-The content of a report is passed as values and never becomes SQL. The kind of each field is
+The content of a report is passed as values and never becomes SQL. The JSON type of each field is
 checked. A report that fails the check is read again by ``schema.from_json``, which supports the
 formats of older versions and explains the error.
 """
@@ -31,14 +31,14 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
-# Number of reports in a chunk: of their heads, and of whole reports. While DuckDB parses one chunk,
-# the next one is read.
+# Number of reports in a chunk if only their heads are read, and if they are read as a whole. A head
+# is the JSON text before the key ``phases``. While DuckDB parses a chunk, the next one is read.
 _HEADS, _WHOLES = 5_000, 100
 _HEAD_END: Final = b',\n"phases": '
 
 
 def connect() -> "DuckDBPyConnection":
-    """Return a locked in-memory database with all tables, which are empty, and no file access."""
+    """Return an in-memory database with empty tables, locked settings and no access to files."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config=_CONFIG)
@@ -56,7 +56,7 @@ def fill(
     """Read reports and insert their rows into a table.
 
     Args:
-        connection: from ``connect``.
+        connection: connection from ``connect``.
         table: the table to fill.
         place: location of the reports.
         paths: paths of the reports in ``place``.
@@ -87,15 +87,20 @@ def fill(
 
 
 def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
-    """Insert runs into the table ``skipped``."""
+    """Insert the reports that were not read into the table ``skipped``."""
     columns = {name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")}
     _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 
 
 def _needed(content: Content, part: str | None) -> str | None:
-    """Return the JSON that a table needs; ``None`` if a report is not formatted as we write it.
+    """Return the JSON text that a table needs.
 
-    If ``part`` is ``None``, it is the report up to its phases, else the list named ``part``.
+    Args:
+        content: text of a report or of its head, or the error from reading it.
+        part: name of a list in the report; ``None`` for all fields before the phases.
+
+    Returns:
+        The text; ``None`` if the report cannot be read or is not formatted as ``to_json`` does.
     """
     if isinstance(content, OSError):
         return None
@@ -148,10 +153,10 @@ def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, 
 
 
 def _parsed(table: SqlTable) -> str:
-    """Return SQL that makes rows of ``given``: the value of each field, and all types as a shape.
+    """Return SQL that converts ``given`` to rows with the value of each field and a shape.
 
-    If the table is made of a list that is empty or damaged in a report, the report becomes one row
-    with ``is_row`` false, so that every report is checked.
+    If a table is filled from a list, and this list is empty or damaged in a report, the report
+    becomes one row with ``is_row`` false, so that every report is checked.
     """
     items = (
         "SELECT path, text AS item, json_valid(text) AS is_valid, json_valid(text) AS is_row "
@@ -175,7 +180,11 @@ def _parsed(table: SqlTable) -> str:
 
 
 def _checks(table: SqlTable) -> str:
-    """Return the SQL condition for valid values: finite, complete, and of a known version."""
+    """Return the SQL condition that all values of a row are valid.
+
+    Numbers must be finite, whole numbers and lists must have been converted without loss, and the
+    schema version must not be newer than that of this program.
+    """
     fields = list(enumerate(table.fields.items(), start=1))
     numbers = [f"coalesce(f{i}, 0)" for i, (_, kind) in fields if kind == "number"]
     checks = [f"isfinite({' + '.join(['0.0', *numbers])})"]
@@ -224,7 +233,7 @@ def _is_valid(shape: str, table: SqlTable) -> bool:
 
 
 def _append(connection: "DuckDBPyConnection", sql: str, given: dict[str, list[Any]]) -> None:
-    """Run SQL that reads a temporary table ``given`` with these text columns."""
+    """Run SQL that can read the text columns ``given`` as a temporary table named ``given``."""
     if not next(iter(given.values())):
         given = {name: [""] for name in given}
         sql += " WHERE false"

@@ -29,7 +29,8 @@ Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
 """Formats that are written by default."""
 
-# Larger files are not read. The largest reports have about 10 MB.
+# Maximum size of a report file in bytes; larger files are not read. The largest known reports have
+# about 10 MB.
 _MOST_BYTES: Final = 2**28
 
 

@@ -24,8 +24,8 @@ from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
-# A journal is flushed at least every second. If it has no new line for this time, its process is
-# considered to have ended.
+# A journal is flushed at least every second. If a journal has no new line for this time, in
+# seconds, its process is considered to have ended.
 _SILENT_S = 5.0
 # The statuses of ranks in order of importance. A run gets the first of them that a rank of its
 # newest attempt has.
@@ -43,7 +43,7 @@ def build(
             or *cut off*. ``None`` reads the clock.
 
     Raises:
-        JournalError: if no journal can be read.
+        JournalError: if a path does not exist, or if no journal can be read.
     """
     merged, other_runs, unreadable = gather(paths)
     report = _assemble(merged, time.time() if now_unix_s is None else now_unix_s)
@@ -66,12 +66,12 @@ def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt
         that cannot be read.
 
     Raises:
-        JournalError: if no journal can be read.
+        JournalError: if a path does not exist, or if no journal can be read.
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     readable: list[ProcessJournal] = []
     problems: list[JournalError] = []
-    # A journal that is found by several paths is read only once.
+    # A journal that is found through several paths is read only once.
     for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
         try:
             readable.append(load(file))
@@ -109,7 +109,7 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
             continue
         known.add(folder)
         for path in journal.find(folder):
-            # Unreadable journals of earlier folders do not affect the report of this one.
+            # Unreadable journals in earlier folders are ignored.
             with suppress(JournalError, OSError):
                 if journal.header(path).get("run_id") == process.run_id:
                     earlier = load(path)
@@ -259,7 +259,7 @@ def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> runs.Measu
 
 
 def _environment(header: Record) -> dict[str, str]:
-    """Return host, start time, settings and environment of an attempt as flat strings."""
+    """Return host, start time, settings and environment of an attempt as strings by dotted name."""
     started = datetime.fromtimestamp(header["unix_s"], tz=UTC).isoformat(timespec="seconds")
     flat = {"host": str(header["host"]), "started": started}
     world_size = header.get("world_size") or 1

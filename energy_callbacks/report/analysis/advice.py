@@ -18,7 +18,8 @@ from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
 from energy_callbacks.report.model.runs import Imbalance
 from energy_callbacks.report.model.schema import EnergyReport, Profile
 
-# Shorter times get no advice: every script is idle for a few seconds at its start and end.
+# Minimum time, in seconds, that a script must be idle or train too long before advice is given.
+# Every script is idle for a few seconds at its start and end.
 _LONG_S: Final = 10.0
 # A batch size is too small if the size chosen by a search is larger by more than this factor.
 _BELOW: Final = 1.2
@@ -104,10 +105,11 @@ def _saved_share(curve: BatchSizeCurve, batch: float) -> float | None:
 
     Args:
         curve: the search.
-        batch: batch size of the run.
+        batch: mean number of samples per step of the run.
 
     Returns:
-        The share; ``None`` if no batch size was chosen, or if ``batch`` is below all known points.
+        The share; ``None`` if no batch size was chosen, or if ``batch`` is below all sizes
+            with a known energy.
     """
     known = sorted(
         (point.size * point.accumulation, point.j_per_sample.value_j)
@@ -169,7 +171,14 @@ def _straggler(rank: Imbalance) -> Advice:
 
 
 class _Candidate(NamedTuple):
-    """Advice that is given if its share of the time is large enough (``None`` if not known)."""
+    """Advice that is given if ``share`` is at least ``MATTERS``.
+
+    Attributes:
+        code: code of the advice.
+        share: share of the time of a step that the problem takes, 0 to 1; ``None`` if not known.
+        message: the evidence.
+        fix: what the user can do.
+    """
 
     code: Code
     share: float | None
@@ -184,7 +193,8 @@ def kernel_advice(profile: Profile | None, *, given: Collection[Code] = ()) -> I
 
     Args:
         profile: profile of the run; ``None`` gives no advice.
-        given: codes of advice that is already given; waiting for data is not reported twice.
+        given: codes of advice that is already given. If ``data_wait`` is among them, the kernel
+            profile gives no advice on waiting for data.
     """
     kernels = None if profile is None else profile.kernels
     if kernels is None or not kernels.classes:

@@ -21,12 +21,12 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:
-    """Return the emissions of the run's energy, including PUE; ``None`` if not known.
+    """Return the emissions of the run's energy, including the PUE; ``None`` if not known.
 
     Args:
         total: energy of the run.
-        place: location as recorded in the journal. The run determined it, so that a journal gives
-            the same emissions on any machine.
+        place: location as recorded in the journal, so that a journal gives the same emissions on
+            any machine.
         pue: power usage effectiveness.
     """
     if total.energy_j is None:
@@ -70,7 +70,7 @@ def view(
     Args:
         report: report of the run; it is not changed.
         country: country, as in ``EnergyConfig``; ``None`` keeps the location of ``report``.
-        region: region of the country, as in ``EnergyConfig``.
+        region: region of the country, as in ``EnergyConfig``; ``None`` for the whole country.
         pue: power usage effectiveness; ``None`` keeps that of ``report``.
         price_per_kwh: price in any currency; ``None`` keeps that of ``report``.
 
@@ -87,7 +87,7 @@ def view(
     if total.energy_j is not None and intensity is not None:
         emissions = _emissions(total, intensity, pue)
     new_cost = cost(total, price_per_kwh, pue)
-    # Warnings and notes that the new settings make obsolete.
+    # The new settings make these warnings and notes obsolete.
     codes = _PLACE_WARNINGS if emissions is not None and emissions.kg is not None else ()
     obsolete = (warnings.EMISSIONS_NOTE, warnings.PRICE_NOTE, _VIEW_NOTE)
     return replace(
@@ -128,7 +128,7 @@ def _grid(
 ) -> tuple[Place | None, Intensity | None]:
     """Return the given location and its carbon intensity.
 
-    Without a country, the location is ``None`` and the intensity is that of the report.
+    If ``country`` is ``None``, the location is ``None`` and the intensity is that of the report.
     """
     if country is not None:
         place = replace(carbon.place(country, region), origin=_ORIGIN)

@@ -22,9 +22,9 @@ class LateStop(NamedTuple):
 
     Attributes:
         metric: the metric of the validations.
-        best: index of the best value.
-        after_j: energy between the best validation and the last one.
-        after_s: time between the best validation and the last one.
+        best: index of the best value in ``metric.value``.
+        after_j: energy between the best validation and the last one, in J.
+        after_s: time between the best validation and the last one, in s.
     """
 
     metric: Metric
@@ -36,8 +36,8 @@ class LateStop(NamedTuple):
 def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
     """Return the late stop of a validation metric that got worse at the end; ``None`` if none did.
 
-    A metric is ignored if any validation metric still improved after the best value of this one.
-    Of several metrics, the one with the least energy after its best value is returned.
+    A metric is ignored if another validation metric still improved after the best value of the
+    first. Of several metrics, the one with the least energy after its best value is returned.
     """
     judged = [
         metric

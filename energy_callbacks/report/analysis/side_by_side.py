@@ -1,4 +1,4 @@
-"""Compares two runs in a table, with the errors of their sensors."""
+"""Compares two runs in a table, with intervals from the errors of their sensors."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -17,7 +17,7 @@ _ONE_EACH = (
 
 
 class _Side(NamedTuple):
-    """A quantity of one run: its text, and ``(value, low, high)`` of its interval if known."""
+    """A quantity of one run: its text, and ``(value, low, high)`` or ``None`` as its interval."""
 
     is_known: bool
     text: str
@@ -73,7 +73,7 @@ def _rows(old: EnergyReport, new: EnergyReport) -> Iterator[str]:
 
 
 def _ratio(before: _Side, now: _Side) -> str:
-    """Return the ratio with its interval; a dash if one value is not known."""
+    """Return the ratio with its interval; a dash if a value is not known or the older one is 0."""
     if before.interval is None or now.interval is None or not before.interval[0]:
         return "-"
     (old, old_low, old_high), (new, new_low, new_high) = before.interval, now.interval

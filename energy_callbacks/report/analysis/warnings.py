@@ -10,9 +10,10 @@ from energy_callbacks.report.model.amounts import Cost, Emissions
 from energy_callbacks.report.model.runs import Attempt, DeviceUse, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
 
-# A device with a lower coverage gets a warning, because part of its energy is missing.
+# A device whose coverage is below this share gets a warning: part of its energy is missing.
 _FULL_COVERAGE = 0.99
-# Shorter runs get a warning: a counter with an update every 100 ms then has an error above 1 %.
+# Runs shorter than this, in seconds, get a warning: a counter that is updated every 100 ms then has
+# an error above 1 %.
 _SHORT_RUN_S = 10.0
 # First words of the notes that depend on location, PUE and price; ``footprint`` searches for them.
 EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
@@ -25,7 +26,7 @@ def warnings(
     other_runs: int,
     unreadable: Sequence[str],
 ) -> tuple[ReportWarning, ...]:
-    """Return the warnings of a report without duplicates, most severe first.
+    """Return the warnings of a report without duplicates, in a fixed order of their kinds.
 
     Args:
         report: the report, whose ``warnings`` are ignored.
@@ -112,7 +113,7 @@ def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
 
 
 def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
-    """Yield a warning if ranks have no journal: they did not start or wrote to another folder."""
+    """Yield a warning if ranks have no journal in the folder, such as ranks that did not start."""
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BatchSizePanel(NamedTuple):
-    """One panel; ``measure`` returns the quantity and its error, ``None`` if it is not known."""
+    """One panel; ``measure`` returns value and error, or ``None`` if the value is not known."""
 
     title: str
     colour: str
@@ -59,7 +59,7 @@ def columns_of(
 
 
 def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw three panels, with a line at the chosen size and a cross at sizes that did not fit.
+    """Draw three panels, with a line at the chosen size and a cross at each size that did not fit.
 
     Args:
         curve: result of the search.

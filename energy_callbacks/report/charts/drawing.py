@@ -77,7 +77,7 @@ def style(salt: str = "energy-report") -> Iterator[None]:
     """Apply our settings on top of matplotlib's defaults; user styles, such as TeX, are ignored.
 
     Args:
-        salt: makes the ids in an SVG reproducible, and different for different values.
+        salt: seed of the ids in an SVG; the same salt gives the same ids.
     """
     import matplotlib as mpl
 
@@ -162,7 +162,7 @@ def short_name(name: str, length: int = LONG_LABEL) -> str:
 
 
 def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
-    """Return a figure as PNG on a light background, with legends that are hidden in SVG.
+    """Return a figure as PNG on a light background, including legends that are hidden in SVG.
 
     Args:
         fig: the figure.

@@ -16,9 +16,10 @@ from energy_callbacks.report.model.schema import EnergyReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# One point per four pixels. Charts of power have more points, because their curves are stacked.
+# Points of a line per inch: one for every four pixels. Charts of power have more points, because
+# their curves are stacked.
 _POINTS_PER_INCH = 24.0
-# Kind of device: label and appearance of its line.
+# Label and appearance of the line of each kind of device.
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpu": ("device, in use", {"color": BLUES[0], "lw": 1.4}),
     "allocator": ("allocated", {"color": BLUES[1], "lw": 1.4}),
@@ -35,7 +36,7 @@ class _Line(NamedTuple):
 
 
 def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the highest memory of all GPUs, allocators and ranks, and a metric in a second panel.
+    """Draw the highest memory of any GPU, allocator and process, and a metric in a second panel.
 
     Args:
         report: the report.
@@ -65,7 +66,7 @@ def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas 
 
 
 def _lines(report: EnergyReport, most: int) -> list[_Line]:
-    """Return the lines that have known values, each with about ``most`` points at most."""
+    """Return the lines that have known values, each with at most about ``most`` points."""
     kinds = {(device.host, device.key): device.kind for device in report.devices}
     lines = []
     for kind, (label, look) in _LINES.items():
@@ -81,7 +82,7 @@ def _lines(report: EnergyReport, most: int) -> list[_Line]:
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Return times and the highest values of all curves (GiB), about ``most`` points at most."""
+    """Return times (s) and highest values of any curve (GiB), at most about ``most`` points."""
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Over = Literal["energy", "epoch"]
 
-# A line with more points has no markers, because they could not be distinguished.
+# Maximum points of a line with markers; more markers could not be distinguished.
 _MARKED = 40
-# The axis is logarithmic if the highest value is more than this number of times the lowest value.
+# The y axis is logarithmic if the highest value is more than this number of times the lowest value.
 _DECADES = 50.0
 
 
@@ -42,7 +42,7 @@ class MetricPair:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Sort key: a pair with a validation comes first, then one with a known direction."""
+        """Sort key; pairs with a validation and with a known direction have higher keys."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)
@@ -61,7 +61,10 @@ class MetricPair:
 
 
 def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
-    """Return the pairs that can be drawn, the most informative first."""
+    """Return the pairs that can be drawn, the most informative first.
+
+    If no pair has a validation or a known direction, only the first pair is returned.
+    """
     by_stem: dict[str, list[Metric]] = defaultdict(list)
     for metric in report.metrics:
         by_stem[metric.stem or metric.name].append(metric)
@@ -83,7 +86,7 @@ def _longest(metrics: Sequence[Metric]) -> Metric | None:
 
 
 def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the two most informative metrics over the energy used until each value.
+    """Draw the two most informative metrics over the energy used until each value was logged.
 
     Args:
         report: the report.
@@ -108,7 +111,7 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
 
 
 def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
-    """Draw training and validation, with a ring around the best validation."""
+    """Draw training and validation, with a ring around the best validation if it is known."""
     lines = pair.lines(over)
     scale, label = 1.0, "epoch"
     if over == "energy":

@@ -1,7 +1,7 @@
 """The colours of the charts, and the CSS variables that can replace them.
 
-The first colours of each list are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which
-people with colour blindness can distinguish.
+The main colours, such as the first two blues, are those of Okabe and Ito
+(https://jfly.uni-koeln.de/color/), which people with colour blindness can distinguish.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,8 @@ _PHASE_COLOURS: Mapping[str, str] = {
     "idle": "#c9d1d8",
 }
 _OTHER_PHASES = ("#4d8f8b", "#a06f4f", "#6f8f3d", "#8a6fa0")
-# For each colour that CSS can replace, the name of the CSS variable. The colour is the fallback.
+# For each colour that CSS can replace, the name of the CSS variable. The colour is used
+# if the variable is not defined.
 CSS_VARIABLES: Mapping[str, str] = {
     INK: "--chart-ink",
     GRID: "--chart-grid",

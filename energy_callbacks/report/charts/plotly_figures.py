@@ -54,7 +54,7 @@ def _times(factor: float, values: Values) -> Values:
 
 
 def _throttled_percent(curve: Series) -> Values:
-    """Return the share of each bin in which the clocks were throttled."""
+    """Return the percentage of each bin in which the clocks were throttled."""
     lengths_s = (end_s - start_s for start_s, end_s in itertools.pairwise((0.0, *curve.t_s)))
     return [
         None if held_s is None or length_s <= 0.0 else min(100.0 * held_s / length_s, 100.0)
@@ -173,7 +173,7 @@ def _device_name(device: DeviceUse, has_hosts: bool) -> str:
 
 
 def _name(text: str, length: int = 40) -> str:
-    """Return ``text`` cut to ``length`` and escaped, because Plotly interprets HTML tags."""
+    """Return at most ``length`` characters of ``text``, escaped, as Plotly interprets HTML."""
     clean = formatting.one_line(text)
     return escape(clean if len(clean) <= length else f"{clean[: length - 1]}…", quote=False)
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _SHORT_LABEL = 16
-# About one bin for every two pixels. The limit on the bins of all curves together keeps an HTML
-# page below 400 kB.
+# Bins of a curve per inch: about one for every two pixels. The maximum number of bins of all curves
+# together keeps an HTML page below 400 kB.
 _BINS_PER_INCH = 48.0
 _STEPS_IN_ALL = 2400
 
@@ -84,7 +84,7 @@ def _draw_bands(axes: "Axes", curves: Sequence[Band], scale_s: float, *, is_narr
         label = short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL)
         look: dict[str, Any] = {"baseline": below, "fill": True, "ec": PAPER, "lw": 0.0}
         hatch = "////" if band.is_estimated else None
-        # Not ``axes.stairs``, which would compute axis limits from every step; they are set below.
+        # ``axes.stairs`` would compute axis limits from every step; the limits are set below.
         colour = next(shades[band.scope])
         axes.add_artist(StepPatch(above, edges, fc=colour, hatch=hatch, label=label, **look))
         below = above

@@ -18,7 +18,7 @@ _CHARACTERS_PER_INCH: Final = 12.0
 
 
 def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw a bar for the time per step of each kind of work, and one for its energy if known.
+    """Draw the time per step of each kind of work as a bar, and its energy, if known, as another.
 
     Args:
         profile: the kernel profile.

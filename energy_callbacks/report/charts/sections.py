@@ -1,6 +1,6 @@
 """Builds the sections of a report on batch-size searches and profiles, with tables and charts.
 
-The HTML page, the plain text and the terminal output share them.
+The HTML page, the plain text and the terminal output share these sections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,13 @@ class Section:
     """One section of a report.
 
     Attributes:
+        title: heading.
         remarks: sentences above the table.
         head: names of the table's columns.
+        rows: cells of the table; empty if the section has no table.
         notes: sentences directly below the table.
         lines: preformatted text below the table.
-        chart: chart of the section; ``None`` if it has none.
+        chart: chart of the section; ``None`` if the section has none.
     """
 
     title: str

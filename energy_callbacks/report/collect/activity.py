@@ -1,8 +1,8 @@
-"""Computes the activity of the parts of GPUs (``ACTIVITIES``), over the run and in each phase.
+"""Computes the activity of the parts of GPUs, over the run and in each phase.
 
-A value in a row is the mean since the previous value. If the time of a value may contain the start
-or the end of a phase, the value is not assigned to a phase. Therefore phases shorter than about
-four seconds have no activity.
+Each value in a journal row is the mean activity since the previous value. If the time that a value
+covers may contain the start or the end of a phase, the value is not assigned to a phase. Therefore
+phases shorter than about four seconds have no activity.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,8 @@ ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 class _Spell(NamedTuple):
     """Mean activity over the time between two readings.
 
-    A reading was taken at an unknown time within its row, so start and end are not known exactly.
+    A reading was taken at an unknown time between the previous row and its own row, so start and
+    end are not known exactly.
 
     Attributes:
         start_s: earliest possible start.
@@ -56,7 +57,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Return the mean activity of a device over the run; ``None`` if it does not report any."""
+    """Return the mean activity of a device over the run; ``None`` if it reports none."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
@@ -64,9 +65,9 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     t_s = columns["t_s"]
     table = np.column_stack([columns[name] for name in ACTIVITIES])
     with_value = np.flatnonzero(~np.isnan(table).all(axis=1))
-    # The first value is left out, because it is unknown when its mean begins.
+    # The first value is left out, because the start of its time is not known.
     for before, row in pairwise(with_value):
-        # A reading was taken at any time between the end of the previous row and that of its own.
+        # The reading may have been taken at any time after the previous row, up to its own row.
         start_s = float(t_s[before - 1]) if before else 0.0
         seen_s = float(t_s[row] - t_s[before])
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))

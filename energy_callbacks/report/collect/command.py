@@ -22,12 +22,13 @@ from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, Training, energies
 from energy_callbacks.report.collect.rows import DeviceColumns
 
-# Keys of the header that are taken from the newest training.
+# Keys of the header whose values are taken from the newest training.
 _TRAININGS_OWN = ("run_id", "framework", "framework_version", "world_size", "launch", "before")
 
-# Keys of times in a line.
+# Keys of a journal line whose values are times.
 _TIMES = ("t_s", "start_s", "end_s")
-# Consecutive trainings may overlap by this time, because the wall clock may have been adjusted.
+# Consecutive trainings may overlap by up to this time, in seconds, because the wall clock may have
+# been adjusted.
 _SLACK_S = 0.5
 
 
@@ -90,7 +91,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
 
 
 def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> ProcessJournal:
-    """Return the command without the cards that it did not use; unchanged if it used none."""
+    """Return the command without its unused GPUs; unchanged if no GPU is known to be used."""
     named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
@@ -111,7 +112,7 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Return trainings that do not overlap with each other, and all others as processes."""
+    """Return trainings that do not overlap, and the processes of the other trainings."""
     trainings: list[Training] = []
     overlapping: list[ProcessJournal] = []
     for lead in leads:
@@ -188,7 +189,7 @@ def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
 
 
 def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
-    """Return the total time and energy of waiting for data; empty if no training reports them."""
+    """Return the total time and energy of waiting for data; empty if no waits are reported."""
     waits = [one.data_wait for one in processes if one.data_wait]
     if not waits:
         return {}
@@ -204,6 +205,6 @@ def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
 
 
 def _distinct_remarks(processes: Sequence[ProcessJournal]) -> list[Record]:
-    """Return distinct remarks; a command and its trainings repeat those on common sensors."""
+    """Return the remarks without duplicates, which come from sensors that all processes read."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

@@ -17,32 +17,32 @@ from energy_callbacks.report.model.runs import Series, Span
 
 Places = NDArray[np.intp]
 
-# Maximum points of one curve: more than the width of a screen in pixels, and a small file.
+# Maximum points of one curve. Most screens have fewer pixels in a row, and the file stays small.
 MAX_POINTS = 2000
 # Maximum points of all curves together, so that a report of 16 devices is as small as one of two.
 MAX_POINTS_IN_ALL = 2800
 # Maximum spans of the timeline: about one per pixel, or one for every 1.5 minutes of a day.
 MAX_SPANS = 1000
-# Times without a new value are a gap if they are longer than this. Shorter times are normal for
-# sensors slower than the rows: CodeCarbon's model and the slowest drivers report once a second.
+# A time without a new value is a gap if it is longer than this, in seconds. Shorter times are normal
+# for sensors slower than the rows: CodeCarbon's model and the slowest drivers report once a second.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
 
 
 def _mean(values: Array, first: Places) -> Array:
-    """Return the mean of the known values from each index in ``first`` to the next, or NaN."""
+    """Return the mean of the known values (or NaN) from each index in ``first`` up to the next."""
     return _sum(values, first) / np.add.reduceat(~np.isnan(values), first, dtype=float)
 
 
 def _sum(values: Array, first: Places) -> Array:
-    """Return the sum of the known values from each index in ``first`` to the next, or NaN."""
+    """Return the sum of the known values (or NaN) from each index in ``first`` up to the next."""
     is_known = np.logical_or.reduceat(~np.isnan(values), first)
     return np.where(is_known, np.add.reduceat(np.nan_to_num(values), first), np.nan)
 
 
 def _last(values: Array, first: Places) -> Array:
-    """Returns, for each index in ``first``, the last value before the next index."""
+    """Return, for each index in ``first``, the last value before the next index."""
     last: Array = values[np.append(first[1:], len(values)) - 1]
     return last
 
@@ -156,8 +156,8 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 def growth(counter: Array) -> Array:
     """Return the increase of a counter since its previous known value, (n,).
 
-    The increase is NaN if it is not known, and 0 if the counter decreased because the driver was
-    restarted.
+    The increase is NaN if it is not known, and 0 if the counter decreased, which happens when the
+    driver is restarted.
     """
     [known] = np.nonzero(~np.isnan(counter))
     growth = np.full(len(counter), np.nan)
@@ -176,7 +176,7 @@ def seen_s(columns: DeviceColumns) -> float:
 
 
 def _decimated(bins: _Bins, limit: int) -> _Bins:
-    """Return at most ``limit`` bins, each combined from the same number of adjacent bins."""
+    """Return at most ``limit`` bins; all but the last combine the same number of bins."""
     count = len(bins["end_s"])
     if count <= limit:
         return bins
@@ -185,7 +185,7 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
-    """Return the phases of each attempt's lead process; if too many, without the shortest ones."""
+    """Return the ``MAX_SPANS`` longest phases of the lead processes, in order of their start."""
     spans: list[Span] = []
     for attempt in attempts:
         offset_s = attempt.start_of(attempt.lead)
@@ -202,7 +202,7 @@ def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
 
 
 def _append(spans: list[Span], span: Span) -> None:
-    """Adds a span, or extends the last one if it continues the same phase."""
+    """Add a span, or extend the last one if ``span`` continues its phase without a gap."""
     if spans and spans[-1].phase == span.phase and spans[-1].end_s == span.start_s:
         spans[-1] = replace(spans[-1], end_s=span.end_s)
     elif span.end_s > span.start_s:

@@ -35,7 +35,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
     newest = parts[-1]
     columns = [part.owner.columns.get(part.key, DeviceColumns()) for part in parts]
     energy = total([part.energy for part in parts], [part.owner.end_s for part in parts])
-    # The mean power is over the time for which power is known.
+    # Time for which power is known, in seconds; the mean power is computed over this time.
     seen = math.fsum(seen_s(one) for one in columns)
     return DeviceUse(
         key=newest.key,
@@ -78,9 +78,10 @@ def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
 
 
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
-    """Return the highest memory of any GPU, allocator and process, in bytes.
+    """Return peak and mean memory, in bytes.
 
-    The means are those of the GPU and of the process with the highest peak.
+    A peak is the highest value of any GPU, allocator or process. A mean is that of the GPU, or of
+    the process, with the highest peak.
     """
     by_kind: dict[str, list[DeviceColumns]] = defaultdict(list)
     for attempt in attempts:

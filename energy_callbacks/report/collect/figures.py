@@ -1,4 +1,4 @@
-"""Computes figures of a report from the energies of devices, for scopes, phases and work."""
+"""Computes figures from the energies of devices: by scope, by phase and per unit of work."""
 
 import math
 from collections import defaultdict
@@ -18,7 +18,8 @@ class DeviceEnergy(NamedTuple):
     """Energy of one device in one attempt; all energy figures are sums of such parts.
 
     Attributes:
-        phase: name of the phase that the energy is for; ``None`` for the whole attempt.
+        phase: name of the phase that the energy is for; ``None`` if it is not for one phase.
+        duration_s: time that the energy is for, in seconds.
     """
 
     device: OwnedDevice
@@ -33,7 +34,7 @@ def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Return the energy of each device in each phase; the sum is that of ``whole_parts``."""
+    """Return the energy of each device in each phase; they sum to the ``whole_parts``."""
     return [
         DeviceEnergy(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
         for device in counted
@@ -70,7 +71,7 @@ def figure(chosen: Sequence[DeviceEnergy]) -> amounts.Figure:
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> amounts.Figure:
-    """Return an energy with its origin: ``mixed`` for several, ``None`` for an unknown energy."""
+    """Return an energy with its origin: ``mixed`` if origins differ, ``None`` if it is unknown."""
     known = set(origins)
     origin: amounts.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
     return amounts.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
@@ -129,12 +130,12 @@ def phase_table(
 
 
 def _executed_steps(attempts: Iterable[MergedAttempt]) -> int:
-    """Return the steps of the lead processes, including repetitions after a resume."""
+    """Return the number of steps of lead processes, including repetitions after a resume."""
     return sum(line["steps"] for attempt in attempts for line in attempt.lead.steps)
 
 
 def _of_all_ranks(attempts: Iterable[MergedAttempt], name: str) -> float | None:
-    """Return the sum of the field ``name`` over the steps of all ranks; ``None`` if not known."""
+    """Return the sum of the field ``name`` of all ranks' steps; ``None`` if not known."""
     return sum_if_known(
         line[name]
         for attempt in attempts
@@ -218,11 +219,11 @@ def throughput(
 ) -> amounts.Throughput:
     """Return the work done, and the rates over the time in the phase ``train``.
 
-    Steps and waits are those of the lead processes.
+    Steps and waits are those of the lead processes; samples and tokens are those of all ranks.
 
     Args:
         attempts: all attempts of the run.
-        train_s: time in the phase ``train``.
+        train_s: time in the phase ``train``, in seconds.
         waited: the ``wait_parts`` of the run.
     """
     samples, tokens = (_of_all_ranks(attempts, name) for name in ("samples", "tokens"))

@@ -1,4 +1,4 @@
-"""Writes a record for each sample of each card, with the field names of GPU loggers.
+"""Converts the readings of GPUs to samples with the field names of GPU loggers.
 
 The names are those of gputop and of scripts that read its files. Units are MiB, percent, degrees
 Celsius and watts; unknown values are ``null``. ``training_metadata`` is the state of the training
@@ -45,13 +45,13 @@ def samples(attempts: Sequence[MergedAttempt]) -> list[Sample]:
 
 
 def write(found: Sequence[Sample], path: Path) -> None:
-    """Writes the samples as a JSON array, one sample per line."""
+    """Write the samples as a JSON array, one sample per line."""
     lines = ",\n".join(json.dumps(sample, allow_nan=False) for sample in found)
     atomic_files.write(path, f"[\n{lines}\n]\n")
 
 
 def summary(found: Sequence[Sample]) -> str:
-    """Return a plain-text table with the mean and highest values of each card."""
+    """Return a plain-text table with the mean and highest values of each GPU."""
     lines = [f"{'card':8}{'':14}{'mean':>12}{'highest':>12}"]
     for index in sorted({sample["gpu_index"] for sample in found}):
         mine = [sample for sample in found if sample["gpu_index"] == index]

@@ -5,7 +5,7 @@
 * Attempts follow each other in time; the pauses between them are left out of all time axes.
 * A physical device is identified by host and UUID, or by host and key if it has no UUID. If
   several ranks of an attempt report it, its owner is the lowest rank that knows its energy. If that
-  rank died and another one continued, the owner is the other rank.
+  rank died and another one continued, the owner is the rank that continued.
 * A device whose parent device is reported too is listed, but not included in sums, because the
   energy of the parent already includes its energy.
 """
@@ -26,7 +26,7 @@ from energy_callbacks.report.collect.process import ProcessJournal, energies
 # Hosts that train together start within this time of each other, in seconds. Later launches may
 # reuse the address and port that identify a launch.
 _LAUNCH_S = 300.0
-# A rank is regarded as continuing after another one if it ends later by more than this, in seconds.
+# A rank is regarded as continuing after another one if it ends more than this later, in seconds.
 # If a rank is killed, the other ranks end within a few seconds, unless they wait for it until a
 # time limit.
 _LAST_LINES_S = 5.0
@@ -76,8 +76,10 @@ class MergedAttempt:
     """One start of the training, with all its processes.
 
     Attributes:
-        offset_s: start of the attempt on the time axis of the run.
+        number: number of the attempt.
+        offset_s: start of the attempt on the time axis of the run, in seconds.
         processes: journals in order of rank. The lead process determines phases and steps.
+        owned: the devices of the attempt, each once.
     """
 
     number: int
@@ -92,7 +94,7 @@ class MergedAttempt:
 
     @property
     def lead(self) -> ProcessJournal:
-        """Process of the lowest rank that did not die long before the others."""
+        """Process of the lowest rank, or of the next rank that continued after that one died."""
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
     def start_of(self, process: ProcessJournal) -> float:
@@ -102,7 +104,7 @@ class MergedAttempt:
 
 
 def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal], int]:
-    """Return the journals of the run that started last, and the number of other runs."""
+    """Return the journals of the run with the newest attempt, and the number of other runs."""
     newest = max(processes, key=lambda process: process.unix_s)
     launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
     run_id = min(launched, key=lambda process: process.rank).run_id
@@ -173,7 +175,10 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
-    """Return the distinct notes of a device; the first one is on MIG instances, if it has any."""
+    """Return the distinct notes of a device.
+
+    If the GPU is divided into instances (NVIDIA's Multi-Instance GPU), the first note says so.
+    """
     notes = dict.fromkeys(note for line in lines for note in line["notes"])
     count = max(line.get("instance_count", 0) for line in lines)
     if not count:
@@ -198,7 +203,7 @@ def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
 
 
 def energy_of(process: ProcessJournal, key: str) -> Energy:
-    """Return the energy of a device over an attempt; without totals, the newest known energy."""
+    """Return the energy of a device over an attempt; the newest known one if totals lack it."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
         return stated
@@ -206,9 +211,9 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 
 
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
-    """Return the newest cumulative energy of a device that the totals line does not state.
+    """Return the newest cumulative energy of a device, if the totals line does not state it.
 
-    Its systematic error is scaled from the newest lines that state errors.
+    The systematic error is scaled from the newest lines that state errors.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]

@@ -34,7 +34,7 @@ class _Piece:
 
 
 def durations_s(process: ProcessJournal) -> dict[str, float]:
-    """Return the seconds in each phase, in order of appearance; the sum is that of the attempt."""
+    """Return the seconds in each phase, in order of appearance; they sum to the whole attempt."""
     seconds: dict[str, float] = defaultdict(float)
     for piece in _cut(process, None, UNKNOWN):
         seconds[piece.name] += piece.duration_s
@@ -73,7 +73,7 @@ def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
 
 
 def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -> dict[str, Energy]:
-    """Adds the phases of the trainings inside a command, and subtracts them from the command."""
+    """Add the phases of the trainings inside a command, and subtract them from the command."""
     inside: list[tuple[str, float, Energy]] = []
     for one in process.trainings:
         if key in one.process.devices:
@@ -84,7 +84,7 @@ def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -
     command = own.get(COMMAND, UNKNOWN)
     if command.energy_j is None or not known_j:
         return own
-    # The readings of two processes from one sensor may differ by its energy between two updates.
+    # The readings of two processes from one sensor may differ by one update of the sensor.
     share = min(command.energy_j / known_j, 1.0)
     taken = {name: _times(energy, share) for name, energy in sums(inside).items()}
     phases = {name: energy for name, energy in own.items() if name != COMMAND}
@@ -159,7 +159,7 @@ def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
 
 
 def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> None:
-    """Assigns energy that no span has to the open phase, or scales spans down to the total."""
+    """Assign energy that is in no span to the open phase, or scale the spans to the total."""
     closed_s = pieces[-1].end_s if pieces else 0.0
     known_j = math.fsum(piece.energy.energy_j or 0.0 for piece in pieces)
     rest_j = (whole.energy_j or 0.0) - known_j
@@ -193,7 +193,7 @@ def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
 
 
 def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
-    """Subtracts a window from the pieces that it overlaps, and returns its part in each of them."""
+    """Subtract a window from the pieces that it overlaps; return its part in each of them."""
     touched = []
     for piece in pieces:
         if piece.start_s >= window.end_s:
@@ -206,7 +206,7 @@ def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
 
 
 def _move(window: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Piece:
-    """Subtracts ``share`` of ``window`` from ``piece``, at most all of it; returns that part."""
+    """Subtract ``share`` of ``window`` from ``piece``, down to 0; return the subtracted part."""
     duration_s = min(overlap_s, piece.duration_s)
     piece.duration_s -= duration_s
     taken, left_j = UNKNOWN, piece.energy.energy_j

@@ -41,20 +41,20 @@ class ProcessJournal:
 
     Attributes:
         folders_back: number of times the run moved to a new folder after this journal.
-        end_s: latest time of any line.
+        end_s: time of the totals line; without one, latest time of any line; in seconds.
         open_phase: phase of the process at the end of the journal.
         resumed_at_step: optimizer step of an earlier attempt from which this attempt continues;
             ``None`` if it does not continue from a checkpoint.
         rows: series lines; empty after the journal has been read.
-        columns: series by device key.
+        columns: readings as columns, by device key.
         forecast: newest forecast.
         batch_sizes: results of batch-size searches.
         profiles: newest profile of each kind.
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
-        so_far: energy by device key, from the newest line that states it with its errors.
+        so_far: energy by device key, from the newest line that states energies with errors.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
-        used: keys of devices on which a process of the command was seen.
+        used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
         totals: the line with totals, which is the last line; ``None`` if the attempt was cut off or
             is still running.
@@ -129,9 +129,9 @@ class ProcessJournal:
 
 
 def load(path: Path) -> ProcessJournal:
-    """Reads a journal, or a log of another program that an importer recognises.
+    """Read a journal, or a log of another program that an importer recognises.
 
-    Damaged lines are left out, with a warning.
+    Damaged lines are left out, and a warning with their number is added.
 
     Raises:
         JournalError: see ``journal.read`` and ``importers.records``.
@@ -155,7 +155,7 @@ def load(path: Path) -> ProcessJournal:
 
 
 def _take(process: ProcessJournal, record: Record) -> None:
-    """Adds one line to the process; lines of unknown kinds are ignored."""
+    """Add one line to the process; lines of unknown kinds are ignored."""
     kind = record["type"]
     if kind == "event":
         process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
@@ -167,7 +167,7 @@ def _take(process: ProcessJournal, record: Record) -> None:
 
 
 def _encodable(value: Any) -> Any:
-    """Replaces lone surrogates in all texts of a JSON value.
+    """Replace lone surrogates in all texts of a JSON value.
 
     Undecodable bytes of a command line become lone surrogates, which UTF-8 cannot encode.
     """
@@ -205,7 +205,7 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
-    """Sets unknown counts of earlier lines to 0, because ``line`` includes them."""
+    """Set the last unknown counts in ``earlier`` to 0, because ``line`` includes these counts."""
     known = [name for name in ("samples", "tokens") if line[name] is not None]
     for name in known:
         for record in reversed(earlier):
@@ -267,5 +267,5 @@ def _timed(record: Record, name_key: str) -> TimedEnergy:
 
 
 def energies(record: Record) -> dict[str, Energy]:
-    """Converts the value ``energy`` of a journal line to energies by device key."""
+    """Convert the value ``energy`` of a journal line to energies by device key."""
     return {key: journal.energy_from_json(value) for key, value in record.items()}

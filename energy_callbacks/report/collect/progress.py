@@ -10,8 +10,8 @@ from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.runs import Progress, Span
 
-# Maximum points of ``Progress``, which take 15 kB of a report: enough for curves, and for blocks of
-# the run, from which ``compare`` computes intervals.
+# Maximum points of ``Progress``. They take 15 kB of a report, and are enough for curves and for the
+# blocks of a run from which ``compare`` computes intervals.
 MAX_POINTS: Final = 240
 MAX_METRICS = 20
 # Maximum points of all metrics together, and of one metric. They limit the size of the HTML page.

@@ -107,7 +107,7 @@ def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
 
 
 def imbalances(attempts: Iterable[MergedAttempt], rows: Sequence[RankUse]) -> tuple[Imbalance, ...]:
-    """Returns, for each attempt and quantity, the rank that differs significantly, if any.
+    """Return, for each attempt and quantity, the rank that differs significantly, if any.
 
     Args:
         attempts: attempts of the run; attempts with a single process are skipped.
@@ -165,7 +165,9 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 
 
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
-    """Return the rank that waited longest for data, or ``None`` if this may be due to chance.
+    """Return the rank that waited longest for data.
+
+    ``None`` if waits are not known, or if the difference from the others may be due to chance.
 
     All ranks are compared over the same steps, divided into stretches with equal numbers of steps.
     The differences from the median of the others are tested with Student's t, with a confidence of
@@ -206,7 +208,10 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 
 
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
-    """Return the rank whose samples per step differ most from the others; counts have no error."""
+    """Return the rank whose samples per step differ most from the others.
+
+    ``None`` if samples are not known, or if the difference is below 1 %. Counts have no error.
+    """
     per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
     if len(per_step) < len(rows):
         return None

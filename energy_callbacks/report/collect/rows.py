@@ -19,7 +19,7 @@ class DeviceColumns:
 
     Args:
         names: names of the columns, time first.
-        table: (n, columns), in time order; ``None`` for no rows.
+        table: (n, columns), in time order; ``None`` if there are no rows.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RowLog:
         self._values = array("d")
 
     def add(self, t_s: float, rows: Mapping[str, Row]) -> None:
-        """Adds one line; values that are missing at the end of a row count as unknown.
+        """Add one line; values that are missing at the end of a row count as unknown.
 
         Raises:
             TypeError: for a value that is neither a number nor a text, such as a list.
