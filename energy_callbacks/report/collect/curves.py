@@ -23,8 +23,8 @@ MAX_POINTS = 2000
 MAX_POINTS_IN_ALL = 2800
 # Maximum spans of the timeline: about one per pixel, or one for every 1.5 minutes of a day.
 MAX_SPANS = 1000
-# A time without a new value is a gap if it is longer than this, in seconds. Shorter times are normal
-# for sensors slower than the rows: CodeCarbon's model and the slowest drivers report once a second.
+# A time without a new value is a gap if it is longer than this, in seconds. Shorter times are
+# normal: CodeCarbon's model and the slowest drivers report once a second, less often than rows.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4

@@ -13,7 +13,7 @@ class Figure(Energy):
     """An energy with its errors, method, coverage and origin.
 
     Attributes:
-        energy_j: joules in the part of the time that readings cover; ``None`` if not known.
+        energy_j: energy in the part of the time that readings cover, J; ``None`` if not known.
         stderr_j: random standard error, J.
         systematic_j: bound of the error that all readings share, J.
         method: how the energy was found; the methods of a sum are joined with ``", "``.
@@ -27,7 +27,7 @@ class Figure(Energy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
-    """Energy of the GPUs, of the host (CPU and RAM), and of both together."""
+    """Energy of the GPUs, of the hosts (CPU and RAM), and of both together."""
 
     gpu: Figure
     host: Figure
@@ -39,16 +39,16 @@ class Emissions:
     """Greenhouse gas emissions of the electricity, in kg of CO2 equivalent, including the PUE.
 
     Attributes:
-        kg: best value; ``None`` if the place is not known.
-        low_kg: lower end of the interval, which is given even if the place is not known.
+        kg: best value; ``None`` if the location is not known.
+        low_kg: lower end of the interval. The interval is known even if the location is not.
         high_kg: upper end of the interval.
-        place: name of the place, as shown to people; ``None`` if not known.
+        place: name of the location, for display; ``None`` if not known.
         source: source of the carbon intensity and its interval.
         year: year of the carbon intensity; ``None`` if not known.
-        kg_per_kwh: carbon intensity of the grid; ``None`` if the place is not known.
+        kg_per_kwh: carbon intensity of the grid; ``None`` if the location is not known.
         low_kg_per_kwh: lower end of the interval of the carbon intensity.
         high_kg_per_kwh: upper end of the interval of the carbon intensity.
-        pue: power usage effectiveness by which the energy was multiplied.
+        pue: power usage effectiveness, by which the energy is multiplied.
     """
 
     kg: float | None
@@ -80,20 +80,20 @@ class Cost:
 class Forecast:
     """A forecast of the energy, duration and emissions of the whole run, made at its beginning.
 
-    Errors are half-widths of 95 % intervals. They leave out the systematic error of the sensors,
-    which the forecast and the final energy share.
+    Errors are half-widths of 95 % intervals. They exclude the systematic error of the sensors,
+    because it affects the forecast and the final energy equally.
 
     Attributes:
         after: part of the training that the forecast is based on, such as ``the first epoch``.
         steps: optimizer steps that the newest attempt had made when the forecast was made.
         planned_steps: optimizer steps that the newest attempt was going to make in total.
-        energy_j: energy of GPUs and host, over all attempts.
+        energy_j: energy of GPUs and hosts over all attempts, J.
         energy_error_j: error of ``energy_j``.
-        duration_s: duration of the newest attempt.
+        duration_s: duration of the newest attempt, in seconds.
         duration_error_s: error of ``duration_s``.
-        emissions_kg: best value, kg of CO2 equivalent; ``None`` if the place is not known.
-        emissions_low_kg: lower end of the interval; ``None`` if not known.
-        emissions_high_kg: upper end of the interval; ``None`` if not known.
+        emissions_kg: emissions, kg of CO2 equivalent; ``None`` if the location is not known.
+        emissions_low_kg: lower end of the interval of the emissions; ``None`` if not known.
+        emissions_high_kg: upper end of the interval of the emissions; ``None`` if not known.
     """
 
     after: str
@@ -152,7 +152,7 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiencies:
-    """Energy per unit of work, of the GPUs alone and of GPUs and host together."""
+    """Energy per unit of work, of the GPUs alone and of GPUs and hosts together."""
 
     gpu: Efficiency
     total: Efficiency
@@ -205,16 +205,16 @@ class Throughput:
     """The amount of work, its speed, and the waits for data.
 
     Attributes:
-        steps: optimizer steps of the run; steps repeated after a resume are counted once.
-        replayed_steps: steps that were executed again after a resume.
-        samples: samples of all ranks in all executed steps; ``None`` if not counted.
-        tokens: tokens of all ranks in all executed steps; ``None`` if not counted.
-        train_s: time in the phase ``train``.
+        steps: number of optimizer steps; steps repeated after a resume are counted once.
+        replayed_steps: number of steps that were executed again after a resume.
+        samples: number of samples of all ranks in all executed steps; ``None`` if not counted.
+        tokens: number of tokens of all ranks in all executed steps; ``None`` if not counted.
+        train_s: time in the phase ``train``, in seconds.
         samples_per_s: ``samples`` per second of ``train_s``; ``None`` if not known.
         tokens_per_s: ``tokens`` per second of ``train_s``; ``None`` if not known.
-        data_wait_s: time for which the training waited for its next batch; ``None`` if not known.
+        data_wait_s: time for which the training waited for data, in s; ``None`` if not known.
         data_wait_fraction: ``data_wait_s`` as a share of ``train_s``; ``None`` if not known.
-        data_wait: energy of the devices in that time; ``None`` if no framework reports waits.
+        data_wait: energy of the devices during ``data_wait_s``; ``None`` if waits are not reported.
     """
 
     steps: int
