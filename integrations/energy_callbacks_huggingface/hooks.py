@@ -10,15 +10,16 @@
       on_substep_end                    counts a micro-batch
       on_step_end                       meter.step
       on_log                            records metrics, adds figures to the row with the loss
-      on_prediction_step                in the first one: evaluation began at the previous event
+      on_prediction_step                the first call: evaluation began at the previous event
       on_evaluate | on_predict          window validation | predict
       on_save                           window checkpoint, since the previous event
-    on_log with train_loss            phase train ends, meter.stop, last figures, report
+    on_log of the last row            phase train ends, meter.stop, last figures, report
     on_train_end                      prints the summary of the report
 
 Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first
 ``on_prediction_step``. The Trainer calls no hook after an exception, so the meter watches whether
-the call has ended. No hook synchronizes the device or reads a sensor.
+the user's call has ended. Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or
+synchronizes the device, except to check an energy budget on several ranks.
 """
 
 import math
@@ -35,7 +36,7 @@ Logs = dict[str, Any]
 
 
 class EnergyHooks(EnergySessions):
-    """Calls a meter from the Trainer's hooks; ``GpuEnergyCallback`` adds the settings."""
+    """Calls a meter from the Trainer's hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     @harmless
     def on_init_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -118,7 +119,10 @@ class EnergyHooks(EnergySessions):
     def on_log(
         self, /, args: Any, state: Any, control: Any, logs: Logs | None = None, **kwargs: Any
     ) -> None:
-        """Add our figures to a row of training. This hook itself never logs or requests a log."""
+        """Record metrics, and add our figures to rows of training. The last row ends measuring.
+
+        This hook never calls the Trainer's ``log``, and never requests a log.
+        """
         session = self._session
         if session is None or logs is None:
             return
@@ -140,7 +144,7 @@ class EnergyHooks(EnergySessions):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
     ) -> None:
-        """Note a batch of an evaluation or prediction. The Trainer does not report their start."""
+        """Note a batch of an evaluation or prediction: the Trainer has no hook for their start."""
         session = self._running() or self._begin_alone(args, state, model)
         if session is not None:
             session.predict()
@@ -167,12 +171,15 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def on_save(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Assign the time since the last event to a checkpoint."""
+        """Assign the time since the last event to the phase ``checkpoint``."""
         if (session := self._session) is not None:
             session.saved()
 
     @harmless
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End the session, and end measuring if there was no last row (a pruned trial)."""
+        """End the session and print the summary of the report.
+
+        If there was no last row, as in a pruned trial of a search, measuring ends here.
+        """
         if (session := self._session) is not None:
             self._end(session, state)

@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
-# Tags of figures that are shown in the console, with four digits like the Trainer's own values.
+# Tags of the figures that console callbacks print, rounded to four significant digits.
 _CONSOLE = frozenset(
     (
         "power/gpu_w",
@@ -22,17 +22,17 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Return no figures. TensorBoard's callback gets none: they are written with its writer."""
+    """Return no figures. Used for TensorBoard's callback: we write with its writer directly."""
     return {}
 
 
 def console(scalars: Scalars) -> Scalars:
-    """Return the figures for console callbacks, rounded to four digits."""
+    """Return the figures for console callbacks, rounded to four significant digits."""
     return {tag: float(f"{v:.4g}") for tag, v in scalars.items() if tag in _CONSOLE}
 
 
 class LogRow:
-    """The row of logs that the Trainer currently passes to its callbacks, with our figures."""
+    """Holds the row of logs that the Trainer currently passes to its callbacks, and our figures."""
 
     def __init__(self) -> None:
         self._logs: dict[str, Any] | None = None
@@ -44,7 +44,7 @@ class LogRow:
         logs.update(scalars)
 
     def show(self, logs: dict[str, Any] | None, select: Callable[[Scalars], Scalars]) -> None:
-        """Replace our figures in ``logs`` by a selection, if ``logs`` is the current row."""
+        """Replace our figures in ``logs`` with selected ones, if ``logs`` is the current row."""
         if logs is None or logs is not self._logs:
             return
         for tag in self._scalars:
@@ -53,11 +53,11 @@ class LogRow:
 
 
 class LogFilter(TrainerCallback):
-    """Selects the figures that the next callbacks see; placed before or after another callback.
+    """Selects which of our figures the following callbacks of the trainer receive.
 
     Args:
         row: the current row, shared by all filters.
-        select: returns the figures that the next callbacks see.
+        select: receives all figures of a row; returns those that the following callbacks receive.
     """
 
     def __init__(self, row: LogRow, select: Callable[[Scalars], Scalars]) -> None:
@@ -65,12 +65,12 @@ class LogFilter(TrainerCallback):
         self._select = select
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Filter our figures in a row."""
+        """Replace our figures in ``logs`` with the selected figures."""
         self._row.show(logs, self._select)
 
 
 class LastCallback(TrainerCallback):
-    """The last callback of the list. After it, the training loop waits for data.
+    """The trainer's last callback. After an event has reached it, the loop waits for data.
 
     Args:
         ours: our callback.

@@ -27,7 +27,7 @@ def run_folder(args: Any) -> Path:
 
 
 def process(args: Any, version: str) -> TrainingProcess:
-    """Return framework, rank and world size of this process.
+    """Return framework, ranks and world sizes of this process.
 
     Args:
         args: ``TrainingArguments`` of the trainer.
@@ -49,8 +49,8 @@ def process(args: Any, version: str) -> TrainingProcess:
 def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host measures the GPUs of all ranks of the host, because its figures are
-    logged. The report counts each GPU once.
+    The first rank of a host measures the GPUs of all ranks of the host that are visible to it,
+    because only rank 0 logs figures. The report counts each GPU once.
     """
     if args.device.type != "cuda":
         return ()
@@ -81,7 +81,8 @@ def samples(
     """Return the number of samples in the last micro-batches of this rank; ``None`` if unknown.
 
     All batches count as full, except the last batch of an epoch if there is a single process and
-    the length of its sampler is known. With several processes Accelerate fills that batch up.
+    the length of its sampler is known. With several processes, Accelerate fills that batch up with
+    other samples.
 
     Args:
         args: ``TrainingArguments`` of the trainer.
@@ -108,22 +109,22 @@ def samples(
 
 
 def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
-    """Return ``size`` minus the samples of the newest batch if it ends an epoch, otherwise 0."""
+    """Return ``size`` minus the samples of the newest batch; 0 unless that batch ends an epoch."""
     try:
         drawn, batches = len(sampler.sampler), len(sampler)
-    except TypeError:  # a stream: every batch is full
+    except TypeError:  # a stream: every batch counts as full
         return 0
     is_last = round(epoch * batches + since_step) % batches == 0
     return -drawn % size if is_last and not sampler.drop_last else 0
 
 
 def is_training_row(logs: Iterable[str]) -> bool:
-    """Return whether the logs are those of training, not of an evaluation."""
+    """Return whether the logs are a row of training, not of an evaluation."""
     return "loss" in logs or is_final_row(logs)
 
 
 def is_final_row(logs: Iterable[str]) -> bool:
-    """Return whether the logs are the last row of ``train``. Users may log ``train_loss`` too."""
+    """Return whether the logs are the last row of ``train``. Users may also log ``train_loss``."""
     return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
 
 
@@ -145,7 +146,7 @@ def last_metrics(state: Any) -> dict[str, float]:
 
 
 def facts(args: Any, state: Any) -> Facts:
-    """Return hyperparameters that TensorBoard shows to compare trainings, by name."""
+    """Return hyperparameters by name. TensorBoard shows them to compare trainings."""
     return {
         "framework": "huggingface",
         "world_size": args.world_size,

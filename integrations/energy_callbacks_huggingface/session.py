@@ -23,7 +23,7 @@ class Session:
         inputs: counts samples and tokens in the inputs of the model.
 
     Attributes:
-        summary: the report in one line; ``None`` before it is saved, empty if it is not saved.
+        summary: the report in one line; ``None`` before the last row, empty if no report was saved.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Session:
         self._seen_s = self._meter.now_s()
 
     def begin_training(self, args: Any, state: Any, model: Any) -> None:
-        """Reset counts and add the hook to the model when training starts or restarts."""
+        """Reset counts, and add a counting hook to the model, when training starts or restarts."""
         self._tokens_seen = state.num_input_tokens_seen
         self._predicts_since_s = None
         facts = partial(loop.facts, args, state)
@@ -65,7 +65,7 @@ class Session:
         self.see()
 
     def tuned(self) -> None:
-        """Assign the time since the last step or window to tuning: training ran out of memory."""
+        """Assign the time since the last step or window to ``tuning``, after an out-of-memory error."""
         self._name("tuning", self._settled_s)
 
     def begin_step(self) -> None:
@@ -92,9 +92,9 @@ class Session:
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
         """End an epoch, and count micro-batches that belong to no step.
 
-        They exist if a callback stops the training within a step. In transformers 4.50 they also
-        exist if the number of rows and the number of batches have different remainders when
-        divided by ``gradient_accumulation_steps``.
+        Such micro-batches exist if a callback stops the training within a step. In transformers
+        4.50 they also exist if the numbers of dataset rows and of batches have different remainders
+        when divided by ``gradient_accumulation_steps``.
         """
         if left_over := self._micro_batches:
             self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
@@ -132,11 +132,11 @@ class Session:
             self._name(name, self._predicts_since_s)
 
     def saved(self) -> None:
-        """Assign the time since the last event to a checkpoint."""
+        """Assign the time since the last event to the phase ``checkpoint``."""
         self._name("checkpoint", self._seen_s)
 
     def _name(self, name: str, start_s: float) -> None:
-        """Assign the time from ``start_s`` until now to a phase; the loop waits for data next."""
+        """Assign the time since ``start_s`` to the phase ``name``; then the loop waits for data."""
         self.see()
         self._meter.window(name, start_s, self._seen_s)
         self._meter.mark("batch_done")
@@ -151,11 +151,11 @@ class Session:
             self._dashboard.end(lambda: loop.last_metrics(state), state.global_step)
 
     def stop(self) -> None:
-        """Stop measuring; totals are exact afterwards."""
+        """Leave the phase and stop the meter; its totals are final afterwards."""
         self._meter.leave(self.phase)
         self._meter.stop()
 
     def close(self) -> None:
-        """Remove the hook from the model, and the filters from the trainer's callbacks."""
+        """Remove the hook from the model, and the filters from the trainer's list of callbacks."""
         self.inputs.detach()
         self.others.leave()

@@ -1,4 +1,4 @@
-"""Begins and ends sessions; decides which callback measures; keeps the meter's state."""
+"""Begins and ends sessions; decides which callback measures; stores the meter's state."""
 
 from typing import Any, ClassVar
 
@@ -13,12 +13,13 @@ from energy_callbacks_huggingface.batches import Counter, InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
 
-# This must not be a class name: when resuming, the Trainer looks for a callback with that name.
+# Key of the meter's state in a checkpoint. It must not be a class name: when resuming, the Trainer
+# looks for a callback with that name.
 STATE_KEY = "energy_callbacks"
 
 
 class EnergySessions(TrainerCallback):
-    """Begins and ends a ``Session`` for each measured call; ``EnergyHooks`` handles other events.
+    """Begins and ends a ``Session`` per measured call; a subclass handles the other events.
 
     Args:
         meter: the meter of this callback.
@@ -40,7 +41,7 @@ class EnergySessions(TrainerCallback):
         self._warned: set[str] = set()
 
     def abandon(self, message: str) -> None:
-        """Stop measuring; the training continues."""
+        """Stop measuring after an error, and log ``message``; the training continues."""
         session, self._session = self._session, None
         self._meter.abandon(message)
         if session is not None:
@@ -55,13 +56,16 @@ class EnergySessions(TrainerCallback):
             loop.warn(message)
 
     def _prior(self, callbacks: list[Any]) -> list["EnergySessions"]:
-        """Return the energy callbacks with precedence over this one, that of ``report_to`` last."""
+        """Return the energy callbacks that have precedence over this callback.
+
+        Callbacks of the user have precedence over the callback from ``report_to``.
+        """
         ours = [one for one in callbacks if isinstance(one, EnergySessions)]
         ours.sort(key=lambda one: one.is_from_report_to)
         return ours[: ours.index(self)] if self in ours else []
 
     def _is_redundant(self, prior: list["EnergySessions"]) -> bool:
-        """Return whether another callback already measures the same; warn once if so."""
+        """Return whether another callback already measures the same training; if so, warn once."""
         folders = [one._meter.config.run_folder for one in prior]  # noqa: SLF001 - of our class
         if not prior or not (self.is_from_report_to or self._meter.config.run_folder in folders):
             return False
@@ -105,11 +109,11 @@ class EnergySessions(TrainerCallback):
         return self._session
 
     def _keep(self, state: Any) -> None:
-        """Keep the meter's state for the next checkpoint, which is written before ``on_save``."""
+        """Store the meter's state for the next checkpoint, which is written before ``on_save``."""
         state.stateful_callbacks[self._state_key] = self._meter.state()
 
     def _forget_last(self) -> None:
-        """Close the session of a call that has ended without a hook.
+        """Close the session of a call that has ended without its last hook.
 
         The meter ends the attempt by itself, unless the call was not found.
         """

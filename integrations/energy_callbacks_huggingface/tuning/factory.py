@@ -25,7 +25,7 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
 
     Raises:
         TypeError: if ``factory`` is not callable, or does not return a Trainer.
-        ValueError: if the Trainer has other values, or its batch size cannot be changed.
+        ValueError: if the Trainer does not use these values, or its batch size cannot be changed.
     """
     if not callable(factory):
         raise TypeError(
@@ -82,7 +82,7 @@ def _check_training(trainer: Any) -> None:
 
 
 def _check_dataset(dataset: Any) -> None:
-    """Check that a dataset is not a stream: training could not read the rows of trials again.
+    """Check that a dataset is not a stream: training must read again the rows that trials read.
 
     Raises:
         ValueError: for a dataset without ``len()`` or indexing.

@@ -2,8 +2,8 @@
 
 ::
 
-    train()                             the Trainer prepares model, loader and optimizer, up to:
-      on_train_begin                      no callback of the user is called
+    train()                             the Trainer prepares model, loader and optimizer
+      on_train_begin                      our callback ends ``train`` here; others are not called
     step(size, accumulation)
       get_batch_samples                 the micro-batches, from the Trainer's own loader
       training_step                     once per micro-batch
@@ -53,7 +53,7 @@ class InnerLoop:
 
     @property
     def keep(self) -> list[Any]:
-        """The objects that a step changes: model, optimizer, scheduler, and any gradient scaler."""
+        """The objects that a step changes: model, optimizer, scheduler and any scaler."""
         trainer = self._trainer
         scaler = trainer.accelerator.scaler
         kept = [self._model, trainer.optimizer, trainer.lr_scheduler]

@@ -1,4 +1,4 @@
-"""Finds the longest rows of a training set, for the batches that need the most memory."""
+"""Sorts the rows of a training set by length: batches of the longest rows need most memory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _COLUMN = "input_ids"
 def longest_rows(
     dataset: Any, length_fn: Callable[[Any], int] | None, length_column: str
 ) -> list[int] | None:
-    """Return the indices of rows, longest first; ``None`` if their lengths are unknown.
+    """Return the indices of all rows, longest first; ``None`` if their lengths are unknown.
 
     Args:
         dataset: must support ``len()`` and indexing.

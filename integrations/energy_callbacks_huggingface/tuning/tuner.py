@@ -49,8 +49,8 @@ def tune_batch_size(
             Each trial begins with a batch of the longest rows. ``None`` uses the column
             ``length_column_name`` of ``TrainingArguments`` if it exists, otherwise the number of
             ``input_ids``. If rows have neither, trials use the batches of the loader only.
-        **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``
-            micro-batches are accumulated, so the optimizer's batch size does not change.
+        **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``,
+            micro-batches are accumulated, so each optimizer step has that number of samples.
 
     Returns:
         The measured sizes, and the chosen batch size per device with its accumulation.
