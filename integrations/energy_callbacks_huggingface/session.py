@@ -65,7 +65,7 @@ class Session:
         self.see()
 
     def tuned(self) -> None:
-        """Assign the time since the last step or window to ``tuning``, after an out-of-memory error."""
+        """Assign the time since the last step or window to ``tuning``, after memory ran out."""
         self._name("tuning", self._settled_s)
 
     def begin_step(self) -> None:

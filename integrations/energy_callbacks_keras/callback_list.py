@@ -1,4 +1,4 @@
-"""Finds the other callbacks of a call, and hides our figures from some of them.
+"""Finds the other callbacks of a call such as ``fit``, and hides our figures from some of them.
 
 Keras does not pass the list of callbacks to a callback. Figures that our callback adds to ``logs``
 reach all callbacks after it. Filters before and after a callback hide the figures from it in these
@@ -53,7 +53,7 @@ class OtherKerasCallbacks:
         This is safe while Keras iterates over the list: callbacks after ours keep their places.
 
         Returns:
-            Whether our callback was already there.
+            Whether our callback was already before all of them.
         """
         for one in self.all:
             if one is self._member:
@@ -80,7 +80,7 @@ class OtherKerasCallbacks:
                     self._added += pair
 
     def call_last(self, act: Callable[[], None]) -> None:
-        """Call a function after all callbacks have received the current hook."""
+        """Call ``act`` when all callbacks have received ``on_test_end`` or ``on_predict_end``."""
 
         def last(_: Logs | None) -> None:
             self.all.remove(callback)
@@ -90,13 +90,13 @@ class OtherKerasCallbacks:
         self.all.append(callback)
 
     def remove_filters(self) -> None:
-        """Remove all filters and timers from the list; our callback keeps its place."""
+        """Remove all filters and checkpoint timers from the list; our callback keeps its place."""
         self.all[:] = [one for one in self.all if one not in self._added]
         self._added = []
 
 
 def _hides_from(other: Any) -> Callable[[float], bool] | None:
-    """Return a function that returns whether to hide a value; ``None`` if no value is hidden."""
+    """Return a function that tells if a value is hidden from ``other``; ``None`` to hide none."""
     if isinstance(other, _BLIND):
         return lambda _: True
     monitor = getattr(other, "monitor", None)
@@ -121,7 +121,10 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
 
 
 class _LogFilter(keras.callbacks.Callback):
-    """Filters the logs of epochs. With a batch hook, Keras would wait for the device every time."""
+    """Filters the logs of epochs.
+
+    It has no hook for batches, because Keras would then wait for the device after each batch.
+    """
 
     def __init__(self, act: Callable[[Logs], None]) -> None:
         super().__init__()

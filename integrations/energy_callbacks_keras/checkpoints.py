@@ -1,8 +1,8 @@
 """Measures callbacks that save checkpoints, and stores the meter's state with a backup.
 
 Keras has no hook for a checkpoint. Two callbacks of ours, before and after each callback that
-saves, measure how long it takes. Only ``BackupAndRestore`` reads and writes its backup, so the
-meter's state is a separate file in the backup's folder. It is deleted with that folder.
+saves, measure how long saving takes. Only ``BackupAndRestore`` reads and writes its backup, so the
+meter's state is a separate file in the backup's folder, and is deleted with that folder.
 """
 
 import json
@@ -19,7 +19,8 @@ logger = logging.getLogger("energy_callbacks")
 
 _SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 _FILE: Final = "energy_callbacks.json"
-# A shorter call has saved nothing, because of ``save_best_only`` or ``save_freq``.
+# Calls of at most this duration are not counted as checkpoints: they have saved nothing, because of
+# ``save_best_only`` or ``save_freq``.
 _SHORTEST_S: Final = 1e-3
 
 
@@ -68,7 +69,7 @@ def keep(others: list[Any], state: dict[str, Any]) -> None:
 
 
 def _path(others: list[Any]) -> Path | None:
-    """Return the path of the state file; ``None`` without a backup, or if it is in a bucket."""
+    """Return the path of the state file; ``None`` without a backup, or if that is in the cloud."""
     for one in others:
         if isinstance(one, keras.callbacks.BackupAndRestore) and "://" not in str(one.backup_dir):
             return Path(one.backup_dir) / _FILE

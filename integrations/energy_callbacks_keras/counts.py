@@ -1,6 +1,7 @@
 """Counts samples and batches from Keras' own state.
 
-An execution is one call of Keras' training function; it runs ``steps_per_execution`` batches.
+An execution is one call of ``model.train_function``; it runs ``steps_per_execution`` batches.
+Keras' data adapter splits the data that ``fit`` receives into batches.
 """
 
 import logging
@@ -16,7 +17,7 @@ logger = logging.getLogger("energy_callbacks")
 
 T = TypeVar("T")
 
-# The loss tracker counts in float32, which is exact for integers below this number only.
+# Counts of the loss tracker are exact below this number, because they are stored in float32.
 _EXACT: Final = 2.0**24
 
 
@@ -32,7 +33,7 @@ class Data:
         batch_size: samples per batch of this process, from the data adapter or as the mean of the
             previous epoch; ``None`` if unknown.
         is_exact_size: whether the batch size is from the data adapter.
-        short: ``batch_size`` minus the samples of the last batch of an epoch.
+        short: ``batch_size`` minus the samples of the last batch of an epoch; 0 if unknown.
     """
 
     model: Any = None
@@ -48,8 +49,8 @@ class Data:
         iterator = None if self.call is None else self.call.local("epoch_iterator")
         size, partial, is_whole = asked(lambda: _of_adapter(iterator)) or (None, None, False)
         if size is not None:
-            # A TensorFlow strategy splits each batch among processes. On other backends every
-            # process has its own batch.
+            # A distribution strategy of TensorFlow splits each batch among processes. On other
+            # backends every process has its own batch.
             sharing = self.processes if keras.backend.backend() == "tensorflow" else 1
             self.batch_size, self.is_exact_size = size / sharing, True
             self.short = (size - partial) / sharing if partial and is_whole else 0.0
@@ -77,7 +78,8 @@ class Data:
     def samples(self, batches: int, batch_size: float | None) -> float | None:
         """Return the number of samples in an epoch; ``None`` if unknown.
 
-        It is the count of the model's loss tracker, or computed from a batch size.
+        The number is read from the model's loss tracker (see ``counted_samples``), or computed from
+        a batch size.
 
         Args:
             batches: number of batches in the epoch.
@@ -107,7 +109,7 @@ class Data:
         return counted / self.processes if counted and is_shared else counted
 
     def _is_plausible(self, counted: float, batches: int) -> bool:
-        """Return whether a count fits the batches. An evaluation within an epoch resets it."""
+        """Return whether a count fits the batches. An evaluation within an epoch resets counts."""
         if not self.is_exact_size or self.batch_size is None:
             return counted >= batches > 0
         return (batches - 1) * self.batch_size < counted <= batches * self.batch_size
@@ -135,7 +137,7 @@ def asked(question: Callable[[], T]) -> T | None:
 
 
 def iterations(model: Any) -> int | None:
-    """Wait for the device and return the optimizer's step count; ``None`` if there is none."""
+    """Wait for the device, and return the optimizer's step count; ``None`` if unknown."""
     optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
@@ -144,7 +146,7 @@ def iterations(model: Any) -> int | None:
 
 
 def _optimizer(model: Any) -> Any:
-    """Return the optimizer that updates weights, which may be in a ``LossScaleOptimizer``."""
+    """Return the optimizer that updates weights; a ``LossScaleOptimizer`` may contain it."""
     optimizer = getattr(model, "optimizer", None)
     return getattr(optimizer, "inner_optimizer", optimizer)
 
@@ -154,7 +156,7 @@ def _read(owner: Any, variable: str) -> float:
 
 
 def counted_samples(model: Any) -> float | None:
-    """Return the number of samples in Keras' loss tracker since its last reset, if known.
+    """Return the number of samples since Keras' loss tracker was reset; ``None`` if unknown.
 
     The tracker is a mean that ``train_step`` weights with the size of each batch (all three
     backends, Keras 3.6 and 3.15), so the sum of its weights is the number of samples. A user's own

@@ -11,7 +11,7 @@ from energy_callbacks_keras.counts import asked
 
 
 def used_gpus(model: Any) -> tuple[int, ...] | None:
-    """Return the ordinals of this process's GPUs that hold the model's weights.
+    """Return the ordinals of this process's GPUs that hold the model's first weight.
 
     The result is empty on a CPU, and ``None`` if unknown.
     """
@@ -49,7 +49,7 @@ def _of_torch(value: Any) -> set[int]:
 
 
 def process(model: Any) -> TrainingProcess:
-    """Return rank and world size of this process, from the backend or environment variables.
+    """Return framework, rank and world size, from the backend or environment variables.
 
     Raises:
         ValueError: if an environment variable of a launcher is not a number.

@@ -13,7 +13,7 @@
 
 Calls of ``evaluate`` and ``predict`` outside ``fit`` are attempts of their own, from ``on_*_begin``
 to ``on_*_end``. After an exception Keras calls no more hooks, so the meter watches whether the call
-has ended. This callback has no hook at the end of a batch, because that would make Keras wait for
+has ended. Our callback has no hook at the end of a batch, because that would make Keras wait for
 the device after each batch; see Keras' ``CallbackList``.
 """
 
@@ -24,14 +24,17 @@ from energy_callbacks_keras.callback_list import Logs
 
 
 class EnergyHooks(EnergyCalls):
-    """Calls a meter from Keras' hooks; ``GpuEnergyCallback`` adds the settings."""
+    """Calls a meter from Keras' hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin a ``fit`` or a user's loop. Other callbacks may still restore a checkpoint."""
+        """Find the call of ``fit``, or the user's own training loop.
+
+        The meter starts later, because other callbacks may still restore a checkpoint.
+        """
         self._begin("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Start the meter in the first epoch, because only then is it known if a run resumes."""
+        """Start the meter in the first epoch, when it is known whether a run resumes."""
         if self._owner == "fit" and self._rows is None:
             state = self._state(epoch)
             used_gpus = self._start(state)
@@ -51,9 +54,10 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Count the batches before this one.
+        """Count the batches before batch ``batch``, and write a row if one is due.
 
-        The hook reads ``self._model``, because ``self.model`` makes JAX copy its whole state.
+        The hook reads ``self._model``, because with JAX, reading ``self.model`` copies the whole
+        training state.
         """
         if self._rows is None or not self._meter.is_running:
             return
@@ -65,7 +69,7 @@ class EnergyHooks(EnergyCalls):
             self._model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add figures to ``logs`` for other callbacks. The device has completed the epoch."""
+        """Record the epoch, which the device has completed, and add figures to ``logs``."""
         self._waits.end()
         if self._owner == "fit" and self._meter.is_over_budget(devices.add):
             self._model.stop_training = True

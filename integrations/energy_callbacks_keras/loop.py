@@ -1,8 +1,8 @@
 """Counts optimizer steps and samples without reading data.
 
-An execution is one call of Keras' training function, with one or several batches. A callback
-receives the index of its first batch, but no data. The data adapter of the running ``fit`` often
-knows the batch size. At the end of an epoch the model's loss tracker contains the number of
+An execution is one call of ``model.train_function``, with one or several batches. Before it, a
+callback receives the index of its first batch, but no data. The data adapter of the running ``fit``
+often knows the batch size. At the end of an epoch the model's loss tracker contains the number of
 samples, and ``optimizer.iterations`` the number of steps.
 """
 
@@ -88,7 +88,7 @@ class KerasStepCounter:
         return samples * self.tokens_per_sample
 
     def settle(self) -> None:
-        """Count the rest of an epoch. Call this method before Keras resets its metrics."""
+        """Count the rest of an epoch. Call this method before Keras resets the model's metrics."""
         if self._is_settled:
             return
         self._is_settled = True

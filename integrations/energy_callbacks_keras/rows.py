@@ -31,13 +31,13 @@ class Rows:
         tags: keys that are added to ``logs``, with NaN while a figure is unknown. Empty if several
             processes train: they measure different energies, so callbacks that monitor a figure
             would decide differently.
-        batches_per_row: number of executions between rows; ``None`` writes one row per epoch.
+        batches_per_row: number of executions per row; ``None`` writes one row per epoch.
         meter: the meter that measures the call.
         data: batch size and number of batches of the call.
 
     Attributes:
         epoch: number of the current epoch.
-        executions: number of executions (calls of the training function) since ``fit`` started.
+        executions: number of calls of ``model.train_function`` since ``fit`` started.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Rows:
 
     @property
     def step(self) -> int:
-        """The step of a row: the epoch or the execution, as in Keras' TensorBoard callback."""
+        """The step of a row: ``epoch`` or ``executions``, as in Keras' TensorBoard callback."""
         return self.epoch if self._batches_per_row is None else self.executions
 
     @property
@@ -115,7 +115,7 @@ class KerasTensorBoardOutput:
     @property
     def folder(self) -> str:
         """The directory of the run that contains the training loss."""
-        return os.path.join(self._tensorboard.log_dir, "train")  # noqa: PTH118 - may be a bucket
+        return os.path.join(self._tensorboard.log_dir, "train")  # noqa: PTH118 - may be a URL
 
     @property
     def _writer(self) -> Any:
@@ -130,7 +130,7 @@ class KerasTensorBoardOutput:
                 summary.scalar(tag, value, step=step)
 
     def add(self, summary: Any, step: int) -> None:
-        """Append a summary of any kind."""
+        """Write a ``Summary`` protocol buffer at a step."""
         tf_summary = self._tensorboard.summary
         with tf_summary.record_if(True), self._writer.as_default():
             tf_summary.experimental.write_raw_pb(summary.SerializeToString(), step=step)
@@ -144,7 +144,7 @@ class KerasTensorBoardOutput:
 
 
 def _facts(data: Data) -> Facts:
-    """Return hyperparameters that TensorBoard shows to compare trainings, by name."""
+    """Return hyperparameters by name. TensorBoard shows them to compare trainings."""
     size = data.batch_size
     return {
         "framework": f"keras ({keras.backend.backend()})",

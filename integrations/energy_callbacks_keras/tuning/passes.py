@@ -29,7 +29,7 @@ class Passes:
 
     Attributes:
         epochs: Keras' epoch iterator.
-        data: iterator over the inputs of the training function.
+        data: iterator over the inputs of ``model.train_function``.
 
     Raises:
         ValueError: if the data has no whole batch.
@@ -51,7 +51,7 @@ class Passes:
         self.data = self._all()
 
     def _all(self) -> Iterator[Any]:
-        """Yield the inputs of the training function, without incomplete batches."""
+        """Yield the inputs of ``model.train_function``, without incomplete batches."""
         is_empty = False
         while not is_empty:
             is_empty = True
@@ -79,7 +79,7 @@ class Passes:
         self.epochs.data_adapter.on_epoch_end()
 
     def first(self) -> Any:
-        """Return the first batch of a separate pass."""
+        """Begin a separate pass, and return its first batch."""
         try:
             *_, data = next(iter(self.epochs.enumerate_epoch()))
             return data[0] if isinstance(data, list | tuple) else next(data)

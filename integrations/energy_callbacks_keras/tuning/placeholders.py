@@ -37,7 +37,8 @@ def _unbuilt_twin(one: Any) -> Any:
     """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
     The first batch builds such an object, and Keras cannot undo that. The user's object must remain
-    unbuilt: ``fit`` fetches an additional batch to build it, which changes random numbers.
+    unbuilt: to build it, ``fit`` fetches an additional batch, which changes the random numbers of
+    the training. So ``fit`` draws the same random numbers as without a search.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):
@@ -48,7 +49,7 @@ def _unbuilt_twin(one: Any) -> Any:
 def accumulating(optimizer: Any, accumulation: int) -> Any:
     """Return an optimizer with the same settings that steps once per ``accumulation`` batches.
 
-    A new optimizer is needed, because that number cannot be changed in a built optimizer.
+    A new optimizer is needed, because ``accumulation`` cannot be changed in a built optimizer.
 
     Raises:
         TypeError: if the optimizer cannot be created from its settings, or is not one of Keras.

@@ -34,20 +34,20 @@ def counted(data: Any) -> float:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return the arguments that yield whole batches, and their number; see ``BatchSource.of``."""
+    """Return arguments that yield whole batches, and the batches' number; see ``BatchSource``."""
     batches = WholeBatches(data, size)
     return {"x": batches, "shuffle": batches.num_batches is not None}, batches.num_batches
 
 
 class WholeBatches(keras.utils.PyDataset):
-    """The whole batches of a user's data set. The epoch hooks of that data set are not called.
+    """Contains the whole batches of a user's data set, whose epoch hooks are not called.
 
     Args:
         data: the data set of the user.
         size: samples per batch; only the last batch of ``data`` may be smaller.
 
     Raises:
-        ValueError: if the first batch has another size.
+        ValueError: if the first batch has another size, or there is no batch.
     """
 
     def __init__(self, data: Any, size: int) -> None:

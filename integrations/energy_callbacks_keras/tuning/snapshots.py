@@ -101,7 +101,7 @@ class RandomSnapshot:
         self._tensorflow = TensorFlowRandom() if keras.backend.backend() == "tensorflow" else None
 
     def restore(self) -> None:
-        """Restore all states. Generators that did not exist at the snapshot are reset."""
+        """Restore all states. Global generators that did not exist at the snapshot are removed."""
         if self._keras is not None:
             self._keras.state.assign(self._seed.copy())
         global_state.set_global_attribute(_KERAS, self._keras)

@@ -46,7 +46,7 @@ def _is_batched(data: Any, model: Any) -> bool:
     """Return whether the elements of a data set are batches, not samples.
 
     Raises:
-        ValueError: if the shapes of the elements do not show it.
+        ValueError: if the shapes do not show whether the elements are batches.
     """
     shapes = [spec.shape for spec in keras.tree.flatten(data.element_spec)]
     if any(shape.rank == 0 for shape in shapes):
@@ -81,7 +81,7 @@ def _batch_size(data: Any) -> int:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], None]:
-    """Return the arguments that yield whole batches without end; see ``BatchSource.of``.
+    """Return arguments that yield whole batches without end; see ``BatchSource.of``.
 
     Args:
         data: a data set of batches.

@@ -36,7 +36,7 @@ def counted(loader: Any) -> float | None:
 
 
 def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return the arguments that yield whole batches, and their number; see ``BatchSource.of``.
+    """Return arguments that yield whole batches, and the batches' number; see ``BatchSource``.
 
     Raises:
         ValueError: if batches have another size, a stream may end with an incomplete batch, or

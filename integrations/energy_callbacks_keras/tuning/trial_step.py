@@ -1,8 +1,8 @@
-"""Runs a model's own compiled training function at one batch size, as ``fit`` does.
+"""Runs a model's own compiled ``train_function`` at one batch size, as ``fit`` does.
 
 ::
 
-    epoch iterator                Keras' own: it shuffles, slices, prefetches and distributes
+    epoch iterator                Keras' own class: shuffles, slices, prefetches, distributes
     build                         builds the parts that depend on the shapes of the data
     make_train_function           creates a new function per size, compiled for one shape
     train_function(data)          TensorFlow, torch: the model holds the state
@@ -38,7 +38,7 @@ class KerasTrialStep:
         self._state: Any = None
 
     def __call__(self, size: int, accumulation: int | None = None) -> Any:
-        """Call the training function once, or ``accumulation`` times for one optimizer step.
+        """Call ``train_function`` once, or ``accumulation`` times for one optimizer step.
 
         Args:
             size: samples per batch.
@@ -99,7 +99,8 @@ class KerasTrialStep:
         if self._passes is not None:
             self._passes.end_pass()
         self._trial = self._passes = self._state = None
-        self._model.train_function = None  # two sizes would compile it for dynamic shapes
+        # If one function ran batches of two sizes, it would be compiled for dynamic shapes.
+        self._model.train_function = None
 
 
 def _build(model: Any, passes: Passes) -> None:

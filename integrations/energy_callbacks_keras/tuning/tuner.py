@@ -1,4 +1,4 @@
-"""``tune_batch_size``: finds the batch size of a Keras model with its training function."""
+"""``tune_batch_size``: finds the batch size of a Keras model with its ``train_function``."""
 
 import math
 from typing import Any, Unpack
@@ -25,7 +25,7 @@ def tune_batch_size(
     sample_weight: Any = None,
     **options: Unpack[TuningOptions],
 ) -> BatchSizeResult:
-    """Find the batch size of ``model.fit`` by running its training function at several sizes.
+    """Find the batch size of ``model.fit`` by running ``train_function`` at several sizes.
 
     >>> result = tune_batch_size(model, x, y)  # doctest: +SKIP
     >>> model.fit(x, y, batch_size=result.size)  # doctest: +SKIP
@@ -40,8 +40,8 @@ def tune_batch_size(
             ``tf.data.Dataset`` of samples, or of batches, which are split and batched again; a
             ``keras.utils.PyDataset`` with an attribute ``batch_size``; a PyTorch ``DataLoader``; or
             a function that returns one of these data sets, in batches, for a batch size.
-        y: targets; only if ``x`` has arrays.
-        sample_weight: weight of each sample; only if ``x`` has arrays.
+        y: targets; only if ``x`` contains arrays.
+        sample_weight: weight of each sample; only if ``x`` contains arrays.
         **options: see ``TuningOptions``. With ``global_batch_size`` trials use a separate
             optimizer with ``gradient_accumulation_steps``; compile the model with
             ``gradient_accumulation_steps=result.accumulation`` before ``fit``.
@@ -52,8 +52,8 @@ def tune_batch_size(
     Raises:
         NothingFits: if the smallest size does not run.
         TypeError: for data that does not support another batch size, or an unknown option.
-        ValueError: for a model that is not compiled, data of unknown size, several processes, or
-            invalid options.
+        ValueError: for a model that is not compiled, data of unknown size without ``max_size``,
+            several processes, or invalid options.
     """
     _check(model, options)
     held = generators([x] if torch_loaders.is_kind(x) else [])
@@ -106,7 +106,7 @@ def _check(model: Any, options: TuningOptions) -> None:
 
 
 def _limited(model: Any, data: BatchSource, options: TuningOptions) -> TuningOptions:
-    """Return options whose ``max_size`` is limited: the data must suffice for one execution."""
+    """Limit ``max_size``: the data must suffice for one call of ``train_function``."""
     if data.samples is None and options.get("max_size") is None:
         raise ValueError(
             "the number of samples must be known, got data that does not tell it; give max_size, "
