@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
-    """Return the profilers' options in parsed arguments, as command-line words."""
+    """Return the options of profilers, as command-line words, from parsed arguments."""
     return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
 
 
@@ -76,7 +76,7 @@ def _start_meter(profilers: Sequence[Profiler]) -> EnergyMeter:
 
 
 def _count_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
-    """Add hooks that report optimizer steps to a meter, and phase ``train`` at the first step."""
+    """Add hooks that report optimizer steps to a meter; the first step begins phase ``train``."""
     has_begun = False
 
     def before(*_: Any) -> None:
@@ -93,7 +93,8 @@ def _run(words: Sequence[str]) -> None:
     """Run the program as ``__main__``, with the arguments and import path that it would have."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
-    if not os.environ.get("PYTHONSAFEPATH"):  # Python has not done this, because of option -P
+    # Because of option -P, Python has not added this entry for this process.
+    if not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
     sys.argv = list(words[1:] if is_module else words)
     if is_module:

@@ -70,9 +70,9 @@ class JobUse:
     """Energy and time of one job.
 
     Attributes:
-        energy_j: energy of GPUs and host, without the overhead of the building.
-        wall_s: time from start to end; ``None`` if not known.
-        gpu_s: sum of the times of all GPUs of the job; ``None`` if not known.
+        energy_j: energy of GPUs and host in joules, without the overhead of the building.
+        wall_s: duration of the job in seconds; ``None`` if not known.
+        gpu_s: duration times the number of GPUs, in seconds; ``None`` if not known.
     """
 
     energy_j: Amount

@@ -19,6 +19,7 @@ from energy_callbacks.projection.projection import (
 _DIGITS, _LONGEST_NAME = 4, 20
 _Row = tuple[str, ...]
 
+# Name and number of days of each table; 0 days stand for one job.
 PERIODS: Final = (("a job", 0.0), ("a day", 1.0), ("a year", float(DAYS_A_YEAR)))
 CONCLUSION: Final = ("improvement", "performance impact", "energy savings", "saving at scale")
 # Title, field of ``Projection``, its unit, and a unit 1000 times smaller for the table of one job.
@@ -47,9 +48,10 @@ class ProjectionColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The effect of a change on a known job; it becomes a row of the conclusion.
+    """The effect of a change on a known job; ``conclusion`` makes a row of it.
 
     Attributes:
+        name: name of the change.
         before: the job without the change.
         energy_ratio: energy with the change divided by energy without it; the interval may be
             unknown.

@@ -1,7 +1,7 @@
 """Defines the tables of a query: names, descriptions and sources of their columns.
 
-Each row of a table is made of one JSON object. In ``reports``, the object is the first part of a
-report, up to its phases; in the other tables, it is an element of one of the report's lists. A
+Each row of a table is computed from one JSON object. In ``reports``, the object is the first part
+of a report, up to its phases; in the other tables, it is an element of one of the report's lists. A
 column is SQL over *fields*, which are paths into the object. The kind of each field is checked,
 because DuckDB would accept the text ``"12"`` as a number.
 """
@@ -74,7 +74,7 @@ class SqlTable:
         return ("path", *(column.name for column in self.columns))
 
     def only(self, names: frozenset[str]) -> "SqlTable":
-        """Return the table with only the named columns and those over required fields."""
+        """Return the table with only the named columns and those that use required fields."""
         required = (*self.required, _VERSION)
         kept = tuple(
             column
@@ -116,7 +116,7 @@ def _grams(name: str, path: str, meaning: str) -> SqlColumn:
 
 
 def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
-    """Return the columns of an energy: its value, half of its 95 % interval, and its origin."""
+    """Return the columns of an energy: value, half the width of its 95 % interval, and origin."""
     error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),

@@ -23,8 +23,9 @@ _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
-# Several threads read a slow location, because a disk serves many reads at the same time. If files
-# are cached in memory, one thread is faster. The time of the first reads decides.
+# Number of threads that read a slow location: a disk serves many reads at the same time. If files
+# are cached in memory, one thread is faster. One thread is used if the first ``_PROBE`` reads take
+# less than ``_QUICK_S`` on average.
 _READERS: Final = 16
 _PROBE, _QUICK_S = 100, 100e-6
 

@@ -23,7 +23,8 @@ from energy_callbacks.profiling.host.calls import Calls, ProfileWindow
 
 logger = logging.getLogger("energy_callbacks")
 
-# Interval between writes of the memory table. A worker may be killed; its last table then remains.
+# Minimum interval between writes of a worker's memory table. If the worker is killed, the table
+# that it wrote last remains.
 _SAVED_EVERY_S: Final = 1.0
 # Maximum number of lines of all workers' memory tables together in the report.
 _LINES: Final = 40
@@ -31,17 +32,17 @@ _LINES: Final = 40
 
 @dataclass(kw_only=True)
 class WorkerTracker:
-    """The profiler of one worker; it is pickled if workers are spawned.
+    """Profiles one worker; this object is pickled if workers are spawned.
 
     Attributes:
         folder: folder for the files.
-        functions: functions whose memory is measured by line until the worker ends.
-        batches: maximum number of batches in which calls are profiled.
-        longest_s: maximum number of seconds in which calls are profiled.
+        functions: names of the functions whose memory is measured by line until the worker ends.
+        batches: number of batches after which the profiling of calls ends.
+        longest_s: time in seconds after which the profiling of calls ends with the next batch.
         inherited: the memory profile of the parent process, which a forked worker inherits and
             ends; ``None`` if there is none.
         init: the user's ``worker_init_fn``; ``None`` if not given.
-        collate: the user's ``collate_fn``; ``None`` in a template.
+        collate: the user's ``collate_fn``; ``None`` in the template of ``Workers``.
     """
 
     folder: Path
@@ -60,7 +61,7 @@ class WorkerTracker:
         """Start to profile this process, then call ``init``; used as ``worker_init_fn``.
 
         Args:
-            worker: number of the worker, for the user's function.
+            worker: number of the worker, which is passed to ``init``.
         """
         try:
             self._begin()
@@ -157,8 +158,9 @@ class Workers:
         """Stop tracking new workers, and return the results of the workers so far.
 
         Returns:
-            Number of processes, names of their files, functions with their times summed over
-            processes, and the first lines of the memory tables; ``None`` without results.
+            Number of processes, names of at most 32 of their files, functions with their times
+            summed over processes, and the first lines of the memory tables; ``None`` if no worker
+            has written a file.
         """
         self._undo.close()
         profiles, tables = self._files("host.*.prof"), self._files("memory_lines.*.txt")

@@ -1,10 +1,11 @@
 """Determines what limits the speed of a training: input, kernel launches, memory, or arithmetic.
 
-The causes are tested in this order:
+The evidence is used in this order:
 
 1. idle time: a device that is often idle is limited by what it waits for;
 2. the roofline, if the user gave the FLOPs of a step;
-3. the counters of the GPU (GPM of NVML), such as the used share of the memory bandwidth;
+3. the counters of the GPU (NVML's GPU performance monitoring, GPM), such as the used share of the
+   memory bandwidth;
 4. the classes of kernels with the most time, which is the weakest evidence.
 """
 
@@ -18,7 +19,8 @@ from energy_callbacks.profiling.kernels.tally import KernelEnergySplit
 from energy_callbacks.report.model.profile_kernels import KernelRoofline
 
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]
-# Idle time is the limit only if it is at least this share of the time.
+# Waiting for the host (for input, launches or other work) is the limit only if the device waits for
+# at least this share of a step.
 _IDLE_MATTERS: Final = 0.2
 # Memory or the tensor cores are the limit if at least this share of their capacity is used while
 # kernels run. A kernel that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but
@@ -28,7 +30,10 @@ _TENSOR_USED: Final = 0.3
 # The threshold of the bandwidth is lower if most kernels mostly move bytes: reductions do not reach
 # the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
+# Without other evidence, arithmetic is the limit only if the multiprocessors are active for this
+# share of the busy time or more.
 _SM_USED: Final = 0.8
+# Classes of kernels have most of the time if they have at least this share of the kernels' time.
 _MOST_KERNELS: Final = 0.5
 _CAUSES: Final = {
     "input": "while a batch was fetched",
@@ -105,7 +110,7 @@ def roofline(
     peak: Peak | None,
     devices: int,
 ) -> KernelRoofline | None:
-    """Return the roofline of a step; ``None`` if FLOPs, memory traffic or peaks are unknown.
+    """Return the roofline of a step; ``None`` if a necessary input is unknown.
 
     Args:
         flops_per_step: FLOPs of a step over all devices; ``None`` if unknown.
@@ -140,7 +145,7 @@ def verdict(
         split: times of a step by kernel, and its idle time.
         has_device: whether kernels of an accelerator were recorded.
         activity: means of the GPU's counters, as shares from 0 to 1.
-        roof: roofline; ``None`` if the FLOPs are unknown.
+        roof: roofline of a step; ``None`` if unknown.
     """
     idle = {}
     if split.idle_s is not None and split.device_s:

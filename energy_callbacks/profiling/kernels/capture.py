@@ -14,8 +14,8 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# Readings are complete this long after a window: an energy counter lags by up to 4 s (H200). The
-# timeline keeps readings for ten minutes.
+# The readings of a window are complete this time after its end: an energy counter lags by up to 4 s
+# (on an H200). The timeline then still has them, because it keeps readings for ten minutes.
 _SETTLED_S: Final = 8.0
 
 
@@ -28,7 +28,7 @@ class Capture:
         start_s: start of the window, in seconds of the meter's clock.
         end_s: end of the window, by the same clock.
         steps: number of recorded steps.
-        offset_s: Unix time minus the time of the meter's clock.
+        offset_s: Unix time minus the time of the meter's clock, in seconds.
         waits_s: start and end of each wait for data that the training loop reported, in seconds of
             the meter's clock.
         tracks: sensor readings; ``None`` until they are complete.
@@ -54,10 +54,10 @@ class Capture:
             self.tracks = tracks(meter.timeline, meter.devices, self.start_s, self.end_s)
 
     def evaluate(self, rank: int) -> tuple[KernelTally | None, Path]:
-        """Return the sums of the window, ``None`` if unknown, and the path of its trace file.
+        """Return the sums over the kernels, ``None`` if unknown, and the path of the trace file.
 
-        A trace of PyTorch also gets the sensor readings and is compressed; the uncompressed file is
-        removed.
+        If the trace is of PyTorch, the sensor readings are added to it, and it is compressed; the
+        uncompressed file is removed.
 
         Args:
             rank: rank of this process, which is written into a trace of PyTorch.

@@ -12,7 +12,7 @@ from typing import Final
 OTHER: Final = "other"
 COPY: Final = "copy"
 IDLE: Final = "idle"
-# The first matching class counts, so the order matters: names of attention kernels may also contain
+# The first matching class counts, so the order matters: names of attention kernels may also match
 # the patterns of matrix products.
 _CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "communication": ("nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|c10d::",),

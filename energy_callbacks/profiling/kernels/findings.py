@@ -16,14 +16,16 @@ from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.tally import PARTS, KernelEnergySplit, KernelTally, split
 from energy_callbacks.report.model.profile_kernels import KernelProfile, KernelRow
 
-# Number of kernels with a row of their own; the others share one row.
+# Maximum number of kernels with a row of their own; the others share one row.
 _MOST_KERNELS: Final = 40
 _LONGEST_NAME: Final = 200
 _ACTIVITY: Final[tuple[Quantity, ...]] = (
     "sm_active", "sm_occupancy", "tensor_active", "dram_active"
 )  # fmt: skip
+# Maximum time to wait for sensor readings.
 _PATIENCE_S: Final = 6.0
-# The energy of a stretch of steps is used only if readings cover at least this share of its time.
+# The energy of a stretch (consecutive steps outside of windows) is used only if readings cover at
+# least this share of its time.
 _COVERED: Final = 0.9
 _NO_LIMITS: Final[dict[str, Any]] = {
     "activity": None,
@@ -71,7 +73,7 @@ def record(run: KernelRun) -> dict[str, Any]:
 
 
 def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str]]:
-    """Return the sums of all windows, and the paths of their traces in the run folder."""
+    """Return the sums over the kernels of all windows, and the traces' paths in the run folder."""
     tally, traces, meter = KernelTally(), [], run.meter
     for capture in run.captures:
         if capture.tracks is None:
@@ -144,7 +146,7 @@ def _why_nothing(run: KernelRun) -> str:
 
 
 def _step_energy(run: KernelRun, scope: str) -> Energy:
-    """Return the mean energy of a step outside of windows; unknown if not measured or resolved."""
+    """Return a step's mean energy outside of windows; ``UNKNOWN`` if not measured or resolved."""
     meter, stretches = run.meter, run.schedule.stretches
     if not stretches:
         return UNKNOWN

@@ -38,8 +38,9 @@ class KernelProfiler(AttemptProfiler["_Run"]):
 
         GpuEnergyCallback(profile=[KernelProfiler()])
 
-    The profiler records a few windows and is off between them. After the first window, each one is
-    postponed until the cost of all windows, including the new one, is at most ``max_overhead``.
+    The profiler records a few windows and is off between them. Each window after the first is
+    postponed until the estimated cost of all windows, including the new one, is at most
+    ``max_overhead``.
 
     Args:
         windows_after: numbers of optimizer steps after which a window may open, ascending.
@@ -121,8 +122,8 @@ class _Run(KernelRun):
         recorder: recorder of the open window; ``None`` if no window is open.
         used_bytes: size of the traces of all windows so far.
         opened_s: start of the open window, in seconds of the meter's clock.
-        waits_s: start and end of each wait for data in the open window.
-        done_s: end of the last batch, until the next batch is ready; then ``None``.
+        waits_s: start and end of each wait for data in the open window, by the same clock.
+        done_s: end of the last batch, by the same clock; ``None`` once the next batch is ready.
     """
 
     settings: KernelProfiler
@@ -208,7 +209,7 @@ class _Run(KernelRun):
         """Discard the open window, because another phase begins or the attempt ends.
 
         Args:
-            t_s: time of the end, by the meter's clock; ``None`` is that of the last step.
+            t_s: time of the end, by the meter's clock; ``None`` for the end of the last step.
         """
         recorder, self.recorder = self.recorder, None
         self.schedule.abort(t_s)

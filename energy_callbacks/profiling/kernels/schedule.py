@@ -5,8 +5,8 @@
     step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, if the cost allows it ──▶ ...
 
 The cost of a window is its duration minus the usual duration of the same number of steps. The next
-window opens once the cost of all windows so far plus that of the last one again (as an estimate for
-the next) is at most a given share of the time since training began.
+window is assumed to cost as much as the last one. It opens once the cost of all windows, including
+its own assumed cost, is at most a given share of the time since the first step ended.
 """
 
 import statistics
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Action = Literal["none", "open", "step", "close"]
-# The usual duration of a step is the median over this number of newest steps.
+# The usual duration of a step is the median over this number of newest steps outside of windows.
 _RECENT: Final = 101
 # Maximum number of stretches that are kept; the one with the fewest steps is dropped first.
 _STRETCHES: Final = 64
@@ -50,7 +50,8 @@ class Schedule:
     Args:
         windows_after: numbers of steps after which windows may open, ascending.
         steps: number of steps of a window, including warm-up.
-        max_overhead: time that windows may add to the training, as a share of its time.
+        max_overhead: time that windows may add to the training, as a share of its time; the first
+            window opens in any case.
 
     Attributes:
         steps: number of steps so far.
@@ -84,7 +85,7 @@ class Schedule:
 
     @property
     def stretches(self) -> list[Stretch]:
-        """Stretches of steps after the first window, or all stretches if those have too few steps.
+        """Stretches after the first window, or all if those have fewer steps than a window.
 
         The steps before the first window are less representative, because they include compilation
         and tuning.
@@ -167,10 +168,12 @@ class Schedule:
         self._opened_s = None
 
     def abort(self, t_s: float | None = None) -> None:
-        """Discard the open window, count its cost, and plan another one; end the current stretch.
+        """End the current stretch; discard the open window, if any, and count its cost.
+
+        Another window is planned if the open window was incomplete.
 
         Args:
-            t_s: time of the end, by the meter's clock; ``None`` is that of the last step.
+            t_s: time of the end, by the meter's clock; ``None`` for the end of the last step.
         """
         if self._opened_s is not None:
             if self._in_window < self._length:

@@ -14,7 +14,7 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
 
 
 def framework() -> Framework:
-    """Return the framework in use: the backend of Keras, else the first imported framework.
+    """Return the framework in use: Keras's backend, else the first imported one of ``FRAMEWORKS``.
 
     Raises:
         RuntimeError: if no framework is imported.

@@ -18,7 +18,7 @@ from energy_callbacks.sensing.timeline import Timeline
 # (Linux: at most 2**22).
 _PROCESS: Final = 2**30
 # Readings are included from this time before the window to the same time after it: enough for two
-# readings of a slow gauge.
+# readings of a slow sensor.
 AROUND_S: Final = 1.5
 
 

@@ -1,6 +1,6 @@
 """Records and reads traces of TensorFlow and JAX: ``plugins/profile/<time>/*.xplane.pb``.
 
-TensorBoard with the package ``xprof`` shows these traces. If ``xprof`` is installed, this module
+TensorBoard with the package ``xprof`` can show these traces. If ``xprof`` is installed, this module
 also reads a table of kernels with it, in a separate process, because ``xprof`` loads the libraries
 of TensorFlow.
 """

@@ -1,9 +1,10 @@
 """Attributes measured energy to source lines; some of the energy may belong to no line.
 
-The host's energy in a span of time is divided into energy for work and energy for waiting, in
-proportion to the main thread's time in each state. The energy for work is attributed to lines by
-CPU time, the energy for waiting by waiting time. The energy of GPUs is attributed by the time of
-the kernels that a line launched, not by the time in which the line waited for kernels.
+The host's energy in a span of time is divided into energy for waiting, in proportion to the time in
+which no thread of the process ran, and energy for work, which is the rest. The energy for work is
+attributed to lines by CPU time, the energy for waiting by waiting time. The energy of GPUs is
+attributed by the time of the kernels that a line launched, not by the time in which the line waited
+for kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ class LineShare(LineTime):
 
     @property
     def host_j(self) -> float | None:
-        """Energy of the host; ``None`` if unknown."""
+        """Energy of the host for the line; ``None`` if unknown."""
         return sum_known(self.work_j, self.waiting_j)
 
     @property
@@ -161,9 +162,9 @@ def attribute_host(
       only a part of ``process_s``, only the same part of this energy is attributed.
 
     Args:
-        spans: for each span of time, the times by place of the samples, and the energy in joules,
-            ``None`` if unknown.
-        line: returns the line of a place.
+        spans: for each span of time, the sampled time of each place in the code, and the host's
+            energy in joules, ``None`` if unknown.
+        line: function that returns the line of a place.
         process_s: CPU time of the process over all spans, in seconds.
         shares: time and energy by line.
 
@@ -210,7 +211,7 @@ def attribute_gpu(
         energy_j: energy of the GPUs in training, in joules.
         train_s: duration of training in seconds.
         idle_w: sum of the GPUs' lowest powers, in W.
-        busy: share of the time in which kernels ran, 0 to 1.
+        busy: share of the time in which kernels ran, mean over the GPUs, 0 to 1.
         kernel_s: seconds of kernels per step by the line that launched them; the key ``None`` is
             for kernels without a line.
         shares: time and energy by line; kernel time and energy are added.

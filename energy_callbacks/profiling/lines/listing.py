@@ -10,7 +10,9 @@ from energy_callbacks.core import formatting
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 from energy_callbacks.report.render.html import template
 
+# Number of lines that are shown before and after each line of the profile.
 _AROUND: Final = 3
+# Maximum number of rows of all files together.
 _MOST_ROWS: Final = 5000
 _ATTRIBUTED: Final = (
     "Joules are attributed: shares of these totals. The host's go by CPU time and by time spent "
@@ -25,14 +27,14 @@ HEAD: Final = ("time", "CPU", "waits", "GPU", "attributed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingRow:
-    """One line of a file.
+    """One line of a file, or a mark for omitted lines.
 
     Attributes:
         number: number of the line; 0 in a row that marks omitted lines.
         source: text of the line.
         spent: time and energy of the line; ``None`` if the line is not in the profile.
-        heat: energy of the line, or its time if the energy is unknown, divided by the largest such
-            value in the profile; 0 to 1.
+        heat: energy of the line, or its time if the energy is unknown, divided by the largest
+            value of all lines in the profile; 0 to 1.
     """
 
     number: int = 0
@@ -80,7 +82,7 @@ def _files(profile: LineProfile) -> list[ListedFile]:
     files, left = [], _MOST_ROWS
     for path, lines in by_file(profile):
         # A line may belong to two functions, for example to a comprehension and the function around
-        # it. Of two such entries the larger one is shown.
+        # it. The entry with more energy (or time, if its energy is unknown) is shown.
         seen = {line.line: line for line in sorted(lines, key=_heat)}
         rows = list(_rows(path, seen, hottest))[:left]
         left -= len(rows)

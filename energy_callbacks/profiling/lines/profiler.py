@@ -17,6 +17,7 @@ from energy_callbacks.report.model.profile_lines import LineProfile
 
 logger = logging.getLogger("energy_callbacks")
 
+# Maximum time to wait for sensor readings.
 _PATIENCE_S = 6.0
 
 
@@ -36,8 +37,8 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
         rate_hz: mean number of stack samples per second; lower if ``max_overhead`` requires it.
         windows: number of windows in which GPU kernels are recorded; 0 to record none.
         window_steps: number of steps recorded in each window.
-        max_overhead: maximum share of the time that stack samples may take, and the same maximum
-            for all windows together. The first window opens in any case.
+        max_overhead: maximum share of the time that stack samples may take. All windows together
+            may take the same share in addition; the first window opens in any case.
 
     Raises:
         ValueError: if a setting is out of range.

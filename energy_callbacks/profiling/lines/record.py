@@ -22,7 +22,8 @@ def write(found: LineProfile, samples: Sequence[Stack], run_folder: Path | None)
     """Write the files, and return the record for the journal.
 
     Args:
-        found: the profile with all lines; the record has the first 100 lines and 50 functions.
+        found: the profile with all lines and functions; the record has only the first 100 lines and
+            the first 50 functions.
         samples: stacks with their time and energy.
         run_folder: files are written to its subfolder ``profile/``; ``None`` to write no files.
     """
@@ -69,7 +70,7 @@ def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
 
 
 def functions(shares: Shares) -> tuple[SourceLine, ...]:
-    """Return the sum over the lines of each function, without the functions that it calls."""
+    """Return the sum over the lines of each function; functions that it calls are not included."""
     totals: dict[tuple[str, str], LineShare] = {}
     first: dict[tuple[str, str], int] = {}
     for line, share in shares.items():

@@ -68,11 +68,12 @@ def profile(found: LineProfile, stacks: Sequence[Stack]) -> str:
 def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[str, Any]:
     """Return the entry of a file.
 
-    It contains all lines, because the viewer shows no others. Lines without samples have zeros.
+    It contains all lines of the file, because the viewer shows only these. The times of lines
+    without samples are zero.
     """
     details = {n: _unseen(n, text) for n, text in enumerate(linecache.getlines(path), start=1)}
     # A line can belong to two functions, such as a comprehension and the function around it. The
-    # larger one comes last: it overwrites the fields that are not added.
+    # function with more energy comes last: its values replace those that are not added.
     for line in reversed(lines):
         detail = details.setdefault(line.line, _unseen(line.line, ""))
         detail |= _seen(found, line, detail)
@@ -86,7 +87,7 @@ def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[st
 
 
 def _seen(found: LineProfile, line: SourceLine, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a line; those of another function on the same line are added."""
+    """Return the fields of a line; its times and energy are added to those in ``before``."""
     wait_s = min(line.wait_s, line.wall_s)
     shares = [(line.wall_s - wait_s) / found.duration_s, wait_s / found.duration_s]
     shares.append(line.gpu_share or 0.0)

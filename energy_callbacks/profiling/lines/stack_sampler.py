@@ -25,7 +25,7 @@ from energy_callbacks.profiling.common.main_thread import Pending
 logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
-"""If a request waits longer than this, it waits for the end of a call."""
+"""A request that waits for this time or longer is assumed to wait for the end of a call."""
 _PUNCTUAL_S: Final = 0.00025
 """Maximum delay of a thread that waits only for its timer (0.2 ms with Linux 6.18)."""
 _JOIN_S: Final = 1.0
@@ -44,8 +44,10 @@ class StackSample(NamedTuple):
         since_s: start of the span, which is the end of the previous sample's span.
         asked_s: the sampling moment of the request.
         until_s: end of the span: the newest sampling moment before the request was served.
-        cpu: CPU seconds per second of the main thread, from the request until it was served.
-        others: CPU seconds per second of the process's other threads in the same time.
+        cpu: cores used by the main thread from the request until it was served (CPU time divided by
+            time); 1 if that took less than 1 ms.
+        others: cores used by the process's other threads in the same time; 0 if it took less than
+            1 ms.
         is_before: whether the main thread held the interpreter at ``asked_s`` and released it only
             in the sampled call. The time until ``asked_s`` then belongs to the code before the
             call.
@@ -150,7 +152,7 @@ class SamplingSchedule:
 
 
 class StackSampler:
-    """Requests stack samples from the main thread on a thread of its own, one at a time.
+    """Runs a thread that requests stack samples from the main thread, one at a time.
 
     Args:
         take: called with the innermost frame and the sample, on the main thread.
@@ -162,10 +164,11 @@ class StackSampler:
 
     Attributes:
         looks: number of samples so far.
-        cost_s: time that samples have taken so far.
+        cost_s: seconds that samples have taken so far; after ``stop`` also the sampling thread's
+            CPU time.
 
     Raises:
-        RuntimeError: if called on another thread than the main thread, or if this interpreter is
+        RuntimeError: if created on another thread than the main thread, or if this interpreter is
             not supported.
     """
 
@@ -199,7 +202,7 @@ class StackSampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop sampling; a pending request does nothing. Can be called on any thread."""
+        """Stop sampling; a pending request takes no sample. Can be called on any thread."""
         self._end()
         if self._generation == forks.generation:
             self._thread.join(_JOIN_S)
@@ -262,7 +265,7 @@ class _RunQueue:
     """Reads how long the calling thread was ready to run but had no processor.
 
     The source is Linux's ``schedstat``. The rest of a thread's delay is time in which it waited for
-    the interpreter. The file is read by a function of the C library that keeps the interpreter:
+    the interpreter. The file is read by a C function that does not release the interpreter:
     after ``os.read``, it would take 5 ms to get the interpreter back from a busy thread.
     """
 

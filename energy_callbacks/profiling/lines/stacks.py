@@ -20,7 +20,7 @@ class Stack:
         frames: frames, outermost first; library frames have line 0. Empty for the sum of all
             stacks after the first ``MOST_STACKS``.
         wall_s: time in this stack in seconds.
-        energy_j: part of the energy attributed to the innermost line of the user's code.
+        energy_j: part of the energy attributed to the innermost line of the user's code, in joules.
     """
 
     frames: tuple[Line, ...]
@@ -43,6 +43,8 @@ def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
 
 def folded(stacks: Sequence[Stack]) -> str:
     r"""Return one line of text per stack with its energy in mJ, as ``flamegraph.pl`` expects.
+
+    Stacks with less than 0.5 mJ are left out.
 
     >>> frames = (Line("a/train.py", 3, "main"), Line("a/data;1.py", 9, "load"))
     >>> folded([Stack(frames=frames, wall_s=1.0, energy_j=0.25)])

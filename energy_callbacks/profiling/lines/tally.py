@@ -15,9 +15,9 @@ MOST_CODES: Final = 20_000
 _DEEPEST: Final = 200
 
 Site = tuple[int, int, How]
-"""A place in the code: number of the code object, offset of the instruction, and its state."""
+"""A place: number of the code object, offset of the instruction, and how it relates to a call."""
 Frames = tuple[tuple[int, int], ...]
-"""A stack, outermost frame first: (code object's number, offset); -1 as offset in libraries."""
+"""A stack, outermost frame first: (code object's number, offset); the offset is -1 in libraries."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class LineTime:
     Attributes:
         wall_s: total time.
         cpu_s: CPU time of the main thread.
-        others_s: CPU time of the process's other threads while the main thread was in a call.
+        others_s: CPU time of the process's other threads while the main thread was at this place.
         wait_s: time in which no thread of the process ran.
     """
 
@@ -42,7 +42,7 @@ class LineTime:
         return self.cpu_s + self.others_s
 
     def add(self, wall_s: float, cpu: float, others: float) -> None:
-        """Add a time span with ``cpu`` cores used by the main thread and ``others`` by others."""
+        """Add a span in which the main thread used ``cpu`` cores and other threads ``others``."""
         self.wall_s += wall_s
         self.cpu_s += wall_s * cpu
         self.others_s += wall_s * others
@@ -57,7 +57,7 @@ class LineTime:
 
 
 Bin = dict[Site | None, LineTime]
-"""Time of each place within one time span; ``None`` is time outside the user's code."""
+"""Time of each place within one time span; key ``None``: outside the user's code."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Profiles the phases of a step: time by device events or marks, energy by regression."""
+"""Profiles the phases of a step: time by device events or the host clock, energy by regression."""
 
 from energy_callbacks.profiling.phases.step_phases import StepPhases
 

@@ -2,9 +2,9 @@
 
 Readings differ from the fit for two reasons: sensor noise, which is independent in each reading,
 and phases whose power varies from step to step. The correlation of neighbouring readings separates
-the two. The result is the energy of exactly these steps, so a variation that the sensor has seen in
-full is not an error. It is an error only as far as the weight of a step in the fitted power differs
-from the step's share of the phase's time.
+the two. The result is the energy of exactly the measured steps, so a variation that the sensor has
+seen in full is not an error. It is an error only as far as the weight of a step in the fitted power
+differs from the step's share of the phase's time.
 """
 
 from dataclasses import dataclass
@@ -17,22 +17,25 @@ from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numb
 from energy_callbacks.profiling.phases.fit import PRIOR_S, Fit, Readings
 from energy_callbacks.sensing.estimation.series import Array
 
+# Quantile of Student's t distribution for a two-sided 95 % interval.
 _CONFIDENCE: Final = 0.975
+# Change of lag and response in numerical derivatives.
 _NUDGE_S: Final = 1e-4
 # Power that is older than this number of time constants is neglected: its weight is e^-6 = 0.2 %.
 _MEMORY: Final = 6.0
+# Maximum number of spans whose contribution to a reading is considered.
 _MOST_BACK: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSplit:
-    """Power of each phase.
+    """Power of each phase in watts; arrays have one element per phase.
 
     Attributes:
         power_w: mean power of each phase, (phases,).
         error_w: half-widths of the 95 % intervals of ``power_w``, (phases,).
-        lag_s: delay of the sensor, fitted or known.
-        response_s: time constant of the sensor, fitted or known.
+        lag_s: delay of the sensor in seconds, fitted or known.
+        response_s: time constant of the sensor in seconds, fitted or known.
         pieces: number of pieces of each phase; more than 1 if its power changes within the phase.
         mean_w: mean of the readings that were used.
         fitted_mean_w: mean of the values that the fit gives for these readings.
@@ -89,7 +92,7 @@ def with_errors(
 
 
 def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]:
-    """Return the derivatives of readings by powers, lag and response, and the residuals.
+    """Return the derivatives of m readings by powers, lag and response, and the residuals.
 
     Returns:
         The derivatives, (m, count + 2), and the residuals in watts, (m,).
@@ -108,7 +111,7 @@ def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]
 
 
 def _weights(columns: Array, count: int) -> Array:
-    """Return the weight of each row in the least-squares estimates of the first unknowns."""
+    """Return the weight of each row in the least-squares estimates of ``count`` unknowns."""
     scale = np.linalg.norm(columns, axis=0)
     scale[scale == 0.0] = 1.0
     weights: Array = (np.linalg.pinv(columns / scale, rcond=1e-10) / scale[:, None])[:count]
@@ -180,7 +183,7 @@ def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, N
 def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, float]:
     """Return the variance of the noise in W^2, and the unevenness of phases from step to step.
 
-    The unevenness is the squared relative deviation of a phase's power.
+    The unevenness is the mean square of the relative deviation of a phase's power from its mean.
 
     Args:
         scaled_w: contribution of the latest spans to each reading, (m, back).

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from energy_callbacks.sensing.estimation.series import Array
 
 Numbers = NDArray[np.intp]
-# A term below this value does not change a sum near 1.0 in double precision.
+# Terms below this value are neglected: they do not change a sum near 1.0 in double precision.
 _NEGLIGIBLE: Final = 1e-18
+# Shorter time constants are replaced by this value, because they are divisors.
 SHORTEST_RESPONSE_S: Final = 1e-5
 
 
@@ -20,7 +21,7 @@ class Spans:
 
     Attributes:
         edges_s: start of each span, and end of the last one, ascending, (n + 1,).
-        labels: number of the phase, (n,); -1 for a span outside all phases.
+        labels: number of the phase of each span, (n,); -1 for a span outside all phases.
         count: number of phases.
     """
 
@@ -48,7 +49,8 @@ class Spans:
         states = self._states(response_s)
         if window_s is None:
             return self._at(t_s, states, response_s)
-        # By the filter's equation, tau x' = u - x, the integral of x follows from that of u.
+        # By the filter's equation, response * x' = u - x with input u and output x, the integral of
+        # x follows from that of u.
         begin_s = t_s - window_s
         active_s = self._active_s(t_s) - self._active_s(begin_s)
         change = self._at(t_s, states, response_s) - self._at(begin_s, states, response_s)

@@ -1,8 +1,8 @@
 """Computes the power of each phase from readings that are slower than the phases.
 
-Each reading is a different mixture of the phases just before it. If each phase has one power and
-the sensor has one lag and one response, least squares over thousands of readings gives the powers
-and their errors:
+Each reading is a different mixture of the phases just before it. If each phase has a constant
+power and the sensor a constant lag and response, least squares over thousands of readings gives the
+powers and their errors:
 
     reading_k = sum over phases of power_p x exposure_p(t_k - lag, response) + noise
 
@@ -30,21 +30,24 @@ from energy_callbacks.profiling.phases.fit import (
 )
 from energy_callbacks.sensing.estimation.series import Array
 
+# A split needs readings over at least this time.
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
 # A split is refused if the half-width of a phase's interval exceeds this share of its energy.
 _WIDEST: Final = 0.30
-# Small phases need less precision: their half-width is compared with this share of the step's
-# energy instead.
+# Small phases need less precision: if a phase has less than this share of the step's energy, its
+# half-width is divided by this share of the step's energy instead of by the phase's energy.
 _SMALL: Final = 0.15
 # If readings are synchronous with the steps, they fall at a few positions in the step. Two
 # positions are separate if the distance between them is more than this share of a step.
 _HOLE: Final = 0.05
+# Number of unknown properties of the sensor: lag and response.
 _SENSOR_UNKNOWNS: Final = 2
 # If a fit with one power per phase finds a lag and response that differ this much from the known
 # values (squared distance, in standard deviations), the power changes within phases.
 _IMPLAUSIBLE: Final = 9.0
-# A reading is left out if a larger share of its time is outside all phases, as in a validation.
+# A reading is left out if more than this share of the time on which it depends is outside all
+# phases, as in a validation.
 _OUTSIDE: Final = 1e-3
 
 
@@ -55,7 +58,7 @@ class Refusal:
     Attributes:
         why: the problem.
         help: how to solve the problem.
-        phase: number of the phase whose interval is too wide; ``None`` if the problem is another.
+        phase: number of the phase whose interval is too wide; ``None`` for other problems.
     """
 
     why: str
@@ -110,7 +113,7 @@ def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
     """Return the readings that depend only on time inside phases, for every lag that is tried.
 
-    Returns ``None`` if they are too few.
+    Returns ``None`` if there are too few of these readings.
     """
     reach_s = float(LAGS_S[-1]) + 5.0 * float(RESPONSES_S[-1])
     window_s = np.zeros_like(readings.t_s) if readings.window_s is None else readings.window_s

@@ -72,7 +72,7 @@ class TorchHooks:
         self._begin("forward")
 
     def _wrap_backward(self, autograd: Any) -> Callable[[], None]:
-        """Wrap ``torch.autograd.backward`` to report its phase; return a function to undo that."""
+        """Wrap ``torch.autograd.backward`` to report its phase; return a function to unwrap it."""
         backward = autograd.backward
 
         @functools.wraps(backward)

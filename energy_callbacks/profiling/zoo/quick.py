@@ -57,7 +57,7 @@ def run_quick_profile(
 ) -> QuickProfile:
     """Train one or all models in a plain PyTorch loop, and measure and profile each training.
 
-    It writes into ``out``: a run folder for each model with its report and traces, and the table of
+    It writes into ``out`` a run folder for each model, with its report and traces, and the table of
     all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include the cost of
     the profilers.
 

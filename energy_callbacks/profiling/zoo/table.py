@@ -22,15 +22,20 @@ class ModelRow:
     """The results of one model.
 
     Attributes:
+        model: name of the model.
+        dataset: name of the data set.
+        steps: number of optimizer steps.
+        samples_per_s: samples per second in training; ``None`` if unknown.
         parameters: number of parameters of the model with ten classes.
         peak_bytes: peak memory of the GPU's allocator; without a GPU, of the process.
         scope: scope of ``j_per_sample``: ``gpu`` if the energy of the GPU is known, else ``total``.
         j_per_sample: energy per sample in joules; ``None`` if not known or not resolved.
-        j_per_sample_low: lower end of its 95 % interval.
-        j_per_sample_high: upper end of its 95 % interval.
+        j_per_sample_low: lower end of the 95 % interval of ``j_per_sample``.
+        j_per_sample_high: upper end of this interval.
         busy_share: share of the time in which the device works; ``None`` if no kernels were
             recorded.
-        kernel_shares: share of the time of each class of kernels, and of ``idle``.
+        kernel_shares: share of the time by class of kernels; class ``idle`` is idle time. Empty if
+            no kernels were recorded.
     """
 
     model: str

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from energy_callbacks.core.extras import requires
 
+# Number of synthetic images.
 _SYNTHETIC: Final = 2048
-# Types in the files of https://www.cs.toronto.edu/~kriz/cifar.html. NumPy 1 and NumPy 2 have
-# different names for ``_reconstruct``.
+# Types and functions that the pickled files of https://www.cs.toronto.edu/~kriz/cifar.html use, as
+# module and name. NumPy 1 and NumPy 2 have different names for ``_reconstruct``.
 _OF_ARRAYS: Final = (
     ("_codecs", "encode"),
     ("numpy", "dtype"),

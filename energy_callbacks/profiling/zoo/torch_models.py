@@ -108,7 +108,7 @@ MODELS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
     "resnet50": resnet50,
     "transformer": Transformer,
 }
-# The first steps choose kernels and fill caches; they are not measured as training.
+# Number of steps before training, in phase ``setup``: they choose kernels and fill caches.
 _WARM_UP_STEPS: Final = 3
 
 
