@@ -49,9 +49,9 @@ class EnergyMeter:
         report = meter.report()
 
     Sensors and files are opened in ``start``; a copy or a pickle of a meter is not running. After
-    ``start`` no method raises because of a measuring error. Only ``stop`` waits for a sensor, for
-    a few seconds at most. In a forked child process every method does nothing until the child
-    calls ``start``.
+    ``start`` no method raises because of a measuring error. Only ``stop`` (for a few
+    seconds at most) and ``wait_until_seen`` wait for sensors. In a forked child process every
+    method does nothing until the child calls ``start``.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.
@@ -154,7 +154,7 @@ class EnergyMeter:
                 variables of ``torchrun``.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` if it uses none,
                 ``None`` if unknown.
-            call: the user's call that trains, for frameworks without a hook for its failure.
+            call: the user's call that trains; needed if the framework has no hook for its failure.
             say: prints a message: a forecast, or the summary of a report written without ``stop``.
 
         Raises:
@@ -260,9 +260,9 @@ class EnergyMeter:
         """Report the samples and tokens of earlier steps, if they were unknown at ``step``.
 
         Args:
-            samples: sum over all steps that were reported with ``None``. If every step was
-                reported with a number, this is added to their sum and may be negative.
-            tokens: number of tokens, as for ``samples``.
+            samples: number of samples of all steps that were reported with ``None``. If every step
+                was reported with a number, this is a correction of their sum and may be negative.
+            tokens: number of tokens, with the same rules as ``samples``.
         """
         if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.note_alive(), samples, tokens)
@@ -305,7 +305,7 @@ class EnergyMeter:
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
-        share = self._budget_share() or 0.0  # also if this process has stopped measuring
+        share = self._budget_share() or 0.0  # 0 if this process has stopped measuring
         try:
             is_over = (add or self._vote)(share) >= 1.0
         except Exception as error:  # noqa: BLE001 - an error here must not end the training
@@ -421,8 +421,8 @@ class EnergyMeter:
         """Record metrics of the training, such as its loss, for the report.
 
         A record has at most 20 names. Values that are not finite numbers (such as tensors) and
-        figures of this package are ignored. After 1000 records with the same names, only some of
-        the further ones are kept.
+        figures of this package are ignored. After 1000 records with the same names, only a part of
+        the later records is kept.
 
         Args:
             values: metric names to values; names that contain ``val``, ``eval`` or similar are

@@ -24,11 +24,12 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Array, DeviceSamples, Samples
 
 RELATIVE_ERROR: Final = 0.1
-"""Relative systematic error of power from another program. The error is large because it is not
-known which of the driver's averages the program read."""
+"""Relative systematic error of power from another program. The error is large because the driver
+offers several averages of power and it is not known which of them the program read."""
 GAP_STEPS: Final = 5.0
-"""Samples that are further apart than this multiple of the usual step have a gap between them."""
-# Time between two rows of the journal, about as in journals of trainings.
+"""There is a gap between two samples with power if they are further apart than this multiple of
+the median time between samples."""
+# Time between two ``series`` lines in seconds; the meter writes its lines about as often.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",
@@ -44,7 +45,7 @@ class Curve:
     Power is interpolated linearly between samples that are at most five usual steps apart; the
     usual step is the median of all positive steps. If power changes from ``a`` to ``b`` watts at an
     unknown moment within ``dt`` seconds, the error is uniform within ``±|b - a| dt / 2``; its
-    standard error is ``|b - a| dt / sqrt(12)``.
+    standard deviation is ``|b - a| dt / sqrt(12)``.
 
     Args:
         t_s: times of the samples, ascending, (n,).
@@ -96,9 +97,9 @@ def recorded(
 
     Args:
         log: the file.
-        header: first line; if its ``unix_s`` is ``None``, the first time in the log is used.
+        header: first line; if its ``unix_s`` is ``None``, it is set to the first time in the log.
         samples: all samples of the file.
-        notes: lines with warnings and remarks about the format.
+        notes: journal lines with warnings and remarks about the format of the log.
 
     Raises:
         JournalError: if the log has no two samples at different times.
@@ -226,7 +227,7 @@ def _power_w(energy_j: Array, seen_s: Array) -> Array:
 
 
 def _gauges(samples: DeviceSamples, rows: NDArray[np.intp]) -> dict[str, Array]:
-    """Return the gauges since the previous row: mean of the utilisation, maximum of the rest."""
+    """Return the mean utilisation and the maximum of each other gauge since the previous row."""
     first = np.append(0, rows[:-1] + 1)
     gauges = {name: np.fmax.reduceat(samples.column(name), first) for name in _QUANTITIES}
     load = samples.column("utilisation")

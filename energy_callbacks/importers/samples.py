@@ -18,8 +18,8 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.sensing.estimation.power_intervals import MOST_POWER_W
 
 MOST_SAMPLES: Final = 3_000_000
-"""Maximum for one log over all devices, such as four days of eight cards at 1 sample per second.
-A report of this size takes 90 s and 1 GB of memory."""
+"""Maximum number of samples in one log, over all devices: about four days of eight cards at
+1 sample per second. A report on a log of this size takes 90 s and 1 GB of memory."""
 MOST_DEVICES: Final = 1024
 COLUMNS: Final = (
     "t_s", "power_w", "utilisation", "memory_used_bytes", "temperature_c", "clock_hz"
@@ -39,14 +39,14 @@ class Layout:
     Attributes:
         power: power in W.
         utilisation: load in per cent.
-        memory_used: memory in use on the device.
+        memory_used: memory in use on the device, in the unit that ``memory_bytes`` expects.
         temperature: temperature of the chip in degrees Celsius.
         clock: clock of the multiprocessors in MHz.
         index: number of the device; the default is the number in the key of the device.
         name: product name.
         uuid: identifier of the device.
         limit: power limit in W.
-        memory_total: memory of the device.
+        memory_total: total memory of the device, in the same unit as ``memory_used``.
         memory_bytes: converts ``memory_used`` and ``memory_total`` to bytes.
         zero_is_known: whether 0 W is a real reading; if not, it means unknown power.
     """
@@ -114,7 +114,7 @@ class Samples:
         return max((one.values[-len(COLUMNS)] for one in self.devices.values()), default=0.0)
 
     def t_s(self, moment: values.Moment | None) -> float | None:
-        """Return seconds since the first moment; count ``None`` as damage and return it."""
+        """Return the seconds since the first moment; ``None`` is counted as damage and returned."""
         if moment is None:
             self.damage.places += 1
             return None

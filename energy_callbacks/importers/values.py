@@ -9,8 +9,9 @@ from energy_callbacks.core.units import bytes_from_mebibytes, hertz_from_megaher
 
 # A number with an optional unit: "117.25 W", "97 %", "1024 MiB".
 _NUMBER: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([A-Za-z%]*)\s*")
+# Maximum length of a text that is parsed, in characters.
 _LONGEST: Final = 64
-# Limits above those of any device: 1 PiB, 100 GHz, number 10 000.
+# Values from these limits on are not plausible: 1 PiB, 100 GHz, device number 10 000.
 _MOST_BYTES, _MOST_MHZ, _MOST_INDEX = 2**50, 1e5, 10_000
 
 
@@ -18,7 +19,7 @@ class Moment(NamedTuple):
     """A wall time in a log.
 
     Attributes:
-        s: seconds since 1970-01-01 00:00 in the time zone of the log.
+        s: Unix time in seconds; if ``is_local``, seconds since 1970-01-01 00:00 local time.
         is_local: whether the log gives no time zone.
     """
 
@@ -27,7 +28,7 @@ class Moment(NamedTuple):
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number, which may be given as text, with or without a unit.
+    """Return a finite number from a number or a text; a unit after the number is ignored.
 
     >>> number(3), number("117.25 W"), number("[N/A]"), number(float("nan")), number(True)
     (3.0, 117.25, None, None, None)
@@ -55,7 +56,7 @@ def at_least_0(value: Any) -> float | None:
 
 
 def above_0(value: Any) -> float | None:
-    """Return a positive number; 0 counts as unknown, because many programs write it so.
+    """Return a positive number; ``None`` for 0, because many programs write 0 for "unknown".
 
     >>> above_0(0.0), above_0("2 W")
     (None, 2.0)
@@ -74,7 +75,7 @@ def share(value: Any) -> float | None:
 
 
 def celsius(value: Any) -> float | None:
-    """Return a plausible temperature of a chip; 0 counts as unknown (missing sensor).
+    """Return a temperature above 0 and below 200 degrees Celsius; 0 means a missing sensor.
 
     >>> celsius("56"), celsius(0), celsius(9999)
     (56.0, None, None)
@@ -116,7 +117,7 @@ def clock_from_megahertz(value: Any) -> float | None:
 
 
 def index(value: Any) -> int | None:
-    """Return a plausible number of a device, from 0.
+    """Return the number of a device, from 0 to 9999.
 
     >>> index("3"), index(1e300), index(None)
     (3, None, None)
@@ -126,7 +127,7 @@ def index(value: Any) -> int | None:
 
 
 def moment(text: Any) -> Moment | None:
-    """Parse a time in ISO 8601, or with slashes as nvidia-smi writes it.
+    """Parse a date and time in ISO 8601; the date may have slashes, as in files of nvidia-smi.
 
     >>> moment("1970-01-01T00:01:00.5"), moment("1970/01/01 00:01:00.500")
     (Moment(s=60.5, is_local=True), Moment(s=60.5, is_local=True))
@@ -144,7 +145,11 @@ def moment(text: Any) -> Moment | None:
 
 
 def unix_s(moment: Moment) -> float:
-    """Return a moment as Unix time; local times are taken to be in this machine's time zone."""
+    """Return a moment as Unix time.
+
+    Local times are taken to be in the time zone of this machine, or in UTC if they are outside the
+    range of the conversion.
+    """
     if not moment.is_local:
         return moment.s
     try:
@@ -154,7 +159,7 @@ def unix_s(moment: Moment) -> float:
 
 
 def short_text(value: Any) -> str | None:
-    """Return text as one line of at most 200 characters, for names; ``None`` if it is empty."""
+    """Return a text as one line of at most 200 characters; ``None`` if it is blank or no text."""
     if not isinstance(value, str) or not value.strip():
         return None
     return " ".join(value.split())[:200]

@@ -1,6 +1,7 @@
-"""Test matrices: measures a command for all combinations of parameters, with repeats.
+"""Test matrices: measure a command for all combinations of parameter values, with repeats.
 
-The jobs run in an order in which a drift over time affects all combinations equally.
+Every second repeat runs in reverse order (A B, B A). With an even number of repeats, a linear drift
+over time then affects all combinations equally.
 
 ::
 

@@ -1,13 +1,15 @@
 """The results folder: the attempts of each job, their outcomes, and which attempt counts.
 
-An attempt is one execution of a job. A job that failed or was killed can be attempted again.
+In this package, an attempt is one execution of a job. A job that failed or was killed can be
+attempted again.
 
 ::
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
         job.json        the job: command, parameters, environment, host, time of the start
         output.txt      output of the command
-        outcome.json    exit code; missing while the attempt runs, and if it was killed
+        outcome.json    exit code and time of the end; missing while the attempt runs, or if it was
+                        killed
         energy_report.* attempts/  ...: files of energy-callbacks run
 """
 
@@ -30,8 +32,9 @@ _JOB: Final = "job.json"
 _OUTCOME: Final = "outcome.json"
 _LOCK: Final = "matrix.lock"
 # An attempt on another host counts as ended if its journals have not grown for this time. They grow
-# every 0.8 s, but a file system that hosts share may show this late.
+# every 0.8 s, but a shared file system may show the growth late.
 _SILENT_S: Final = 90.0
+# Number of bytes at the end of an output from which ``last_lines`` takes its lines.
 _TAIL_BYTES: Final = 4000
 
 
@@ -41,7 +44,7 @@ class Outcome:
 
     Attributes:
         exit_code: exit code of the command, negative if a signal ended it; ``None`` while it runs,
-            and if it was killed together with the process that measured it.
+            or if it was killed together with the process that measured it.
         started_unix_s: time of the start.
         ended_unix_s: time of the end; ``None`` if not known.
         host: name of the host on which the attempt ran.
@@ -73,7 +76,7 @@ class Outcome:
         return "ok" if self.is_done else f"exit code {self.exit_code}"
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """Return the last lines of the attempt's output; an empty list if there is none."""
+        """Return the last ``count`` lines of the attempt's output; empty if there is none."""
         with suppress(OSError), (self.folder / OUTPUT).open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             return file.read().decode(errors="replace").splitlines()[-count:]
@@ -113,7 +116,7 @@ class Results:
         """Return the first attempt that succeeded, or else the newest; ``None`` if there is none.
 
         Raises:
-            ValueError: if the successful attempt ran another command or environment.
+            ValueError: if the successful attempt had another command or environment than ``job``.
         """
         outcomes = self.outcomes(job)
         for one in outcomes:
@@ -150,7 +153,7 @@ class Results:
         return folder
 
     def check_free(self, job: MatrixJob) -> None:
-        """Check that no process is running a job.
+        """Check that no attempt of a job is running.
 
         Raises:
             AlreadyRunning: if an older attempt of the job still runs.
@@ -177,7 +180,7 @@ class Results:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other process starts jobs; a killed process loses its lock.
+        """Lock the folder, so that no other matrix uses it; a killed process loses its lock.
 
         Raises:
             AlreadyRunning: if another process holds the lock.
@@ -209,7 +212,7 @@ def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
     """Read a file that ``write_jobs`` wrote.
 
     Raises:
-        ValueError: if the file is not valid, or not visible on this machine.
+        ValueError: if the file is invalid or does not exist on this machine.
     """
     if not path.is_file():
         raise ValueError(
@@ -250,7 +253,7 @@ def _outcome(folder: Path) -> Outcome:
 
 
 def _check_same(job: MatrixJob, done: Outcome) -> None:
-    """Raise ``ValueError`` if an attempt ran another command or environment than ``job`` has."""
+    """Raise ``ValueError`` if an attempt had another command or environment than ``job``."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     for what, now, then in (
         ("command", list(job.words), saved["words"]),
@@ -266,7 +269,8 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
 def is_running(folder: Path, host: str) -> bool:
     """Return whether an attempt without an outcome still runs.
 
-    On another host, an attempt counts as running if its files changed in the last 90 s.
+    On this host, it runs if a process has its folder as an argument or as its run folder. On
+    another host, it counts as running if one of its JSON files changed in the last 90 s.
     """
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))

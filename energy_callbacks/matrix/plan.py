@@ -1,7 +1,7 @@
 """Defines the plan of a matrix: checks the settings, and lists the jobs in order of execution.
 
 A matrix measures one command with several values of its parameters. A configuration is one
-combination of values; each configuration runs several times (repeats). A job is one such run.
+combination of values; each is executed several times (repeats). A job is one such execution.
 """
 
 import hashlib
@@ -22,14 +22,15 @@ EngineName = Literal["local", "slurm", "ray"]
 Value = str | int | float | bool
 REPEAT: Final = "repeat"
 _DIRECTIONS: Final[Mapping[str | None, Direction]] = {"min": "lower", "max": "higher"}
-# Maximum length of a folder's name in characters; most file systems allow 255 bytes.
+# Maximum length of a folder's name without the hash, in characters; most file systems allow 255
+# bytes.
 _LONGEST_NAME: Final = 120
 _DIGEST_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixJob:
-    """One run of the command with one value for each parameter.
+    """One execution of the command with one value for each parameter.
 
     Attributes:
         configuration: short name of the combination of values, such as ``adam-16``.
@@ -66,14 +67,14 @@ class MatrixPlan:
             ``{{`` and ``}}`` are literal braces. The line is split before values are inserted, so
             that a value with spaces stays one word.
         parameters: parameter names to the values to try.
-        repeats: number of runs of each configuration.
+        repeats: number of jobs of each configuration.
         cool_down_s: pause in seconds between two jobs on the same device.
         metric: name of the metric in the report that measures the quality of the training;
             ``None`` compares the energy alone.
         metric_goal: ``min`` if a lower metric is better, ``max`` if a higher one is; ``None``
-            infers it from the name.
+            infers it from the name of the metric.
         baseline: the configuration to compare the others with, as parameter names to values;
-            ``None`` is the one with the lowest energy.
+            ``None`` is the cheapest one.
         engine: name of the engine that runs the jobs.
         graphs: whether to save the charts of each job as PNG.
         env: environment variables; values may have placeholders, as in ``command``.
@@ -129,7 +130,7 @@ class MatrixPlan:
 
     @property
     def goal(self) -> Direction | None:
-        """Whether ``lower`` or ``higher`` values of the metric are better; ``None`` if not set."""
+        """Whether ``lower`` or ``higher`` values of the metric are better; ``None`` if unknown."""
         if self.metric is None:
             return None
         return _DIRECTIONS.get(self.metric_goal) or direction(self.metric)
@@ -202,9 +203,9 @@ def as_text(value: Value) -> str:
 
 
 def folder_name(parameters: Mapping[str, str]) -> str:
-    """Return ``name=value,name=value`` as a folder name.
+    """Return the parameters as a folder name, ``name=value,name=value``.
 
-    Unsafe characters are replaced, and long names are cut; such a name ends with a hash of the
+    Unsafe characters are replaced, and long names are cut. A changed name ends with a hash of the
     parameters, which makes it unique.
 
     >>> folder_name({"optimizer": "adam", "lr": "1e-3"})

@@ -16,7 +16,7 @@ class JobProgress:
 
     Args:
         count: total number of jobs.
-        done: number of jobs that have already ended.
+        done: number of jobs that this call does not run: they have succeeded or are queued.
     """
 
     def __init__(self, count: int, done: int) -> None:

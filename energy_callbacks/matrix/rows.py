@@ -25,15 +25,15 @@ class ConfigurationRow:
     Attributes:
         parameters: parameter names to values.
         name: short name of the configuration.
-        done: successful jobs.
+        done: successful jobs, each with the outcome of its successful attempt.
         reports: reports of the successful jobs, except unreadable ones.
-        measured: those of ``reports`` whose energy is known and resolved.
-        energies_j: energy of each report in ``measured``.
+        measured: those of ``reports`` whose energy in the table's scope is known and resolved.
+        energies_j: energy in joules of each report in ``measured``.
         energy_j: geometric mean of ``energies_j``.
         j_per_sample: mean energy per training sample, in joules.
-        duration_s: mean duration of a run, in seconds.
-        metric: mean over the runs of the best value of the plan's metric.
-        failed: jobs that ended without success.
+        duration_s: mean duration of the trainings, in seconds.
+        metric: mean over ``reports`` of the best value of the plan's metric.
+        failed: jobs that ended without success, each with the outcome of its newest attempt.
         missing: number of jobs that have not begun or not ended.
     """
 
@@ -57,8 +57,8 @@ class MatrixTable:
 
     Attributes:
         rows: rows by increasing energy; rows with unknown energy come last.
-        scope: ``gpu`` if jobs shared a host, because its energy cannot be divided between them;
-            otherwise ``total``.
+        scope: ``gpu`` if jobs ran on one host at the same time, because the host's energy cannot be
+            divided between them; otherwise ``total``.
         notes: limitations of the figures, as sentences.
     """
 

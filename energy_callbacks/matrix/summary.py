@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 PAGE = "matrix.html"
+# Width of the printed table if the output is not a terminal, in characters.
 _FILE_COLUMNS: Final = 200
 # Fields of ``ConfigurationRow`` that the JSON file contains under the same names.
 _FIGURES: Final = ("energies_j", "j_per_sample", "duration_s", "metric")
+# Height of one row of the chart, and of the space above and below the rows, in inches.
 _ROW_IN, _FRAME_IN = 0.34, 0.9
 
 
@@ -88,7 +90,7 @@ def _print(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, page: Pa
         )
     for row in table.rows:
         rich_table.add_row(*map(Text, cells(plan, row, answer)))
-    # Without a terminal, such as in a file, lines are wide, so that no cell is cut off.
+    # If the output is not a terminal, lines are wide, so that no cell is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(rich_table)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()
@@ -116,9 +118,9 @@ def _page(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, folder: P
 
 
 def energies_figure(table: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw a point at the energy of each run, and a bar at the mean, in a row per configuration.
+    """Draw one row per configuration: a point at the energy of each job, and a bar at their mean.
 
-    Returns ``None`` if no energy is known.
+    Return ``None`` if no energy is known.
     """
     rows = [row for row in table.rows if row.energy_j is not None]
     if not rows:

@@ -20,7 +20,7 @@ def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
 
     Args:
         path: the TOML file; the command runs in the file's folder.
-        engine: name of an engine to use instead of that in the file; ``None`` keeps that one.
+        engine: name of the engine; ``None`` uses the engine that the file names.
 
     Raises:
         ValueError: if the file is invalid; the message contains the path, the error, the value
@@ -65,7 +65,7 @@ def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Engine
 def _engine(name: str, table: Mapping[str, Any]) -> Engine:
     kind = ENGINES[name]
     known = [one.name for one in fields(kind)]
-    if "sbatch" in known:  # sbatch checks its own options
+    if "sbatch" in known:  # other keys are options of sbatch
         sbatch = {key: value for key, value in table.items() if key not in known}
         table = {"sbatch": sbatch} | {key: table[key] for key in table if key in known}
     _check_keys(table, known, f" in [{name}]")

@@ -15,6 +15,7 @@ from energy_callbacks.core import formatting
 from energy_callbacks.matrix.plan import MatrixPlan
 from energy_callbacks.matrix.rows import MatrixTable
 
+# Maximum number of configurations that a list in a sentence names.
 _NAMED: Final = 3
 _GPU_ENERGY: Final = "gpu_energy_j"
 
@@ -31,7 +32,8 @@ class MatrixVerdict:
             baseline is set; ``None`` if fewer than two can be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
             compared.
-        costs_j: configuration names to the mean of this quantity, the cheapest first.
+        costs_j: configuration names to the mean of this quantity in joules (of the energy if
+            ``quantity`` is ``None``), the cheapest first.
     """
 
     sentence: str
@@ -84,9 +86,10 @@ def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
 
 
 def _quantity(comparison: Comparison, table: MatrixTable, *, is_judged: bool) -> str:
-    """Return the quantity to rank by: energy to the metric's target if known, else of whole runs.
+    """Return the name of the quantity by which configurations are ranked.
 
-    If jobs shared a host, it is the energy of the GPUs alone.
+    It is the energy to reach the metric's target if all configurations reached it, otherwise the
+    energy of whole trainings. If jobs shared a host, it is the energy of the GPUs alone.
     """
     if table.scope == "gpu":
         return _GPU_ENERGY
@@ -182,7 +185,7 @@ def _changes(effects: Sequence[Effect]) -> str:
 
 
 def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) -> str:
-    """Return a sentence that compares the baseline with the cheapest; empty if not applicable."""
+    """Return a sentence on the baseline's cost; empty if none is set or it is the cheapest."""
     if plan.baseline_name in (None, best):
         return ""
     effect = next((one for one in effects if one.group == plan.baseline_name), None)

@@ -11,7 +11,8 @@ from typing import Any, Final
 from energy_callbacks.accounting.metrics.tags import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
-# Tags by category and chart. If a chart's first tag has an interval, the chart shows it as a band.
+# Tags by category and chart. If a chart's first tag has an interval, the chart shows only this tag,
+# with the interval as a band.
 _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "Energy": {
         "power (W)": ("power/gpu_w", "power/host_w"),

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class Output(Protocol):
-    """Receives the scalars of each step on the training thread, so ``write`` must be quick."""
+    """Receives the scalars of logged steps on the training thread, so ``write`` must be quick."""
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write the scalars of one step.

@@ -20,7 +20,7 @@ class Engine(ABC):
         """Return a text that describes what ``run`` would do."""
 
     def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
-        """Return the jobs that an earlier call submitted and that have not ended.
+        """Return the jobs that an earlier call of ``run`` submitted and that have not ended.
 
         The list is empty for engines whose jobs all end before ``run`` returns.
         """
@@ -32,5 +32,5 @@ class Engine(ABC):
         """Run jobs, or submit them. A job that fails does not stop the others.
 
         Returns:
-            The number of the signal that ended the run early; ``None`` if there was none.
+            The number of the signal that ended this call early; ``None`` if there was none.
         """

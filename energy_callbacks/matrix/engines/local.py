@@ -1,4 +1,4 @@
-"""Runs jobs on this machine, one at a time on each GPU, or one at a time without GPUs."""
+"""Runs jobs on this machine: one at a time on each group of GPUs, or one at a time without GPUs."""
 
 import os
 import subprocess
@@ -52,9 +52,9 @@ class LocalEngine(Engine):
     """Runs jobs as child processes; its fields are the table ``[local]`` of the TOML file.
 
     Args:
-        gpus: ``"all"`` visible GPUs, a number of GPUs, or a list of GPU indices as CUDA counts
-            them. ``None`` runs one job at a time on the GPUs that the parent process, such as
-            Slurm, has chosen.
+        gpus: ``"all"`` for all visible GPUs, the number of GPUs to use (the first ones), or a list
+            of indices among the visible GPUs, as CUDA counts them. ``None`` runs one job at a time
+            on the GPUs that the parent process, such as Slurm, has chosen.
         gpus_per_job: number of GPUs of each job.
     """
 
@@ -74,7 +74,7 @@ class LocalEngine(Engine):
         check_whole("gpus_per_job", self.gpus_per_job)
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
-        """Return a text with the slots in which the jobs would run."""
+        """Return a text that lists the groups of GPUs on which the jobs would run."""
         del results
         slots = [slot.name for slot in self._slots()]
         return f"{counted(len(jobs))} here, {len(slots)} at a time: {', '.join(slots)}\n"
@@ -82,7 +82,7 @@ class LocalEngine(Engine):
     def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
         """Run jobs until all have ended.
 
-        A signal is passed on to the running jobs, and no further jobs are started.
+        A signal is passed on to the running jobs; no jobs are started after it.
         """
         queue, slots, hold = deque(jobs), self._slots(), SignalHold(ENDING)
         with hold.held():
@@ -140,7 +140,7 @@ class LocalEngine(Engine):
 def _serve(
     slot: _Slot, queue: deque[MatrixJob], results: Results, hold: SignalHold, progress: JobProgress
 ) -> None:
-    """Record the end of the job in a slot, and start the next job if the slot is free."""
+    """Record the end of the job in a slot; start the next job if the slot is free."""
     if slot.running is not None and _has_ended(slot.running):
         job, folder, process = slot.running
         progress.ended(job, results.end(folder, process.returncode))

@@ -18,7 +18,7 @@ from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
 _POLL_S: Final = 0.5
-# A command may need time to save its state when it is asked to end.
+# Maximum wait for commands that were asked to end; they may need time to save their state.
 _END_TIMEOUT_S: Final = 30.0
 
 
@@ -30,10 +30,10 @@ class RayEngine(Engine):
         address: address of a cluster; ``None`` uses the environment variable RAY_ADDRESS, or else
             a cluster on this machine, which is started if there is none.
         gpus: number of GPUs per job; ``None`` is 1 if the cluster has GPUs, otherwise 0.
-        cpus: number of CPUs per job; ``None`` is 1 for a job with a GPU. Without GPUs, ``None`` is
-            all CPUs of the smallest machine, so that a machine runs one job at a time and its
-            energy is that of the job.
-        resources: custom resources of Ray that each job needs, such as ``{big = 1}``.
+        cpus: number of CPUs per job; ``None`` is 1 for a job with a GPU. Without GPUs, ``None``
+            is the number of CPUs of the smallest machine, so that machines of this size run one
+            job at a time and the energy of a machine is that of its job.
+        resources: amounts of Ray's custom resources that each job needs, such as ``{big = 1}``.
     """
 
     address: str | None = None
@@ -141,7 +141,7 @@ def run_task(file: str, number: int) -> int:
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        while process.poll() is None:  # Ray can cancel a task only between short sleeps
+        while process.poll() is None:  # Ray cannot cancel a long wait
             time.sleep(_POLL_S)
     except BaseException:
         process.terminate()

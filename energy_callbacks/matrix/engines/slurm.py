@@ -21,6 +21,7 @@ from energy_callbacks.matrix.progress import JobProgress
 
 # Default of Slurm's MaxArraySize; the highest index is one less (slurm.conf(5)).
 _DEFAULT_ARRAY_SIZE: Final = 1001
+# Options of ``sbatch`` that users must not set.
 _RESERVED: Final = frozenset(("array", "output", "error", "job-name", "parsable", "chdir", "wait"))
 _TIMEOUT_S: Final = 60.0
 _SUBMITTED: Final = "submitted.json"
@@ -32,7 +33,7 @@ class SlurmFailed(EnergyCallbacksError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmEngine(Engine):
-    """Submits jobs with ``sbatch``, in array jobs of the size that Slurm allows.
+    """Submits jobs with ``sbatch``, in array jobs of at most the size that Slurm allows.
 
     Its fields are the table ``[slurm]`` of the TOML file. Other keys of that table are options of
     ``sbatch``.
@@ -134,7 +135,7 @@ def _option(name: str, value: str | None) -> str:
 def _chunks(
     jobs: Sequence[MatrixJob], results: Results
 ) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
-    """Yield a new folder and the jobs of each array job, at most as many jobs as Slurm allows."""
+    """Yield the folder (to be created) and the jobs of each array job that Slurm allows."""
     size, folder = _max_array_size(), results.folder / "slurm"
     numbers = (n for n in itertools.count(1) if not (folder / str(n)).exists())
     for begin in range(0, len(jobs), size):
@@ -148,7 +149,7 @@ def _queued(path: Path) -> list[str]:
     try:
         indices = _output("squeue", "--noheader", "--array", jobs, "--format=%K").split()
     except SlurmFailed as error:
-        if "Invalid job id" in str(error):  # Slurm forgets a job some minutes after its end
+        if "Invalid job id" in str(error):  # Slurm removes a job some minutes after its end
             return []
         raise
     return [submitted["jobs"][int(word)] for word in indices if word.isdecimal()]

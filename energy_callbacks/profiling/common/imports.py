@@ -18,7 +18,8 @@ def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[],
 
     Args:
         name: full name of the module.
-        then: function to call with the module, once, on the thread that imports it.
+        then: function to call once with the module; after an import, it is called on the thread
+            that imports the module.
 
     Returns:
         A function that cancels the call if it has not been made.

@@ -17,12 +17,14 @@ from energy_callbacks.core import forks
 from energy_callbacks.profiling.common.source_location import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
+"""Maximum number of records of a tracker: executed lines and returns from functions."""
 MOST_IN_A_CALL: Final = 20_000
-"""Maximum number of traced lines of one call (about 20 ms); longer loops launch no kernels."""
+"""Maximum number of traced lines of one call, which take about 20 ms. A call that executes more
+lines is usually a loop that launches no kernels."""
 
 
 class LineTracker:
-    """Traces the thread that creates it, until ``stop`` or until ``MOST_MOMENTS`` lines are traced.
+    """Traces the thread that creates it, until ``stop`` or until ``MOST_MOMENTS`` records exist.
 
     A call is traced for at most ``MOST_IN_A_CALL`` lines; kernels that it launches afterwards have
     no line.

@@ -75,7 +75,8 @@ def on_thread(thread: int, job: Callable[[], None]) -> bool:
         job: the function; if it is called later, its errors are logged.
 
     Returns:
-        Whether the function was or will be called; ``False`` for any other thread.
+        Whether the function was or will be called; ``False`` for any other thread, or if the main
+        thread cannot be asked.
     """
     if thread == threading.get_ident():
         job()

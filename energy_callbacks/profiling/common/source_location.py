@@ -47,7 +47,7 @@ def _libraries() -> tuple[str, ...]:
 
 @cache
 def is_users(file: str) -> bool:
-    """Return whether a file is the user's, not part of Python, this or an installed package.
+    """Return whether a file is the user's: not part of Python, this package or an installed one.
 
     >>> is_users(dis.__file__), is_users("<frozen importlib._bootstrap>"), is_users("/x/train.py")
     (False, False, True)

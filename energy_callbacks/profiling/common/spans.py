@@ -71,7 +71,7 @@ def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
 
 
 def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return for each moment whether it lies in a span, (n,).
+    """Return for each moment whether it lies in a span (start included, end excluded), (n,).
 
     Args:
         cover: spans, as returned by ``union``.

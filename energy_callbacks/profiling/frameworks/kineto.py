@@ -34,7 +34,7 @@ class Event:
         end_us: end in microseconds.
         thread: thread of the host; for work of a device, the thread that launched the work, or
             ``None`` if unknown.
-        device: number of the device.
+        device: number of the device; 0 if unknown.
         correlation: identifier that a launch and its kernel share; ``None`` for other events.
         launched_us: time at which the host launched the work; ``None`` if unknown.
         is_first: whether this is a whole event or its first piece; ``False`` for later pieces.

@@ -40,7 +40,11 @@ class TraceRecorder(Protocol):
         ...
 
     def step(self) -> None:
-        """Receive the end of a step, except the last one, for which ``close`` is called."""
+        """Receive the end of a step, except the last one, for which ``close`` is called.
+
+        Raises:
+            OccupiedError: if the training has started a profiler of its own.
+        """
         ...
 
     def close(self) -> Path:
@@ -50,6 +54,7 @@ class TraceRecorder(Protocol):
             Path of the trace file.
 
         Raises:
+            OccupiedError: if the training has started a profiler of its own.
             TooLargeError: if the trace is too large; no file remains.
         """
         ...

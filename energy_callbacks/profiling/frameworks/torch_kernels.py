@@ -23,7 +23,10 @@ from energy_callbacks.profiling.frameworks.protocol import OccupiedError, TooLar
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 
 MOST_BYTES: Final = 100 * 2**20
+"""Maximum size of a trace in bytes."""
+# Number of training steps before the first window.
 _FIRST_STEP: Final = 10
+# After this number of windows that could not be opened, no more are tried.
 _MOST_FAILURES: Final = 8
 
 
@@ -34,7 +37,8 @@ class KernelWindows:
         most: maximum number of windows.
         steps: number of recorded steps per window.
         max_overhead: another window opens only if the cost of all windows so far is at most this
-            share of the time since the start. The first window opens after step 10 in any case.
+            share of the time since the start. This does not apply to the first window, which opens
+            after step 10 at the earliest.
 
     Attributes:
         seen_steps: number of training steps so far.
@@ -87,7 +91,7 @@ class KernelWindows:
         window = KernelWindow(self._steps)
         if window.open():
             self._window = window
-        else:  # another profiler is running: try again when the number of steps has doubled
+        else:  # another profiler or a debugger is running: try again at twice the step
             self._failures += 1
             self._due_step = 2 * self.seen_steps
 

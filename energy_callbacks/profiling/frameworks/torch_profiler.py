@@ -22,7 +22,7 @@ from energy_callbacks.profiling.frameworks.protocol import (
 
 RUNNING: Final = threading.Lock()
 """A lock that is held while a window is open in this process."""
-# Mean size of an event in Kineto's JSON; single events have 200 to 500 bytes (torch 2.13).
+# Mean size of an event in Kineto's JSON in bytes; events have 200 to 500 bytes (torch 2.13).
 _BYTES_OF_EVENT: Final = 300
 _OCCUPIED: Final = (
     "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
@@ -35,7 +35,7 @@ class TorchRecorder:
 
     Args:
         path: path of the trace file, without a suffix.
-        warm_up_steps: number of steps in which CUPTI starts; they are not recorded.
+        warm_up_steps: number of steps that are not recorded, in which the tracing of CUDA starts.
         active_steps: number of recorded steps.
         max_events: maximum number of events of a trace.
         max_bytes: maximum size of a trace in bytes.
@@ -136,7 +136,7 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """Discard the open window; if another thread has opened it, it may end slightly later."""
+        """Discard the open window; if it was opened on another thread, it may end slightly later."""
         if not on_thread(self._thread, self._end):
             self._end()
 

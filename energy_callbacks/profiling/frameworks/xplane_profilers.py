@@ -1,4 +1,4 @@
-"""The functions with which TensorFlow and JAX start and stop the recording of an xplane trace."""
+"""The functions with which TensorFlow and JAX start and stop a trace in the format "xplane"."""
 
 from typing import Any, Literal
 

@@ -21,16 +21,18 @@ from energy_callbacks.profiling.common.main_thread import on_thread
 Function = tuple[str, int, str]
 """File, line and name of a function, as in ``pstats``; the file of functions in C is ``~``."""
 
-# Limits of the report: number of functions in the table, and number, depth and smallest width of
-# rectangles in the icicle chart.
+# Limits of the table in the report: number of functions with the most own time, and also of
+# functions with the most cumulative time.
 _FUNCTIONS: Final = 20
+# Limits of the icicle chart: number of rectangles, number of levels, and minimum width of a
+# rectangle as a share of the total.
 _NODES, _DEPTH, _NARROWEST_SHARE = 300, 24, 0.004
 
 
 class ProfileWindow:
     """A period in which cProfile profiles the calling thread, or since Python 3.12 all threads.
 
-    It begins when the object is created.
+    The period begins when the object is created.
 
     Raises:
         ValueError: if another profiler is active in this process.
@@ -50,7 +52,7 @@ class ProfileWindow:
         self._open.add(self)
 
     def end(self) -> None:
-        """End the period; before Python 3.12, if another thread calls this, it may end later."""
+        """End the period; before Python 3.12, a call from another thread may take effect later."""
         if self not in self._open:
             return
         self._open.discard(self)
@@ -125,7 +127,10 @@ class Calls:
         return float(sum(own_s for _, _, own_s, _, _ in self._stats.values()))
 
     def top(self) -> list[dict[str, Any]]:
-        """Return the functions with the most own or cumulative time, by descending own time."""
+        """Return the 20 functions with the most own time and the 20 with the most cumulative time.
+
+        They are in descending order of own time.
+        """
         by_own, by_cumulative = (
             sorted(self._stats, key=lambda function: self._stats[function][column], reverse=True)
             for column in (2, 3)

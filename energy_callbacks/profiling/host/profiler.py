@@ -31,8 +31,9 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
         with EnergyMeter(profilers=[HostProfiler(functions=["mypackage.data:load"])]) as meter: ...
 
     The files are in ``<run folder>/profile``: ``host.prof`` for SnakeViz and ``pstats``, and
-    ``memory_lines.txt``. Each worker process of a ``DataLoader`` writes the same files, with its
-    process id in the names. Only rank 0 is profiled. Both measurements slow down the profiled code.
+    ``memory_lines.txt``. Each worker process of a ``DataLoader`` writes such files with its
+    process id in their names. Only rank 0 is profiled. Both measurements slow down the profiled
+    code.
 
     Args:
         skip: number of steps before the profiled ones.
