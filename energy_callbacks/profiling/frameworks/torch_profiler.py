@@ -136,7 +136,7 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """Discard the open window; if it was opened on another thread, it may end slightly later."""
+        """Discard the open window; if another thread opened it, it may end slightly later."""
         if not on_thread(self._thread, self._end):
             self._end()
 
