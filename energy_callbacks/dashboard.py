@@ -7,8 +7,8 @@
 
 A row is the set of figures that is logged at one step. Only rank 0 writes, and only into
 TensorBoard runs that the training writes anyway. A session is TensorBoard's record of one training
-on the page "HParams". TensorBoard reads only one layout and one session per run. If the user has
-already written a layout or a session, none is added.
+on the page "HParams". TensorBoard reads only one layout and one session per TensorBoard run. If the
+user has already written a layout, no layout is added; the same applies to a session.
 """
 
 import logging
@@ -43,13 +43,14 @@ FINAL: Final = {
 Facts = Mapping[str, hparams.Value | None]
 # Prefixes of the tags of a layout and of a session.
 _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
-# Only this much of the newest event files is searched for these tags: a training writes them at
-# its start, and many trainings may share a directory.
+# Number of bytes at the start of an event file that are searched for these tags, and number of
+# files, newest first. A training writes the tags at its start, and many trainings may share a
+# directory.
 _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
-# TensorBoard 2.21 shows the first five metrics unless the user selects others.
+# Metrics that are listed first: TensorBoard 2.21 shows five metrics unless the user selects others.
 _FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
-# A card on the page "Images" is about 300 points wide.
+# Width of a picture in inches. A picture on the page "Images" is shown about 300 points wide.
 _PICTURE_IN = 4.2
 
 
@@ -61,9 +62,9 @@ class Dashboard:
     Args:
         meter: the meter of the training.
         boards: returns the TensorBoard runs to write to, which may be none; called at the first
-            row.
+            row with energy per step.
         facts: returns additional hyperparameters by name, ``None`` for unknown values; called at
-            the first row.
+            the same row if there is a TensorBoard run.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Dashboard:
         self._is_due = True
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state of a new dashboard, because a copy is not part of a training."""
+        """Return the state of a new dashboard, because a copy must not write for the training."""
         return Dashboard(self._meter).__dict__
 
     def row(self, scalars: Mapping[str, float], step: int) -> None:
@@ -96,7 +97,7 @@ class Dashboard:
             self._safely(lambda: self._begin(scalars, step))
 
     def end(self, metrics: Callable[[], Mapping[str, float]], step: int) -> None:
-        """Write the last figures and the report of a training, which must have been saved.
+        """Write the last figures and the report of a training; the report must have been saved.
 
         Args:
             metrics: returns the last values of the user's metrics; tags of this package are

@@ -80,7 +80,7 @@ def _print_columns(*, as_json: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; without wrapping or colours if the output is not a terminal."""
+    """Print a table, without wrapping and colours if standard output is not a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -98,7 +98,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """Return a value for the text table: six digits, on one line, without control characters."""
+    """Return a value as one line of text of limited length; floats have six significant digits."""
     if value is None:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else formatting.one_line(str(_plain(value)))

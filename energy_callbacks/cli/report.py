@@ -1,4 +1,4 @@
-"""``energy-callbacks report``: renders the report of a run again, from any of its saved files."""
+"""``energy-callbacks report``: renders a report again, from the files of a run or from a log."""
 
 import argparse
 import sys
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the report, write the files, and print the report and the paths of the files."""
+    """Read the report, write the files, and print the report and paths; ``--json`` prints JSON."""
     path, out = arguments.path, arguments.out
     is_log = importers.is_log(path)
     if is_log and out is not None:
@@ -102,7 +102,8 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
 
     Args:
         arguments: arguments of the command.
-        is_own: whether the report is the unchanged report of the run in the default folder.
+        is_own: whether the report is neither changed by options such as ``--country`` nor made
+            from a log.
 
     Raises:
         ValueError: if files of a changed report or of a log would replace the files of a run.
@@ -119,7 +120,10 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
 
 
 def _folder_of(path: Path) -> Path:
-    """Return the run folder of a path; a journal is in ``<run folder>/attempts/<n>/``."""
+    """Return the default folder for the files: the run folder, or the folder of a saved report.
+
+    A journal is in ``<run folder>/attempts/<n>/``.
+    """
     if path.is_dir():
         return path
     resolved = path.resolve()

@@ -30,10 +30,11 @@ from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 HELP = "measure any command from its start to its end"
 
+# Signals that are passed on to the command.
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Options that are passed to ``EnergyConfig`` as settings of the same name.
 _SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
-# The GPUs that the command uses are checked at this interval. A shorter use may be missed.
+# Interval at which the GPUs that the command uses are looked up. A shorter use may be missed.
 _CARD_CHECK_S: Final = 0.5
 
 
@@ -95,14 +96,18 @@ def words(arguments: argparse.Namespace) -> list[str]:
 
 
 def measure(arguments: argparse.Namespace, command: list[str]) -> int:
-    """Measure a command, and return its exit code or end by the signal that ended the command.
+    """Measure a command; return its exit code, or end by the signal that ended the command.
+
+    If the package is disabled, or if another ``energy-callbacks run`` measures this process, the
+    command replaces this process and is not measured here.
 
     Args:
         arguments: settings that ``add_settings`` declares.
         command: program and arguments.
 
     Raises:
-        ValueError: if there is no command, or if a launcher has started several such processes.
+        ValueError: if there is no command, or if this process is one of several processes of a
+            launcher (``WORLD_SIZE`` above 1).
     """
     if not command:
         raise ValueError("no command: write it after --, as in: run -- python train.py")
@@ -167,12 +172,15 @@ def _new_folder(name: str) -> Path:
 
 
 def _safe(name: str) -> str:
-    """Return a file name that is valid on all file systems."""
+    """Return the name, changed to a file name that is valid on all file systems."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
 
 
 def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> int:
-    """Run a command and return its exit code, without waiting for its remaining child processes."""
+    """Measure a command, and return its exit code or the negative number of the ending signal.
+
+    Child processes that outlive the command are not waited for.
+    """
     hold.wait(0.0)
     if (number := hold.first) is not None:
         meter.stop(KeyboardInterrupt(signal.Signals(number).name))

@@ -77,7 +77,7 @@ def _objective(word: str) -> str | float:
 
 
 def _step(name: str) -> Callable[[int], Any]:
-    """Return the function that ``MODULE:FUNCTION`` names, or its result if it has no arguments.
+    """Return the function ``MODULE:FUNCTION``; if it takes no argument, the function it returns.
 
     Raises:
         ValueError: if the name is not valid, or neither the object nor its result is callable.

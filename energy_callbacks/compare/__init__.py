@@ -10,7 +10,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from energy_callbacks.compare import page, text  # noqa: F401 - importing registers them
+from energy_callbacks.compare import page, text  # noqa: F401 - importing registers their functions
 from energy_callbacks.compare.build import MARGIN, Pairing, Repeat, build
 from energy_callbacks.compare.model import Comparison
 from energy_callbacks.compare.target import goal as goal_of
@@ -42,17 +42,18 @@ def compare(
             validation metric that all runs have.
         goal: whether ``"lower"`` or ``"higher"`` values of the metric are better; ``None`` infers
             this from its name.
-        target: value of the metric. Energy and time until a run first reaches it are compared.
-            ``None`` selects the best value that all finished runs reached.
+        target: value of the metric. The energies and times that the runs need until they first
+            reach the target are compared. ``None`` selects the best value that all finished runs
+            reached, or all runs if none has finished.
         paired: whether the n-th runs of two groups form a pair, in the order given. ``"auto"``
             pairs successive runs by start time if the groups ran alternately, as in ABAB or ABBA.
-        margin: share of the metric by which a group may be worse and still count as equally good;
-            0.01 is 1 %.
+        margin: share of the first group's mean metric by which a group may be worse and still
+            count as equally good; 0.01 is 1 %.
 
     Raises:
         ValueError: for fewer than two groups, an empty group, a negative margin, a run that is
-            given twice, ``paired=True`` with groups of different sizes, or a metric that no run
-            has or whose better direction is not known.
+            given twice, ``paired=True`` with groups of different sizes, a metric that no run has
+            or whose better direction is not known, or a goal or target without a metric.
         JournalError: if a run cannot be read.
     """
     if len(groups) < 2:

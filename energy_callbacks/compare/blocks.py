@@ -8,20 +8,24 @@ from energy_callbacks.compare.statistics import Array, Blocks
 from energy_callbacks.report.charts.bands import bands
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Shorter blocks would be correlated: caches, clocks and temperatures change over seconds.
+# Minimum length of a block. Shorter blocks would be correlated, because caches, clocks and
+# temperatures change over seconds.
 _BLOCK_S: Final = 10.0
-# The spread of fewer blocks cannot be estimated; more blocks do not improve the estimate.
+# Minimum and maximum number of blocks. Fewer blocks do not allow an estimate of their spread; more
+# blocks do not improve the estimate.
 _FEWEST, _MOST = 8, 20
+# Number of time bins of the power curves.
 _BINS: Final = 2000
 
 
 def blocks(report: EnergyReport, quantity: str) -> Blocks | None:
-    """Return the blocks of a quantity, each at least 10 s long.
+    """Return the blocks of a quantity, each about 10 s long or longer.
 
     The first block is left out, because a training does some work only once, at its start.
 
     Returns:
-        ``None`` if fewer than eight blocks remain, or the quantity over time is not known.
+        The blocks; ``None`` if fewer than eight blocks remain, or if the quantity over time is not
+        known.
     """
     if quantity == "power_w":
         return _of_power(report)
@@ -45,7 +49,7 @@ def _of_power(report: EnergyReport) -> Blocks | None:
 
 
 def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
-    """Cut cumulative amount and work into as many blocks of equal time as possible, at most 20."""
+    """Cut cumulative curves into blocks of about equal time; drop the first, keep at most 20."""
     length_s = t_s[-1] - t_s[0]
     count = min(int(length_s / _BLOCK_S), len(t_s) - 1, _MOST + 1)
     if count - 1 < _FEWEST:

@@ -38,6 +38,7 @@ from energy_callbacks.version import __version__
 
 MARGIN: Final = 0.01
 """Default of ``margin``: a metric that is worse by at most this share counts as equally good."""
+# Maximum number of points of a curve in the charts, except curves of a metric.
 _CURVE_POINTS: Final = 120
 
 Pairing = Literal["auto"] | bool
@@ -106,8 +107,8 @@ def build(
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
     """Return the headline quantity: the first energy known for all groups.
 
-    Energies with an interval take precedence. If no energy is known for all groups, it is the
-    quantity of the first effect, or ``None`` without effects.
+    Energies with an interval take precedence. If no energy is known for all groups, the result is
+    the quantity of the first effect, or ``None`` without effects.
     """
     for has_interval in (True, False):
         for name in ANSWERS:
@@ -188,7 +189,10 @@ def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[
 
 
 def _known_by_some(sides: Sequence[_GroupReports]) -> Iterator[Caveat]:
-    """Yield a caveat for each quantity that is known for only some runs of a group."""
+    """Yield a caveat for each quantity that is known for only some runs of a group.
+
+    Energy and time to the target are excluded: ``_unreached`` reports them.
+    """
     for group, _ in sides:
         for one in QUANTITIES:
             lacking = sum(one.name not in run.values for run in group.runs)
@@ -212,8 +216,8 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
-            # Blocks cover only a part of the run: they give the relative width of the interval,
-            # the whole run gives the ratio.
+            # Blocks cover only a part of the run. An interval from blocks gives only the relative
+            # width; the ratio is that of the whole runs. Otherwise, the factor is 1.
             factor = ratio / interval.value
             known = {
                 "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),
@@ -286,9 +290,10 @@ def _quality(
     """Compare the metric of two groups; return ``None`` unless all runs have the metric.
 
     The difference is positive if the new group is better. The tolerance is ``margin`` times the
-    metric of the old group. The verdict is ``as good`` if the whole 95 % interval of the difference
-    lies above ``-tolerance``, and ``worse`` if the interval lies below 0 and the difference below
-    ``-tolerance``.
+    metric of the old group. The verdict is ``as good`` if the lower end of the 95 % interval of the
+    difference is at least ``-tolerance``. It is ``worse`` if the upper end is below 0 and the
+    difference is below ``-tolerance``. Otherwise, or if a run has not finished, it is ``not
+    resolved``.
     """
     if old.group.metric_mean is None or new.group.metric_mean is None:
         return None
@@ -340,7 +345,8 @@ def _curve(report: EnergyReport, judged: Goal | None) -> RunCurve:
 def _memory(report: EnergyReport, edges_s: Sequence[float]) -> tuple[float | None, ...]:
     """Return the peak memory in each bin; ``None`` for a bin without readings.
 
-    It is the memory of the GPU that uses most, or of the process if no GPU is known.
+    The memory is that of the GPU with the highest peak, or of the process if the memory of no GPU
+    is known. The result is empty if no memory is known.
     """
     kinds = {(one.host, one.key): one.kind for one in report.devices}
     curves = [one for one in report.series if any(one.memory_bytes)]

@@ -30,9 +30,11 @@ class RunValues:
         run_id: identifier of the run.
         name: name that the user gave to the run; ``None`` if none was given.
         source: path from which the run was read; the name of the run if it was given as a report.
-        started_unix_s: wall time at which the run began.
-        values: value by name of the quantity, which ends with the unit; only known quantities.
-        best_metric: best value of the metric in the run; ``None`` if the run lacks the metric.
+        started_unix_s: wall time at which the run began, in Unix seconds.
+        values: value of each known quantity by its name, which contains the unit, such as
+            ``energy_j``.
+        best_metric: best value of the compared metric in the run; ``None`` if the run lacks the
+            metric.
     """
 
     run_id: str
@@ -45,17 +47,19 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCurve:
-    """Curves of one run for the charts, with a reduced number of points; empty if not known.
+    """Curves of one run for the charts; a curve that is not known is empty.
+
+    All curves except ``metric`` have a reduced number of points.
 
     Attributes:
-        t_s: end of each time bin of ``power_w`` and ``memory_bytes``.
-        power_w: mean power of GPUs and host together in each bin.
-        memory_bytes: peak memory in each bin, of the GPU that uses most, or of the process if no
-            GPU is known; ``None`` for a bin without readings.
+        t_s: end of each time bin of ``power_w`` and ``memory_bytes``, since the start of the run.
+        power_w: sum of the mean powers of GPUs and host in each bin.
+        memory_bytes: peak memory in each bin, of the GPU with the highest peak, or of the process
+            if the memory of no GPU is known; ``None`` for a bin without readings.
         step: numbers of optimizer steps.
-        step_energy_j: energy used up to each of these steps.
-        metric_energy_j: energy used up to each value of the metric.
-        metric: values of the metric.
+        step_energy_j: energy used from the start of the run up to each step in ``step``.
+        metric_energy_j: energy used from the start of the run up to each value in ``metric``.
+        metric: values of the compared metric for which the energy is known.
     """
 
     t_s: tuple[float, ...]
@@ -93,7 +97,7 @@ class Effect:
     Attributes:
         group: name of the group.
         quantity: name of the quantity with its unit, such as ``energy_j``.
-        ratio: mean of the group divided by the mean of the first group.
+        ratio: geometric mean of the group divided by the geometric mean of the first group.
         low: lower end of the 95 % interval of the ratio, widened by the errors of the sensors if
             the groups used different sensors; ``None`` without an interval, as for short single
             runs.
@@ -103,8 +107,8 @@ class Effect:
         p: two-sided p-value of this effect alone; ``None`` without an interval.
         p_holm: p-value adjusted for all effects of the comparison (Holm); ``None`` without an
             interval.
-        detectable: smallest change, as a share, that a comparison with this number of runs detects
-            in 80 % of cases; ``None`` without an interval.
+        detectable: smallest change, as a share (0.03 is 3 %), that a comparison with this number
+            of runs detects in 80 % of cases; ``None`` without an interval.
         basis: data from which the interval is computed; ``None`` without an interval.
         verdict: ``lower`` or ``higher`` if ``p_holm`` is below 0.05, the interval does not contain
             1, and no caveat forbids a verdict; otherwise ``not resolved``.
@@ -131,12 +135,12 @@ class Quality:
         group: name of the group.
         difference: mean of the best values of the group minus that of the first group, with the
             sign chosen so that positive values are better.
-        low: lower end of the 95 % interval of the difference; ``None`` for single runs.
-        high: upper end of the interval.
+        low: lower end of the 95 % interval of the difference; ``None`` if a group has only one run.
+        high: upper end of the interval; ``None`` if a group has only one run.
         margin: largest difference, in the unit of the metric, by which a group may be worse and
             still count as equally good.
-        verdict: ``as good`` if the interval is above ``-margin``, ``worse`` if it is below 0 and
-            the difference below ``-margin``; otherwise, or if a run has not finished, ``not
+        verdict: ``as good`` if ``low`` is at least ``-margin``; ``worse`` if ``high`` is below 0
+            and ``difference`` is below ``-margin``; otherwise, or if a run has not finished, ``not
             resolved``.
     """
 
@@ -156,7 +160,7 @@ class Caveat:
         code: short identifier, which does not change between versions.
         message: description of the limitation.
         group: name of the affected group; ``None`` for all groups.
-        quantities: affected quantities; empty for all.
+        quantities: names of the affected quantities; empty for all quantities.
         is_fatal: whether the caveat forbids verdicts on these quantities.
     """
 
@@ -177,9 +181,11 @@ class Comparison:
         tool_version: version of this package that made the comparison.
         metric: name of the user's metric by which model quality is compared; ``None`` if there is
             none.
-        direction: whether lower or higher values of the metric are better.
-        target: value of the metric until which energy and time are compared.
-        primary: headline quantity; ``None`` if no quantity can be compared.
+        direction: whether lower or higher values of the metric are better; ``None`` without a
+            metric.
+        target: value of the metric; energy and time until a run first reaches the target are
+            compared. ``None`` without a metric.
+        primary: name of the headline quantity; ``None`` if no quantity can be compared.
         groups: the groups, in the order given.
         effects: effect of each group except the first on each quantity.
         qualities: comparison of the metric for each group except the first.
@@ -206,7 +212,7 @@ class Comparison:
         return next((one for one in self.effects if (one.group, one.quantity) == keys), None)
 
     def answer(self, group: str) -> Effect | None:
-        """Return the effect of a group on ``primary``, or its first effect if this is unknown."""
+        """Return the effect of a group on ``primary``; if it is not known, the group's first."""
         effects = [one for one in self.effects if one.group == group]
         primary = (one for one in effects if one.quantity == self.primary)
         return next(primary, effects[0] if effects else None)

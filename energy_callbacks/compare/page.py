@@ -32,7 +32,7 @@ def render(comparison: Comparison) -> str:
 
 
 def content(comparison: Comparison) -> dict[str, Any]:
-    """Return the variables of the template, which the page of a matrix also uses."""
+    """Return the variables of the HTML template; ``energy_callbacks.matrix`` also uses them."""
     return {
         "comparison": comparison,
         "title": " · ".join(group.name for group in comparison.groups),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# Colours of Okabe and Ito, ordered so that neighbours also differ in lightness.
+# Colours of Okabe and Ito, ordered so that successive colours also differ in lightness.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d")
 _DASHES: Final = ("-", "--", "-.", ":")
 # Maximum number of curves per group; more would hide each other.
@@ -64,10 +64,7 @@ def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None"
 
 
 def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
-    """Draw an effect as a filled point if it is resolved, otherwise as a hollow point.
-
-    The fill makes the two cases differ without colour.
-    """
+    """Draw an effect with its interval; the point is hollow if the verdict is ``not resolved``."""
     value = 100.0 * (effect.ratio - 1.0)
     if effect.low is not None and effect.high is not None:
         ends = [100.0 * (effect.low - 1.0), 100.0 * (effect.high - 1.0)]
@@ -81,7 +78,7 @@ def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
 
 
 def _limit(axes: "Axes", shown: Sequence[Effect]) -> None:
-    """Set the x limits to show all points; long intervals are cut, so that points stay apart."""
+    """Set the x limits to show all points; clip long intervals, so that points stay apart."""
     values = [100.0 * (effect.ratio - 1.0) for effect in shown]
     most = max(2.0, *(abs(value) for value in values))
     ends = [100.0 * (end - 1.0) for effect in shown for end in (effect.low, effect.high) if end]
@@ -120,7 +117,8 @@ def _energy_unit(energies_j: Sequence[Sequence[float]]) -> tuple[float, str]:
 def memory_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw the memory of each run over time.
 
-    It is the memory of the GPU that uses most, or of the process if no GPU is known.
+    The memory is that of the GPU with the highest peak, or of the process if the memory of no GPU
+    is known.
     """
 
     def line(curve: RunCurve) -> tuple[list[float], list[float]]:
@@ -132,7 +130,7 @@ def memory_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canva
 
 
 def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the mean peak memory of each group as a bar, and a point for each run."""
+    """Draw the peak memory of GPU and host: a bar for the mean of each group, a point per run."""
     names = [n for n in ("peak_memory_bytes", "host_memory_bytes") if comparison.knows(n)]
     if not names:
         return None

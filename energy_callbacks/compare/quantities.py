@@ -21,11 +21,11 @@ class Quantity:
     """A quantity by which runs are compared.
 
     Attributes:
-        name: name in code and JSON, which ends with the unit.
-        title: name in reports.
-        say: formats a value as text.
-        is_energy: whether the value comes from power sensors. The errors of the sensors then
-            widen the interval if the groups used different sensors.
+        name: name in code and JSON, which contains the unit.
+        title: name in comparisons for users.
+        say: function that formats a value as text.
+        is_energy: whether the value is an energy or a power. If the groups used different sensors,
+            the errors of the sensors widen the interval of such a quantity.
         is_whole: whether the value is a total of the run, which can be compared only between runs
             that did the same work.
     """
@@ -46,7 +46,7 @@ def _joules(value: float) -> str:
     return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
-# In the order of the rows in reports.
+# All quantities, in the order of the rows of a comparison.
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity(ENERGY_TO_TARGET, "Energy to the target", formatting.energy),
     Quantity("j_per_sample", "Energy per sample", _joules),
@@ -70,15 +70,18 @@ BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
 def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Quantity]:
-    """Yield the quantities known for both groups, with at most one energy per unit of work."""
+    """Yield the quantities known for both groups, with at most one of the energies in _OF_WORK."""
     shared = [one for one in QUANTITIES if one.name in old and one.name in new]
     of_work = [one for one in shared if one.name in _OF_WORK]
-    # The first one is kept: energy per sample is more informative than energy per step.
+    # The first of these is kept: energy per sample is more informative than energy per step.
     return (one for one in shared if one not in of_work[1:])
 
 
 def values(report: EnergyReport) -> dict[str, float]:
-    """Return the known positive values of a run by quantity, except those that need a target."""
+    """Return the known positive values of a run by quantity name.
+
+    Energies that are not resolved and quantities that need a target are left out.
+    """
     return {name: value for name, value in _values(report) if value is not None and value > 0.0}
 
 
@@ -138,7 +141,7 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
     """Return the largest relative error bound of the runs.
 
-    It is limited to 0.99 so that the ends of intervals stay positive.
+    The bound is limited to 0.99 so that the ends of intervals stay positive.
     """
     totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
     shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]

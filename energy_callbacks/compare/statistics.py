@@ -27,6 +27,7 @@ POWER: Final = 0.8
 """Probability of detecting the smallest detectable effect."""
 # With a fixed seed, the same runs always give the same result.
 _SEED: Final = 20_261_122
+# Differences of logarithms below this value are rounding errors.
 _ROUNDING: Final = 1e-12
 _ENDS: Final = ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0)
 
@@ -109,7 +110,8 @@ def ratio_of_blocks(old: Blocks, new: Blocks) -> RatioInterval | None:
     """Return the ratio new / old of two runs; its interval excludes the spread between runs.
 
     Neighbouring steps are correlated; blocks of many seconds are nearly independent
-    (Kuensch, Annals of Statistics 17, 1989).
+    (Kuensch, Annals of Statistics 17, 1989). The result is ``None`` if a run has fewer than two
+    blocks.
     """
     if min(len(old.amount), len(new.amount)) < 2:
         return None
@@ -203,7 +205,7 @@ def _scaled(deviations: Array, freedom: float, rng: np.random.Generator) -> Arra
 
 def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
     """Return the interval of a ratio from the difference of logarithms."""
-    # Rounding: means of equal values may differ in their last bit.
+    # Rounding errors are set to 0, because means of equal values may differ in their last bit.
     difference = 0.0 if abs(change.value) < _ROUNDING else change.value
     deviations = np.where(np.abs(change.deviations) < _ROUNDING, 0.0, change.deviations)
     drawn = _scaled(deviations, change.freedom, rng)

@@ -40,8 +40,8 @@ def goal(
         ``None`` if ``metric`` is ``None`` and there is no validation metric that all runs have.
 
     Raises:
-        ValueError: if no run has the metric, its better direction is not known, or a direction or
-            target is given without a metric.
+        ValueError: if no run has the metric, the better direction of the metric is not known, or a
+            direction or target is given but no metric is given or found.
     """
     name = metric or _shared(reports, direction)
     if name is None:
@@ -81,7 +81,7 @@ def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
     """Return energy (J) and time (s) until the first value that reaches the target.
 
     Returns:
-        ``None`` if no value reaches it.
+        Energy (``None`` if not known) and time; ``None`` if no value reaches the target.
     """
     for energy_j, t_s, value in zip(metric.energy_j, metric.t_s, metric.value, strict=True):
         if judged.sign * value >= judged.sign * judged.target:
@@ -92,7 +92,8 @@ def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
 def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str | None:
     """Return the name of a validation metric that all runs have; ``None`` if there is none.
 
-    Its better direction must be ``direction``, or must be known if ``direction`` is ``None``.
+    Only metrics whose better direction is ``direction`` are considered; if ``direction`` is
+    ``None``, all metrics whose better direction is known.
     """
     directions = ("lower", "higher") if direction is None else (direction,)
     names = [

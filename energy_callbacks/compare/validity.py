@@ -10,9 +10,9 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Thresholds of the caveats. We chose them so that errors beyond them are larger than the effects
-# that users look for.
-_COVERAGE: Final = 0.95  # minimum share of a run that readings cover
+# Thresholds of the caveats. They are our choice: if a threshold is exceeded, the error can be
+# larger than the effects that users look for.
+_COVERAGE: Final = 0.95  # minimum share of a run's time that readings cover
 _THROTTLED: Final = 0.02  # difference between the shares of time with throttled clocks
 _WARMER_C: Final = 10.0  # difference between the temperatures at the start
 _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05  # relative difference of work: caveat, fatal caveat
@@ -26,7 +26,7 @@ Reports = Sequence[EnergyReport]
 
 
 def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
-    """Yield all caveats: first of each group, then of differences from the first group."""
+    """Yield all caveats: those of each group, then those of differences from the first group."""
     (first, old), *others = groups.items()
     for name, reports in groups.items():
         yield from _of_group(name, reports)
@@ -161,7 +161,8 @@ def _mean_count(unit: str, reports: Reports) -> float | None:
 def forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
     """Return whether a caveat forbids a verdict on an effect.
 
-    Only fatal caveats of the effect's group, of the first group, or of all groups do.
+    A caveat forbids a verdict only if it is fatal and concerns the effect's group, the first group
+    or all groups.
     """
     is_of_it = caveat.is_fatal and caveat.group in (None, first, effect.group)
     return is_of_it and (not caveat.quantities or effect.quantity in caveat.quantities)

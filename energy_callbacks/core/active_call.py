@@ -19,7 +19,8 @@ from typing import Any
 class ActiveCall:
     """A running call of a function, such as ``fit``, found by a hook that runs inside it.
 
-    The object keeps the frame of the call, and everything that it refers to, until ``let_go``.
+    The object keeps the frame of the call, and all objects that the frame refers to, until
+    ``let_go`` is called.
 
     Args:
         frame: frame of the call, which must be executing.
@@ -27,7 +28,8 @@ class ActiveCall:
     """
 
     def __init__(self, frame: FrameType, package: str) -> None:
-        # A wrapper in Keras removes the frame of the call from tracebacks, but not its own frame.
+        # A wrapper in Keras removes the frame of the call from tracebacks, but not the frame of the
+        # wrapper.
         wrapper = frame.f_back
         is_wrapped = wrapper is not None and _package(wrapper) == package
         self._frames: tuple[FrameType | None, ...] = (frame, wrapper if is_wrapped else None)
@@ -47,7 +49,7 @@ class ActiveCall:
         return None
 
     def is_under_way(self) -> bool:
-        """Return whether the call has neither returned nor raised, on any thread.
+        """Return whether the call has neither returned nor raised; any thread may ask.
 
         The garbage collector of CPython tracks a frame only after its execution has ended
         (``take_ownership`` in ``frame.c``). In other interpreters, the result is ``True`` until
@@ -76,7 +78,7 @@ class ActiveCall:
         return None
 
     def let_go(self) -> None:
-        """Release the frame of the call and everything that it refers to."""
+        """Release the frame of the call and all objects that the frame refers to."""
         self._frames = ()
 
 

@@ -25,14 +25,15 @@ class EnergyConfig:
         region: state or province, if ``country`` is ``USA`` or ``CAN``.
         pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
         price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
-        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices and UUIDs.
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
+            UUIDs.
         sample_interval_s: interval in s at which figures are updated and written; at most 1,
             because a killed process loses unwritten figures. The default is the interval at which
             sensors are read; figures are always written at that interval too.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day for a GPU.
         step_events: whether CUDA events determine when the GPU finished each step, instead of the
-            time when Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us per step.
+            time when Python had queued it; PyTorch on NVIDIA GPUs only; costs about 10 us per step.
         max_energy_wh: energy of GPUs and host over all attempts of the run, in Wh, at which the
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
@@ -91,7 +92,7 @@ class EnergyConfig:
 
 
 def is_disabled() -> bool:
-    """Return whether ``ENERGY_CALLBACKS_DISABLED`` switches everything off."""
+    """Return whether the variable ``ENERGY_CALLBACKS_DISABLED`` disables all measurements."""
     return is_on(DISABLED_VARIABLE)
 
 

@@ -8,10 +8,10 @@ from energy_callbacks.core.errors import MissingExtraError
 
 @contextmanager
 def requires(*packages: str, extra: str) -> Iterator[None]:
-    """Replace the import error for a missing package by one that says how to install it.
+    """Replace the import error for a missing package by an error that says how to install it.
 
-    The error is replaced only if one of ``packages`` itself is missing. An import that fails inside
-    such a package, or inside this one, is a real error and is raised unchanged.
+    The error is replaced only if one of ``packages`` itself is missing. The error of an import that
+    fails inside one of them, or inside this package, is raised unchanged.
 
     Args:
         packages: top-level import names, such as ``"lightning"``.

@@ -7,7 +7,7 @@ the check runs at every step.
 import os
 
 generation = 0
-"""Number of forks between this process and the one that first imported this module."""
+"""Number of forks between the process that first imported this module and this process."""
 
 
 def _next_generation() -> None:

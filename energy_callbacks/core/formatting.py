@@ -1,4 +1,4 @@
-"""Formats numbers for people: a suitable unit, and no more digits than are known."""
+"""Formats numbers as text with a suitable unit and a limited number of digits."""
 
 import math
 import re
@@ -33,7 +33,8 @@ def energy(energy_j: float | None) -> str:
 def with_error(value: float, error: float) -> tuple[str, str]:
     """Format a value and its error with the same number of decimals.
 
-    An error below 10 gets two significant digits, a larger one no decimals.
+    An error below 10 has two significant digits (at most six decimals); a larger error has no
+    decimals.
 
     >>> with_error(12.345, 0.456)
     ('12.35', '0.46')
@@ -47,7 +48,7 @@ def with_error(value: float, error: float) -> tuple[str, str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with ``digits`` significant digits, without an exponent.
+    """Format a number with ``digits`` significant digits, at most nine decimals and no exponent.
 
     >>> significant(0.041234), significant(12.345), significant(123456.0)
     ('0.0412', '12.3', '123456')
@@ -173,7 +174,7 @@ def one_line(text: str) -> str:
 
 
 def _is_control(character: str) -> bool:
-    """Return whether a character is a control character, except joiners, which scripts need."""
+    """Return whether a character is a control character, except joiners that languages need."""
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
@@ -192,8 +193,8 @@ def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
     as 0.1 Wh. Smaller values get the last unit; 0 gets the second.
 
     Args:
-        value: value in the SI unit.
-        units: at least two units, largest first.
+        value: value in the unit whose factor is 1.
+        units: factor and name of at least two units, largest first.
     """
     for factor, unit in units[:-1]:
         if abs(value) >= (factor if factor == units[0][0] else 0.1 * factor):

@@ -32,7 +32,8 @@ def pass_on_signals() -> None:
     """Re-raise the exception that is being handled if a signal handler raised it.
 
     The interpreter may run a signal handler while code of this package runs. If a user's handler of
-    SIGTERM raises an exception there, it is meant to end the training and is not our error.
+    SIGTERM raises an exception there, the exception is meant to end the training and is not an
+    error of this package.
     """
     error = sys.exc_info()[1]
     if error is None or error.__traceback__ is None:
@@ -56,7 +57,10 @@ def _code_of(handler: Any) -> CodeType | None:
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
-    """Decorate a method: if it raises, measuring stops and the method returns ``None``."""
+    """Decorate a method so that an exception stops measuring and the method returns ``None``.
+
+    Exceptions from signal handlers and exceptions such as ``KeyboardInterrupt`` are raised.
+    """
 
     @functools.wraps(method)
     def guarded(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R | None:

@@ -11,18 +11,19 @@ Quantity = Literal[
     "energy",  # J, counter
     "memory_used",  # byte
     "utilisation",  # share, 0 to 1
-    "sm_active",  # share, 0 to 1: time in which a multiprocessor has work, mean over all
+    "sm_active",  # share, 0 to 1: time in which a multiprocessor has work, mean of multiprocessors
     "sm_occupancy",  # share, 0 to 1: resident warps divided by the maximum number
     "tensor_active",  # share, 0 to 1: time in which the tensor cores were busy
     "dram_active",  # share, 0 to 1: used part of the maximum memory bandwidth
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
-    "throttled",  # s, counter
+    "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, this process and its children
     "allocated",  # byte, in the framework's device allocator
     "peak_allocated",  # byte, maximum since the framework last reset it
 ]
-# If the random error exceeds half of the energy, not even its order of magnitude is known.
+# Maximum random half-width of the 95 % interval of a resolved energy, as a share of the energy. If
+# the half-width is larger, not even the order of magnitude of the energy is known.
 _RESOLVED: Final = 0.5
 Method = Literal["counter+samples", "counter+power", "counter", "power", "model", "none"]
 
@@ -33,13 +34,13 @@ class Sensor:
 
     Attributes:
         name: the driver call or file that is read, as text for the report.
-        period_s: time between two new values; ``None`` if not known.
+        period_s: time between two updates of the value; ``None`` if not known.
         window_s: time that one value averages over; ``None`` if not known.
         lag_s: delay before the sensor starts to show a change.
-        response_s: time constant of its first-order response.
+        response_s: time constant of the sensor's first-order response.
         relative_error: bound of the systematic error, as a fraction of the value.
         is_buffered: whether the driver keeps samples, so that none is lost between two reads.
-        citation: source of these figures.
+        citation: publication or document from which these properties are taken.
     """
 
     name: str
@@ -59,13 +60,15 @@ class Device:
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: the sum that includes its energy, ``gpu`` or ``host``; ``None`` if it has no energy.
+        scope: the sum that includes the energy of the device, ``gpu`` or ``host``; ``None`` if the
+            device has no energy.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of the device whose energy includes that of this device, so that sums do not
             count it twice; ``None`` if there is no such device.
-        index: NVML index or RAPL zone number.
+        index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
+            ``None`` if not known.
         notes: notes for the report, such as other users of the device.
         instance_count: number of MIG instances; 0 without MIG.
         instances: UUIDs of the MIG instances that this process uses; empty if it uses the
@@ -96,8 +99,8 @@ class Channel:
     Attributes:
         device: the device.
         quantity: what is measured.
-        kind: meaning of a value: ``gauge`` is the quantity at that moment, ``mean`` its mean since
-            the previous reading, ``counter`` a total that never decreases.
+        kind: meaning of a value: ``gauge`` is the quantity at the time of the reading, ``mean`` the
+            mean since the previous reading, ``counter`` a total that never decreases.
         sensor: properties of the sensor; ``None`` if not known.
     """
 
@@ -113,7 +116,7 @@ class Reading:
 
     Attributes:
         channel: channel of the value.
-        t_s: monotonic time of the value.
+        t_s: time of the value on the monotonic clock.
         value: the value in the SI unit of the channel's quantity.
         t_error_s: half-width of the uncertainty of ``t_s``.
     """
@@ -126,12 +129,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Energy between two moments, with its errors.
+    """Energy in a time window, with its errors.
 
     Attributes:
         energy_j: energy in J during the part of the window that readings cover; ``None`` if they
             cover nothing.
-        stderr_j: random standard error (edges, noise, interpolation).
+        stderr_j: standard error of the random part (window edges, noise, interpolation).
         systematic_j: bound of the error that all windows share (gain of the sensor, model).
         method: how the energy was computed; ``none`` for unknown energy; sums list all methods.
         coverage: fraction of the window that readings cover, 0 to 1.

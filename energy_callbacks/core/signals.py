@@ -1,4 +1,4 @@
-"""Holds back signals while child processes run, and returns those to pass on to them."""
+"""Holds back signals while child processes run, and returns the signals to pass on to them."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ class SignalHold:
     def __init__(self, numbers: Sequence[signal.Signals]) -> None:
         self.first: int | None = None
         self.mask_before: set[int] = set()
-        # A handler that Python did not install is None here and could not be restored.
+        # ``getsignal`` returns None for a handler that Python did not install and cannot restore.
         self._handled = [n for n in numbers if signal.getsignal(n) not in (signal.SIG_IGN, None)]
         self._held = {*numbers, signal.SIGCHLD}
         self._to_pass_on: list[int] = []
@@ -46,9 +46,9 @@ class SignalHold:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold back the signals for ``wait``, also in threads that start inside.
+        """Hold back the signals for ``wait``, also in threads that start inside the context.
 
-        If an older thread receives a signal, it is recorded and passed on as well.
+        If a thread that started before receives a signal, ``wait`` returns the signal as well.
         """
         with self.recorded():
             self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
@@ -59,7 +59,7 @@ class SignalHold:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """Restore the original signal mask, so that a program started inside inherits it."""
+        """Restore the original signal mask for programs that are started inside the context."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
         try:
             yield
@@ -70,7 +70,8 @@ class SignalHold:
         """Wait for a signal, and return the signals to pass on to child processes.
 
         Args:
-            timeout_s: maximum wait in s; it ends early if a signal arrives or a child process ends.
+            timeout_s: maximum wait in s; the wait ends when a signal arrives or a child process
+                ends.
         """
         found = signal.sigtimedwait(self._held, timeout_s)
         if found is not None and found.si_signo != signal.SIGCHLD:

@@ -1,4 +1,4 @@
-"""Unit conversions: inside the package everything is SI (W, J, s, byte, Hz, kg)."""
+"""Unit conversions. Inside the package, all values are in W, J, s, byte, Hz or kg."""
 
 JOULES_PER_WATT_HOUR = 3600.0
 BYTES_PER_GIBIBYTE = 2**30

@@ -2,7 +2,7 @@
 
 ::
 
-    report = load("stats-nvidia_desktop-20261121-001739.json")     # of energy_callbacks.report
+    report = load("stats-nvidia_desktop-20261121-001739.json")     # energy_callbacks.report.load
     report = load("emissions.csv#6f1c2a...")                       # one of several runs
     importers.keep("gpu.csv", "runs/old")                          # writes a run folder
 
@@ -31,6 +31,7 @@ from energy_callbacks.importers.formats import (
 )
 from energy_callbacks.importers.protocol import Importer, Log
 
+# All formats, in the order in which they are tried.
 IMPORTERS: Final[tuple[Importer, ...]] = (
     gputop, monitor_gpu, nvidia_smi, codecarbon, zeus_windows, zeus_table, all_smi, zeus_power,
 )  # fmt: skip
@@ -50,7 +51,7 @@ def records(path: Path) -> Iterator[Record] | None:
     """Convert a log to the records of a journal; return ``None`` if its format is not known.
 
     Raises:
-        JournalError: if the file cannot be used. This may be raised during the iteration.
+        JournalError: if the file cannot be used; may also be raised during the iteration.
         MissingExtraError: for a ``.zst`` file if ``zstandard`` is not installed.
     """
     place, choice = located(path)
@@ -79,7 +80,7 @@ def keep(path: str | Path, folder: str | Path) -> Path:
         Path of the journal.
 
     Raises:
-        ValueError: if the format is not known, or the folder has another run.
+        ValueError: if the format is not known, or the folder contains another run.
         JournalError: see ``records``.
     """
     lines = records(Path(path))

@@ -13,13 +13,18 @@ from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.extras import requires
 
 HEAD_BYTES: Final = 65536
+"""Number of characters at the beginning of a file by which its format is recognised."""
 MOST_BYTES: Final = 4 * 2**30
-"""Maximum size of one unpacked file, such as two months of eight cards at 1 sample per second."""
+"""Maximum number of characters of one unpacked file.
+
+A log of eight cards at 1 sample per second has this size after about two months.
+"""
 _CHUNK: Final = 2**20
-# An all-smi frame with a few hundred processes has about 100 kB.
+# Maximum length of a line. An all-smi frame with a few hundred processes has about 100 kB.
 _LONGEST_LINE: Final = 2**22
 # After this many consecutive positions without a decodable JSON object, the rest is skipped.
 _MOST_FAILURES: Final = 1000
+# First bytes of files that gzip and Zstandard have compressed.
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # Marks of UTF-16, which PowerShell writes when the output of a program is redirected.
 _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -30,7 +35,7 @@ class Damage:
 
     Attributes:
         places: number of lines or records that were skipped.
-        is_cut_off: whether the file ends within a record.
+        is_cut_off: whether the file ends within a record, or its end could not be read.
     """
 
     def __init__(self) -> None:
@@ -76,7 +81,8 @@ def cells(line: str) -> list[str]:
 def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in the first array of a file, even if the file is cut off.
 
-    If an object is damaged, objects nested in it may be yielded instead. Callers must check keys.
+    If an object is damaged, objects nested in it may be yielded instead. Callers must therefore
+    check the keys of each object.
     """
     decode = json.JSONDecoder().raw_decode
     chunks = _pieces(path, _CHUNK, damage)
@@ -107,7 +113,10 @@ def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
 
 
 def _pieces(path: Path, size: int, damage: Damage, *, by_line: bool = False) -> Iterator[str]:
-    """Yield the unpacked text of a file in pieces of at most ``size``, up to damaged data."""
+    """Yield the unpacked text of a file in pieces of at most ``size`` characters.
+
+    The iteration ends at data that cannot be read or unpacked, and sets ``damage.is_cut_off``.
+    """
     left = MOST_BYTES
     try:
         with _open(path) as text:

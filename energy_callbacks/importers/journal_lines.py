@@ -37,14 +37,15 @@ def header(
     Args:
         log: the log file.
         program: name of the program that wrote the log.
-        unix_s: wall time at which the run began; ``None`` if the caller sets it later.
+        unix_s: wall time at which the run began, in Unix seconds; ``None`` if the caller sets it
+            later.
         name: name of the run; ``None`` uses the name of the file without its suffix.
         version: version of the program.
-        host: host that was measured.
+        host: name of the host that was measured; ``None`` uses ``UNKNOWN_HOST``.
         command: command line of the training.
         tags: settings of the training; the first 20 are kept.
         place: location as in the ``config`` of a journal's header.
-        pue: power usage effectiveness.
+        pue: power usage effectiveness of the building.
     """
     return {
         "type": "header",

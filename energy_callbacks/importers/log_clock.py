@@ -6,10 +6,10 @@ from typing import Final
 from energy_callbacks.importers.values import Moment, unix_s
 
 _HOUR_S: Final = 3600.0
-# A step of local time is a change of summer time if it differs from an hour by at most this time,
-# which passes between two samples.
+# Maximum time between the two samples around a change to or from summer time. The step of local
+# time differs from an hour by the time between these samples.
 _SLACK_S: Final = 60.0
-# A longer pause in one log means that the clock was set.
+# Maximum pause between two samples. A larger step of the log's time means that the clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
 
 
@@ -19,8 +19,8 @@ class LogClock:
     * If local time goes back by an hour, or by up to a minute less, summer time has ended: the hour
       is added again.
     * Any other step back, and any step ahead of more than a week, means that the clock was set:
-      the step counts as no time. If the next moment continues from the moment before the step,
-      only that one time was wrong, and the correction is undone.
+      the step counts as no time. If the next moment continues from the moment before the step, only
+      the time of one sample was wrong, and the correction is undone.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class LogClock:
         return self._first is not None and self._first.is_local
 
     def t_s(self, moment: Moment) -> float:
-        """Return the seconds from the first moment to ``moment``, the next one in the file."""
+        """Return the seconds from the first moment to ``moment``, the next moment in the file."""
         if self._first is None:
             self._first, self._last_s = moment, moment.s
         step_s, elapsed_s = moment.s - self._last_s, moment.s - self._first.s

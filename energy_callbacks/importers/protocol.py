@@ -10,6 +10,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.importers import files
 
+# Name that selects the last run of a file with several runs, as in ``emissions.csv#last``.
 LAST: Final = "last"
 _MOST_NAMED: Final = 8
 
@@ -33,7 +34,7 @@ class Log:
 
     @property
     def run_id(self) -> str:
-        """Hash of size, beginning and choice, so that importing a file twice gives the same run."""
+        """Hash of file size, ``head`` and ``choice``; the same for each import of the same run."""
         known = f"{self.path.stat().st_size} {self.choice} {self.head}"
         return hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()[:12]
 
@@ -73,15 +74,15 @@ class Log:
                 damage.places += 1
 
     def chosen(self, runs: Mapping[str, T], label: Callable[[T], str]) -> T:
-        """Return the run that ``choice`` selects, or the only run.
+        """Return the run that ``choice`` selects (``last`` for the last run), or the only run.
 
         Args:
             runs: runs by name, in the order of the file.
             label: returns a description of a run for the error message.
 
         Raises:
-            JournalError: if there is no run, if none of several was chosen, or if the chosen one
-                does not exist.
+            JournalError: if there is no run, if the file has several runs and ``choice`` is
+                ``None``, or if the chosen run does not exist.
         """
         if not runs:
             raise JournalError(f"{self.path} holds no run that can be read")
@@ -103,7 +104,7 @@ class Importer(Protocol):
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """Name of the program that writes the format, for users."""
+        """Name of the program that writes the format, as shown to users."""
         ...
 
     def recognises(self, log: Log) -> bool:
@@ -111,11 +112,12 @@ class Importer(Protocol):
         ...
 
     def records(self, log: Log) -> Iterator[Record]:
-        """Yield the journal that a measurement by this package would have written.
+        """Yield the records of a journal, in the format that a measurement would have written.
 
         The first record is the header. The file is read when the first record is requested.
 
         Raises:
-            JournalError: if the file has no usable data, or none of several runs was chosen.
+            JournalError: if the file has no usable data, or if it has several runs and
+                ``log.choice`` selects none of them.
         """
         ...

@@ -1,4 +1,4 @@
-"""Reads NDJSON of ``all-smi record``, plain, ``.gz`` or ``.zst``.
+"""Reads files of ``all-smi record``: one JSON object per line, plain, ``.gz`` or ``.zst``.
 
 The file has a header, then one frame per sample. A frame has ``timestamp`` (RFC 3339, whole
 seconds) and the lists ``gpus`` and ``cpus``. Memory is in bytes, frequency in MHz, power in W;
@@ -95,7 +95,7 @@ def _devices(frame: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _key(keys: dict[tuple[str, str, str], str], kind: str, device: Mapping[str, Any]) -> str:
-    """Return the key of a device; add a key if its kind, host and identifier are new."""
+    """Return the key of a device; add a key if kind, host and identifier together are new."""
     host = short_text(device.get("hostname")) or "unknown"
     uuid = short_text(device.get("uuid")) or str(index(device.get("index")) or 0)
     count = sum(known == kind for known, _, _ in keys)

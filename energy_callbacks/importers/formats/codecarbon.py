@@ -1,8 +1,8 @@
-"""Reads totals of runs from CodeCarbon's ``emissions.csv``; ``emissions.csv#RUN_ID`` is one run.
+"""Reads the totals of a run from CodeCarbon's ``emissions.csv``; ``#RUN_ID`` selects the run.
 
-Rows with the same ``run_id`` are states of one run, each including the earlier ones; the row with
-the longest duration is used. Energies are in kWh. CodeCarbon has multiplied them by the PUE; they
-are divided by it if the row states the PUE.
+Rows with the same ``run_id`` are cumulative totals of one run at different times; the row with the
+longest duration is used. Energies are in kWh. CodeCarbon multiplies energies by the PUE (power
+usage effectiveness of the building). If the row states the PUE, this module divides by it.
 """
 
 import math
@@ -23,6 +23,7 @@ from energy_callbacks.importers.protocol import Log
 NAME: Final = "CodeCarbon"
 _NEEDED: Final = frozenset(("run_id", "duration", "emissions", "energy_consumed"))
 _TAGS: Final = ("experiment_id", "cloud_provider", "cloud_region", "os", "tracking_mode")
+# Larger values are not plausible: such a row is skipped, such an energy is not known.
 _MOST_S: Final = 10 * 365 * 86400.0
 _MOST_KWH: Final = 1e6
 # Prefix of the columns, kind of the device, scope, origin, relative error. A row does not say how
@@ -77,7 +78,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _states(log: Log, damage: files.Damage) -> dict[str, list[Row]]:
-    """Return the usable rows of each run, in the order of the file."""
+    """Return the usable rows of each run by run ID, in the order of the file."""
     states = defaultdict[str, list[Row]](list)
     for line_number, row in log.rows(damage):
         duration_s = values.at_least_0(row["duration"])

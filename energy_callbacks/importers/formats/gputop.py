@@ -39,14 +39,15 @@ _START: Final = re.compile(r"\s*\[\s*(\{|\]?\s*$)")
 _OF_A_CARD: Final = ("utilization", "memory_used", "power")
 _CONFIGURED: Final = re.compile(r"(?:gpu_)?stats[_-](.+?)[_-]\d{8}[_-]\d{6}")
 _VENDORS: Final = frozenset(("amd", "nvidia_desktop", "nvidia_jetson"))
-# Metadata that does not become tags: it differs between records or is elsewhere in the journal.
+# Metadata that does not become tags, because it differs between records or has its own field in
+# the journal.
 _NO_TAGS: Final = frozenset(("training_command", "timestamp", "phase", "epoch", "batch"))
 # Names of the temperature sensor of the chip on NVIDIA and AMD cards, in order of preference.
 _CHIP: Final = ("GPU", "Edge", "edge", "Junction", "junction")
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the file is an array of records with a time and fields of a card."""
+    """Return whether the file is an array of records with a time and two fields of a card."""
     has_card = sum(f'"{name}"' in log.head for name in _OF_A_CARD) >= 2
     return bool(_START.match(log.head)) and '"timestamp"' in log.head and has_card
 

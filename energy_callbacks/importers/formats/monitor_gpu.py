@@ -1,4 +1,4 @@
-"""Reads JSON of AdamWPrune's ``monitor_gpu.py``: memory and load of cards, without power."""
+"""Reads JSON of AdamWPrune's ``monitor_gpu.py``: memory and utilisation of cards, no power."""
 
 import re
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _claims(log: Log, count: int) -> Iterator[Record]:
-    """Yield a warning if the end of the file states another number of samples than ``count``."""
+    """Yield a warning if the number of samples stated at the end of the file is not ``count``."""
     with log.path.open("rb") as file:
         file.seek(max(log.path.stat().st_size - _TAIL_BYTES, 0))
         claim = _CLAIM.search(file.read().decode("utf-8", "replace"))

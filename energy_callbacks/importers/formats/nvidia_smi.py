@@ -35,6 +35,7 @@ _LAYOUT: Final = Layout(
 )
 # Columns that identify a card, in order of preference.
 _CARDS: Final = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
+# Start of a row; a file whose first line matches has no column names.
 _NAMELESS: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
 # A sample has one row per card. The time between two samples is at least this multiple of the time
 # between the rows of one sample.

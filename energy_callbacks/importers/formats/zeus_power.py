@@ -1,4 +1,4 @@
-"""Reads files of older versions of Zeus' ``PowerMonitor``: Unix time, then W of each card.
+"""Reads files of older versions of Zeus' ``PowerMonitor``: Unix time, and power of each card in W.
 
 Zeus writes no column names; a first line ``time,power0,...`` is accepted too. Zeus drops readings
 that equal the previous one. Power that stays the same for more than five times the usual time
@@ -29,7 +29,7 @@ def recognises(log: Log) -> bool:
 
 
 def _keys(log: Log) -> list[str] | None:
-    """Return a key for each column after the first; ``None`` if the format is another one."""
+    """Return a device key for each column after the first; ``None`` if the format is different."""
     names = log.columns()
     if len(names) < 2:
         return None

@@ -1,8 +1,9 @@
 """Reads Zeus' tables of trainings: epoch time and mean power by batch size and power limit.
 
-The files ``summary_power_*.csv`` in Zeus' traces have the columns ``dataset``, ``network``,
-``batch_size``, ``optimizer``, ``power_limit`` (W), ``time_per_epoch`` (s) and ``average_power``
-(W). Each row is read as a run of one epoch. ``summary.csv#12`` selects row 12, counted from 1.
+The files ``summary_power_*.csv`` in the trace data of Zeus have the columns ``dataset``,
+``network``, ``batch_size``, ``optimizer``, ``power_limit`` (W), ``time_per_epoch`` (s) and
+``average_power`` (W). Each row is read as a run of one epoch. ``summary.csv#12`` selects row 12;
+the first row after the column names is row 1.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """Reads logs of Zeus' ``ZeusMonitor(log_file=...)``: the energy of each card in each window.
 
 Columns are ``start_time`` (Unix), ``window_name``, ``elapsed_time`` (s), ``gpu0_energy`` (J), ...
-Successive windows become phases. The energy of a window inside another one is subtracted from the
-outer window. Windows that are nested deeper, or overlap in part, are ignored with a warning.
+Successive windows become phases. The energy of a window inside another window is subtracted from
+the outer window. Windows that are nested more deeply, or that partly overlap another window, are
+ignored with a warning.
 Numbers at the end of window names are removed, so that repeated windows have the same name.
 """
 
@@ -50,7 +51,7 @@ class _Window:
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the columns are the three of a window and one per card."""
+    """Return whether the columns are the three that describe a window, and one energy per card."""
     names = log.columns()
     return names[:3] == _NAMES and len(names) > 3 and all(map(_CARD.fullmatch, names[3:]))
 
@@ -98,7 +99,7 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
 
 
 def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
-    """Return the windows sorted by start; of windows that begin together, the longest is first."""
+    """Return the windows sorted by start; windows with the same start are sorted longest first."""
     windows = []
     for _, row in log.rows(damage):
         start_s, duration_s = above_0(row["start_time"]), above_0(row["elapsed_time"])
@@ -114,10 +115,11 @@ def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Windo
 
 
 def _energy(energy_j: float | None, duration_s: float) -> Energy:
-    """Return the energy of a window; 0 J counts as unknown (window shorter than 100 ms)."""
+    """Return the energy of a window; 0 J counts as unknown: the counter did not change in it."""
     if not energy_j:
         return UNKNOWN
-    # Each end is at any moment between two counter values, so its error is uniform over 100 ms.
+    # Each end is at any moment between two counter values, so its error is uniform over 100 ms. The
+    # errors of both ends together have a standard deviation of 100 ms / sqrt(6).
     stderr_j = energy_j / duration_s * _TICK_S / 6.0**0.5
     return Energy(
         energy_j=energy_j,
