@@ -21,9 +21,9 @@ class BatchSizePoint:
         fits: whether the trial ran without an out-of-memory error.
         reason: message of the out-of-memory error; empty if the trial ran.
         samples_per_s: throughput of all ranks; ``None`` if the trial did not run.
-        samples_per_s_error: half-width of the 95 % interval of ``samples_per_s``, of the random
-            error only; ``None`` if the trial did not run.
-        scope: scope of the power and energy.
+        samples_per_s_error: half-width of the 95 % interval of ``samples_per_s``, which
+            includes the random error only; ``None`` if the trial did not run.
+        scope: devices that ``power_w`` and ``j_per_sample`` cover.
         power_w: mean power; ``None`` if not known.
         j_per_sample: energy per sample; ``None`` if not known.
         peak_bytes: peak memory of the device with the highest peak; ``None`` if not known.
@@ -46,9 +46,9 @@ class BatchSizeCurve:
     """The result of a search for a batch size.
 
     Attributes:
-        size: chosen batch size; ``None`` if no size was chosen.
+        size: chosen samples per micro-batch on each rank; ``None`` if no size was chosen.
         why: reason for the choice, or why no size was chosen.
-        objective: objective of the search.
+        objective: name of the objective, such as ``knee``, or the weight of the energy, 0 to 1.
         points: trials in the order in which they were run.
         memory_bytes: memory of the device; ``None`` if not known.
         duration_s: duration of the search.

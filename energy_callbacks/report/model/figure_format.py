@@ -35,7 +35,7 @@ def error(figure: amounts.Figure) -> str:
 
 
 def energy_with_error(figure: amounts.Figure) -> str:
-    """Return an energy with the half-width of its 95 % interval.
+    """Return an energy with the half-width of its 95 % interval, or its upper bound.
 
     >>> energy_with_error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '12.30 ± 0.20 Wh'
@@ -95,14 +95,14 @@ def wait_energy(wait: amounts.WaitEnergy | None) -> str:
 
 
 def _interval(low: float, high: float, unit: tuple[float, str], digits: int = 3) -> str:
-    """Return both ends of an interval in a unit, which is given as its size and name."""
+    """Return both ends of an interval as text; ``unit`` is the size and name of their unit."""
     size, name = unit
     ends = (formatting.significant(end / size, digits) for end in (low, high))
     return f"{' to '.join(ends)} {name}"
 
 
 def _digits(ratio: amounts.Ratio) -> int:
-    """Return the number of significant digits that the error justifies, from 2 to 4."""
+    """Return the number of significant digits, 2 to 4, that the error of a ratio justifies."""
     error_j = ratio.high_j - ratio.value_j
     if error_j <= 0.0 or ratio.value_j <= 0.0:
         return 3

@@ -1,4 +1,4 @@
-"""The user's metrics in a report, and what their names tell about them.
+"""The user's metrics in a report, and functions that interpret the names of metrics.
 
 The words of a name such as ``val_loss``, ``eval/F1`` or ``ValidationAccuracy`` tell whether the
 metric is computed on validation data, and whether lower or higher values are better.
@@ -27,7 +27,7 @@ _HIGHER = frozenset(
         "top5", "map50",
     }
 )  # fmt: skip
-# Words that reverse the direction of the other words, or make it unclear.
+# A name with one of these words has no direction: the word may reverse that of the other words.
 _UNCLEAR = frozenset(("neg", "negative", "minus", "inverse", "gap", "diff", "false"))
 
 
@@ -38,7 +38,7 @@ class Metric:
     Attributes:
         name: name of the metric, as logged by the user.
         t_s: (n,), seconds since the run began, without pauses between attempts.
-        step: (n,), optimizer steps executed so far; ``None`` if not known.
+        step: (n,), optimizer steps executed up to each value; ``None`` if not known.
         epoch: (n,), epoch of each value; ``None`` if not known.
         energy_j: (n,), known energy of GPUs and host up to each value, over all attempts; ``None``
             if no energy is known.
@@ -64,7 +64,7 @@ class Metric:
 
     @property
     def stem(self) -> str:
-        """Name without the words for training, validation and aggregation."""
+        """Name in lower case without the words for training, validation and aggregation."""
         left_out = _VALIDATION | _TRAINING | _FILLERS
         return " ".join(word for word in words_of(self.name) if word not in left_out)
 

@@ -56,9 +56,9 @@ class HostCalls:
     """Python calls in a window of training steps.
 
     Attributes:
-        file: file for SnakeViz and ``pstats``, in the folder ``profile`` of the run folder.
+        file: name of the file for SnakeViz and ``pstats`` in the folder ``profile`` of the run.
         steps: number of steps in the window.
-        first_step: number of steps before the window.
+        first_step: number of training steps before the window.
         duration_s: duration of the window.
         own_s: sum of the own times of all functions.
         energy_j: energy of the host in the window; ``None`` if not known.
@@ -94,7 +94,7 @@ class HostCalls:
 
     @property
     def whole_s(self) -> float:
-        """Time that is divided among the functions; above ``duration_s`` with several threads."""
+        """The larger of ``duration_s`` and ``own_s``; shares of functions are relative to it."""
         return max(self.duration_s, self.own_s)
 
     def attributed_j(self, own_s: float) -> float | None:
@@ -116,8 +116,8 @@ class MemoryLines:
     """Memory by line of source, measured by memory_profiler.
 
     Attributes:
-        file: file with the whole table.
-        lines: first lines of the table.
+        file: name of the file with the whole table.
+        lines: first lines of the table, as text.
         left_out: number of lines of the table that are not in ``lines``.
     """
 
@@ -132,7 +132,7 @@ class HostWorkers:
 
     Attributes:
         processes: number of workers that have written a file.
-        files: first files of the workers.
+        files: names of the first files that workers have written.
         functions: functions with the longest own times or times including callees, by descending
             own time.
         lines: first lines of the workers' memory tables.
@@ -146,7 +146,7 @@ class HostWorkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProfile:
-    """The host profile of an attempt; ``None`` for each part that was not profiled.
+    """The host profile of an attempt; a part that was not profiled is ``None``.
 
     Attributes:
         calls: Python calls of rank 0.
@@ -162,7 +162,7 @@ class HostProfile:
 def rows(calls: HostCalls) -> list[tuple[str, ...]]:
     """Return the table of functions by own time, with the columns ``HEAD``.
 
-    Its last two rows are the other functions and the time outside all functions.
+    The last two rows are the sum of all other functions and the time outside all functions.
     """
     shown = calls.functions[:_ROWS]
     others_s = max(calls.own_s - sum(one.own_s for one in shown), 0.0)

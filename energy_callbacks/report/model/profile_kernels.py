@@ -18,9 +18,9 @@ class KernelRow:
     """The part of a step that belongs to one kernel, or to one class of kernels.
 
     Attributes:
-        name: name of the kernel or class; an operator of the host if no accelerator worked.
+        name: name of the kernel or class; name of a host operator if no accelerator worked.
         class_name: class of the kernel, such as ``attention``; ``idle`` for idle time.
-        calls: calls per step.
+        calls: executions per step.
         time_s: time per step, summed over the devices of the process.
         share: share of the devices' time, 0 to 1.
         energy_j: energy per step, attributed by ``share``; ``None`` if no energy was measured.
@@ -43,8 +43,8 @@ class KernelRoofline:
         flops_per_byte: the same FLOPs per byte of memory traffic, which a counter of the GPU
             measured.
         ridge: FLOPs per byte above which arithmetic, and not memory, is the limit.
-        peak_flops_per_s: peak of the GPU.
-        source: data sheet of the peaks.
+        peak_flops_per_s: maximum FLOPs per second of the GPU.
+        source: data sheet that states the GPU's maximum FLOPs per second and memory bandwidth.
     """
 
     flops_per_s: float
@@ -73,23 +73,23 @@ class KernelProfile:
         kernels_per_step: number of kernels and copies per step, or of operators of the host if no
             accelerator worked; ``None`` if no step was recorded.
         busy_share: share of the devices' time in which anything ran; ``None`` if not known.
-        classes: one row for each class of kernels, longest first, then idle time; the rows add up
-            to the step.
-        kernels: one row for each of the longest kernels, and one for all others.
+        classes: one row for each class of kernels, longest first, then one for idle time; the
+            times of the rows add up to ``device_s``.
+        kernels: one row for each of the longest kernels, and one for all other kernels.
         parts: share of ``forward``, ``backward`` and ``optimizer`` in the busy time; ``None`` if
             not known.
         idle_s: idle time per step by cause: ``input`` (a batch was fetched), ``launch`` (the host
             launched kernels), ``host`` (the host did other work), ``device`` (work was queued);
             ``None`` if not known.
-        cudnn_share: share of kernels of cuDNN in the busy time; ``None`` if not known.
+        cudnn_share: share of cuDNN's kernels in the busy time; ``None`` if not known.
         copy_s: time of copies between host and devices per step; ``None`` if not known.
         copy_overlap: share of the time of copies in which kernels ran too; ``None`` without copies.
         activity: means of the GPU's own counters while training, 0 to 1; ``None`` if not known.
-        roofline: position in the roofline; ``None`` if the user stated no FLOPs, or the GPU's peaks
-            or its memory traffic are not known.
+        roofline: position in the roofline model; ``None`` if the user stated no FLOPs, or if the
+            GPU's peaks or its memory traffic are not known.
         bound: what limits the speed of the training.
-        sentence: the limit as a sentence.
-        evidence: figures that support the sentence.
+        sentence: ``bound`` as a sentence.
+        evidence: statements with numbers that support ``sentence``.
         traces: files for Perfetto, ``chrome://tracing`` or TensorBoard, in the run folder.
         folded: file with the energy as folded stacks; ``None`` if not written.
         speedscope: file with the energy for speedscope; ``None`` if not written.
@@ -127,7 +127,7 @@ class KernelProfile:
 
     @property
     def device_s(self) -> float:
-        """Time of a step, summed over the devices."""
+        """Busy and idle time of a step, summed over the devices, s."""
         return sum(row.time_s for row in self.classes)
 
     @property
@@ -210,7 +210,7 @@ def _roof(roof: KernelRoofline) -> str:
 
 
 def class_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
-    """Return the table of classes with the columns ``HEAD``; the rows add up to the step."""
+    """Return the table of classes with the columns ``HEAD``; the rows add up to a step."""
     steps = profile.steps
     return [(row.name, *_times(row), *_joules(row.energy_j, steps)) for row in profile.classes]
 

@@ -23,10 +23,11 @@ class SourceLine:
         function: qualified name of the function.
         source: text of the line; ``""`` for a function, or if the file cannot be read.
         wall_s: time that the training thread spent in the line, including calls to libraries.
-        cpu_s: CPU time of the training thread in the line, and of other threads during its calls.
+        cpu_s: CPU time of the training thread in the line, and of other threads while
+            the line calls libraries.
         wait_s: time in the line during which no thread of the process ran.
         gpu_share: time of the kernels that the line launched, as a share of the time of all kernels
-            in the windows, 0 to 1; ``None`` if no window was recorded.
+            in the recorded steps, 0 to 1; ``None`` if no step was recorded.
         host_j: energy of the host, attributed by CPU time and by waiting time; ``None`` if not
             known.
         waiting_j: part of ``host_j`` that is attributed by waiting time; ``None`` if not known.
@@ -48,13 +49,13 @@ class SourceLine:
 
     @property
     def energy_j(self) -> float | None:
-        """Attributed energy of host and GPUs; ``None`` if not known."""
+        """Sum of those of ``host_j`` and ``gpu_j`` that are known; ``None`` if neither is."""
         known = [value for value in (self.host_j, self.gpu_j) if value is not None]
         return sum(known) if known else None
 
     @property
     def place(self) -> str:
-        """Name of the file and line number."""
+        """Name of the file without its folder, and line number."""
         return f"{PurePath(self.file).name}:{self.line}"
 
 
@@ -139,18 +140,18 @@ def tables(profile: LineProfile) -> list[tuple[str, tuple[str, ...], list[tuple[
 
 
 def rows(profile: LineProfile) -> list[tuple[str, ...]]:
-    """Return the table of the lines with most energy, with the columns ``HEAD``.
+    """Return the table of the lines with the most energy, with the columns ``HEAD``.
 
-    Its last row is the energy that is not attributed.
+    The last row is the energy that is not attributed, if it is known.
     """
     names = (f"{line.place} {line.source.strip()}".strip() for line in profile.lines)
     return _rows(profile, zip(names, profile.lines, strict=True))
 
 
 def function_rows(profile: LineProfile) -> list[tuple[str, ...]]:
-    """Return the table of the functions with most energy, with the columns ``FUNCTION_HEAD``.
+    """Return the table of the functions with the most energy, with the columns ``FUNCTION_HEAD``.
 
-    Its last row is the energy that is not attributed.
+    The last row is the energy that is not attributed, if it is known.
     """
     names = (f"{function.function} {function.place}" for function in profile.functions)
     return _rows(profile, zip(names, profile.functions, strict=True))

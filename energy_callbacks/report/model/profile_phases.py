@@ -32,17 +32,18 @@ class StepPhases:
 
     Attributes:
         device: key of the device.
-        timed_by: source of the times of phases: events of the ``device`` or clock of the ``host``.
+        timed_by: ``device`` if events of the device give the times of the phases; ``host`` if the
+            host's clock gives them.
         steps: number of profiled steps.
         step_s: mean duration of a step.
         measured_j: measured energy per step; ``None`` if not known.
-        split_j: sum of the fitted energies of the phases, which are not scaled to ``measured_j``;
-            ``None`` if the energy could not be split.
+        split_j: sum of the fitted energies of the phases per step; they are not scaled to
+            ``measured_j``. ``None`` if the energy could not be split.
         lag_s: fitted delay of the sensor; ``None`` if the energy could not be split.
         response_s: fitted time constant of the sensor; ``None`` if the energy could not be split.
         refusal: why the energy could not be split; ``None`` if it was split.
         help: what would make a split possible; ``None`` if the energy was split.
-        phases: phases in their order in a step.
+        phases: phases in the order in which a step executes them.
     """
 
     device: str
@@ -59,7 +60,7 @@ class StepPhases:
 
     @property
     def sentence(self) -> str:
-        """Sentence that states the profiled steps, and the result of the split or its refusal."""
+        """Sentence on the profiled steps and the split, or why the energy was not split."""
         timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
         step = formatting.short_time(self.step_s)
         head = f"{self.steps} steps of {step} on {self.device}, {timed}"

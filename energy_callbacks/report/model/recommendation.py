@@ -18,17 +18,17 @@ Code = Literal[
     "copies",
 ]
 
-# Smaller shares of the time or of the energy do not justify a change.
+# A share of the time or of the energy that is smaller than this does not justify a change.
 MATTERS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A recommendation to change one thing.
+    """A recommendation to change one property of the training.
 
     Attributes:
         code: short identifier of the kind of recommendation.
-        message: the observation, with figures.
+        message: the observation, with numbers.
         fix: the recommended change.
         saves_j: upper bound of the energy that the change would have saved in this run; ``None`` if
             not known.

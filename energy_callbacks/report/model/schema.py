@@ -2,7 +2,7 @@
 
 The record holds everything that a report shows. HTML, text and JSON present the same record, so a
 report can be rendered again from its JSON. ``None`` means not known; ``0.0`` is a measured zero.
-``SCHEMA_VERSION`` increases with changes of the JSON that require changes of programs that read it.
+A change of the JSON that requires changes of programs that read it increases ``SCHEMA_VERSION``.
 The schema is in ``docs/reference/report.schema.json``.
 """
 
@@ -54,29 +54,30 @@ class EnergyReport:
 
     Attributes:
         format: name of the file format.
-        schema_version: version of the schema.
+        schema_version: ``SCHEMA_VERSION`` of the package that wrote the report.
         tool_version: version of this package in the newest attempt.
         warnings: warnings to read before the numbers.
-        run: the run itself.
+        run: name, status, duration, framework and host of the run.
         energy: energy of the run by scope.
         measured_fraction: share of the total energy that sensors measured, 0 to 1; the rest is
             estimated by models. ``None`` if no energy is known.
         emissions: emissions of the energy; ``None`` if not known.
         cost: cost of the energy; ``None`` if energy or price is not known.
-        forecast: the newest forecast; ``None`` if the run was too short or its length not known.
+        forecast: the newest forecast; ``None`` if the run was too short for one, or its
+            planned number of steps is not known.
         efficiency: energy per unit of work.
         throughput: amount and speed of the work.
         memory: peak and mean memory.
         phases: time and energy of each phase.
         devices: use of each physical device.
-        attempts: one row for each process of each attempt.
+        attempts: one entry for each process of each attempt.
         unavailable: sensors that could not be opened.
         measuring: processor time of the measurement itself.
         environment: versions and settings of the newest attempt.
         method_notes: the assumptions behind the numbers, one sentence each.
         timeline: phases over time, for the charts.
         series: curves of the devices, for the charts.
-        ranks: one row for each rank of the attempts that have several ranks.
+        ranks: one entry for each rank of each attempt that has several ranks.
         imbalances: ranks that differ from the other ranks.
         batch_sizes: searches for a batch size, oldest first.
         advice: recommendations, largest saving first.

@@ -18,7 +18,7 @@ Cell = str | float | None
 def write(report: EnergyReport, path: Path) -> None:
     """Write a CSV file with one row and the columns of the installed CodeCarbon.
 
-    As in CodeCarbon, energies (kWh) and powers (W) include the PUE; emissions are in kg.
+    As in CodeCarbon, energies (kWh), powers (W) and emissions (kg) include the PUE.
     Unknown values are empty cells, never 0.
     """
     with quiet_codecarbon():

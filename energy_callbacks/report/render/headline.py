@@ -11,12 +11,13 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadlineCard:
-    """One figure with its label.
+    """A value with its label.
 
     Attributes:
-        value: number and unit, or ``not known``.
-        detail: error, location or other information on the figure.
-        origin: origin of an energy, shown as a badge; ``None`` for other figures.
+        label: name of the value.
+        value: number and unit as text; ``not known`` or ``none`` if there is no number.
+        detail: error, location or other information on the value; may be empty.
+        origin: origin of an energy, shown as a badge; ``None`` for other values.
     """
 
     label: str
@@ -26,7 +27,7 @@ class HeadlineCard:
 
 
 def cards(report: EnergyReport) -> tuple[HeadlineCard, ...]:
-    """Return the cards of a report, the most important figures first."""
+    """Return the cards of a report, the most important card first."""
     return (
         *_energies(report),
         _emissions(report),
@@ -87,7 +88,7 @@ def _cost(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yield the newest forecast of the run, for comparison with its energy."""
+    """Yield a card with the newest forecast, if there is one, for comparison with the energy."""
     forecast = report.forecast
     if forecast is not None:
         figure = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
@@ -100,9 +101,9 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yield the energy per unit of work: per token and sample, or for the finest unit known.
+    """Yield cards of the energy per token and per sample, or per finest unit that is known.
 
-    It is the energy of the GPUs if that is known, otherwise the total.
+    The energy is that of the GPUs if it is known, otherwise the total.
     """
     has_gpu = report.energy.gpu.energy_j is not None
     known = known_ratios(report.efficiency.gpu if has_gpu else report.efficiency.total)
@@ -116,7 +117,7 @@ def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def known_ratios(efficiency: Efficiency) -> list[tuple[str, Ratio]]:
-    """Return name and joules of each unit of work that was counted, the finest unit first."""
+    """Return each unit of work whose energy is known, with that energy, the finest unit first."""
     ratios = (
         ("token", efficiency.j_per_token),
         ("sample", efficiency.j_per_sample),
@@ -139,7 +140,10 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Return a text on time and energy of waiting for data; of the GPUs if that is known."""
+    """Return a text on the time and energy of waiting for data; empty if the time is not known.
+
+    The energy is that of the GPUs if it is known, otherwise the total.
+    """
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:
         return ""

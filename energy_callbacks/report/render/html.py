@@ -33,8 +33,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _EMBEDDED = re.compile(
     r'<script type="application/json" id="energy-report">(.*?)</script>', re.DOTALL
 )
-# These characters could end a script element or start a comment; their escapes are valid JSON.
-# The last two are line ends in JavaScript but not in JSON.
+# Escapes, in JSON, of characters that could end a script element or start a comment. The last two
+# characters are line ends in JavaScript but not in JSON.
 _ESCAPES = {
     "<": "\\u003c",
     ">": "\\u003e",
@@ -78,7 +78,7 @@ def from_html(text: str) -> EnergyReport:
     """Return the report that a page embeds.
 
     Raises:
-        JournalError: if the page embeds no report, or one that cannot be read.
+        JournalError: if the page embeds no report, or if the embedded report cannot be read.
     """
     match = _EMBEDDED.search(text)
     if match is None:
@@ -107,24 +107,28 @@ def template(name: str) -> "Template":
 
 
 def _phase_colours(report: EnergyReport) -> dict[str, str]:
-    """Return the colour of each phase, the same as in the chart of power over time."""
+    """Return the colour that each phase has in the chart of power over time, for CSS."""
     in_strip = [span.phase for span in report.timeline]
     colours = palette.phase_colours(in_strip + [phase.name for phase in report.phases])
     return {phase.name: palette.css_colour(colours[phase.name]) for phase in report.phases}
 
 
 def _short(text: str, length: int = 400) -> str:
-    """Return a text on one line, cut to ``length`` characters; the embedded JSON is not cut."""
+    """Return a text on one line, cut to ``length`` characters."""
     text = formatting.one_line(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
-    """Return each chart twice, for wide and for narrow windows; the style sheet selects one.
+    """Draw each chart for wide and for narrow screens; the style sheet selects one drawing.
 
     Args:
-        shown: the report or comparison that the charts show.
+        shown: the report or comparison that the charts show; ``None`` for charts that hold their
+            data themselves.
         charts: the charts; those with nothing to draw are left out.
+
+    Returns:
+        The name, the title and both SVG drawings of each chart, for the template.
     """
     pictures = []
     for chart in charts:
@@ -138,7 +142,7 @@ def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
 
 
 def _section(section: Section, name: str = "") -> dict[str, Any]:
-    """Return a section, and its chart as ``drawn`` does; ``name`` replaces the chart's name."""
+    """Return a section and its drawn chart for the template; ``name`` renames the chart."""
     if section.chart is None:
         return {"section": section}
     chart = replace(section.chart, name=name or section.chart.name)
@@ -150,9 +154,9 @@ def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
 
     Args:
         chart: the chart.
-        shown: the report or comparison that the chart shows.
+        shown: see ``drawn``.
         width_in: width in inches.
-        name: name that is unique within the page.
+        name: name of the drawing, which is unique within the page.
     """
     from markupsafe import Markup
 

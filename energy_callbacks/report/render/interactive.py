@@ -1,7 +1,7 @@
-"""Renders the curves of a report as an interactive page with Plotly, which needs no network.
+"""Renders the curves of a report with Plotly, as an interactive page that needs no network.
 
-The page is a separate file that is written only on request, because Plotly's library makes it 5 MB
-large. The page without scripts can be sent by e-mail and opened everywhere.
+This page is a separate file that is written only on request, because it includes Plotly's library
+of 5 MB. The page without scripts (``html``) can be sent by e-mail and opened everywhere.
 """
 
 from collections.abc import Iterator

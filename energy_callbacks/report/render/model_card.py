@@ -9,9 +9,9 @@ from energy_callbacks.report.model.schema import EnergyReport
 def co2_eq_emissions(
     report: EnergyReport, *, training_type: str | None = None
 ) -> dict[str, str | float]:
-    """Return the metadata that the Hub shows with a model: emissions in grams of CO2 equivalents.
+    """Return the emissions, in grams of CO2 equivalent, as metadata for a model on the Hub.
 
-    The names of the fields are those in https://huggingface.co/docs/hub/model-cards-co2 (read on
+    The fields have the names in https://huggingface.co/docs/hub/model-cards-co2 (read on
     2026-11-21)::
 
         ModelCardData(co2_eq_emissions=co2_eq_emissions(report, training_type="fine-tuning"))
@@ -22,7 +22,7 @@ def co2_eq_emissions(
             leaves out the field.
 
     Raises:
-        ValueError: if the energy or the location is not known, so that there is no single figure.
+        ValueError: if the energy or the location is not known, so that there is no best value.
     """
     emissions = report.emissions
     if emissions is None:
@@ -46,7 +46,7 @@ def co2_eq_emissions(
 
 
 def _hardware(report: EnergyReport) -> str:
-    """Return number and name of the GPUs, or of the processors if there are no GPUs."""
+    """Return number and name of the GPUs, or of the CPUs if there are no GPUs."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in report.devices if device.kind == kind)
         if names:

@@ -81,7 +81,7 @@ def _ratios(report: EnergyReport) -> list[_Row]:
 
 
 def _activities(report: EnergyReport) -> list[_Row]:
-    """Return a row of GPU activity for each phase; empty if no GPU reports activity."""
+    """Return a row of GPU activity for each phase in which a GPU reported its activity."""
     shares = attrgetter("sm_active", "sm_occupancy", "tensor_active", "dram_active")
     return [
         (phase.name, *(_or_dash(one, formatting.percent) for one in shares(phase.activity)))
@@ -116,7 +116,7 @@ def _attempt(attempt: Attempt) -> _Row:
 
 
 def _attempt_jobs(report: EnergyReport) -> list[str]:
-    """Return a line for each batch job and its attempts; empty if the run has only one job."""
+    """Return a line for each batch job with its attempts; no lines if all have the same job."""
     attempts: dict[str, dict[int, None]] = {}
     for one in report.attempts:
         if one.job is not None:

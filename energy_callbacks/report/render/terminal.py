@@ -1,4 +1,4 @@
-"""Prints a report in a terminal with rich, with the same content as the plain text."""
+"""Prints a report in a terminal with rich; the sensors and notes on method are left out."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
 
 
 def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
-    """Print the report: with rich in a terminal, as plain text elsewhere.
+    """Print the report with rich, or as plain text if the output is no terminal with colours.
 
     Args:
         report: the report.
@@ -43,7 +43,7 @@ def print_report(report: EnergyReport, console: "Console | None" = None) -> None
 
 
 def print_rich(report: EnergyReport, console: "Console") -> None:
-    """Print warnings, headline and tables in a frame."""
+    """Print the warnings, headline, advice and tables in a frame."""
     from rich.console import Group
     from rich.panel import Panel
 
@@ -107,7 +107,7 @@ def _headline(report: EnergyReport) -> "Table":
 
 
 def _table(cells: Sequence[Sequence[str]]) -> "Table":
-    """Return a table of ``cells``, whose first row is the head, spaced as in the plain text."""
+    """Return a table whose head is the first row of ``cells``, with the plain text's spacing."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

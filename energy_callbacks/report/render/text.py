@@ -15,14 +15,15 @@ from energy_callbacks.report.render.tables import energy_tables, run_tables
 
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
-# Columns of names that may be cut, like the first column of each table. Numbers are never cut,
-# because a cut number would be wrong.
+# Heads of the columns that may be cut, in addition to the first column of each table: they hold
+# names. Numbers are never cut, because a cut number would be wrong.
 _NAMES = ("host", "cards")
 
 
 def summary_line(report: EnergyReport, path: Path | None = None) -> str:
     """Return a summary of the run in one line, which is logged at the end of a training.
 
+    For example:
     ``12.3 Wh (gpu 10.1 measured, host 2.2 estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
 
     Args:
@@ -73,7 +74,8 @@ def render(report: EnergyReport, width: int = 80) -> str:
 
     Args:
         report: the report.
-        width: maximum length of a line in characters, at least 40.
+        width: maximum length of a line in characters; less than 40 counts as 40. The row of a
+            table is longer if its numbers need more.
     """
     width = max(width, _NARROWEST)
     blocks = [
@@ -161,7 +163,8 @@ def fitted(section: Section, width: int) -> list[list[str]]:
 
     Args:
         section: a section with a table.
-        width: maximum length of a row in characters, including two spaces between columns.
+        width: maximum length of a row in characters, including two spaces between columns; a row
+            is longer if its numbers need more.
     """
     cells = [[formatting.one_line(cell) for cell in row] for row in (section.head, *section.rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
