@@ -55,7 +55,7 @@ class FakeClock:
         self._now_s += duration_s
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:  # noqa: ARG002
-        """Run ``job`` whenever ``advance`` reaches its time; the first run is due now."""
+        """Run ``job`` whenever ``advance`` reaches its time; the first call is due now."""
         periodic = _FakePeriodic(job, interval_s)
         self._put(self._now_s, periodic)
         return periodic
@@ -67,7 +67,7 @@ class FakeClock:
             due_s, _, periodic = heapq.heappop(self._queue)
             self._now_s = max(self._now_s, due_s)
             if not periodic.is_stopped:
-                started_s = self._now_s  # a long run does not delay the next
+                started_s = self._now_s  # a job that takes long does not delay the next call
                 self._put(max(started_s + periodic.run(), self._now_s), periodic)
         self._now_s = max(self._now_s, end_s)
 
@@ -92,7 +92,7 @@ class _FakePeriodic:
         return self.job() or self.interval_s
 
     def ask_to_stop(self) -> None:
-        """Stop the periodic runs; the last run happens in ``wait``."""
+        """Stop the periodic calls of the job; ``wait`` makes the last call."""
         self.is_stopped = True
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
@@ -110,7 +110,7 @@ class ScriptedSource:
         clock: time of the readings.
         power_w: returns the power at a monotonic time, W.
         energy_j: returns the integral of the power from any origin, J. It is offered as a counter
-            unless ``kind`` is ``mean``.
+            unless ``kind`` is ``mean``. ``None``: no counter.
         kind: ``gauge``: readings of ``power_w``; ``mean``: readings of the mean power since the
             previous reading, from ``energy_j``; ``None``: no power readings.
         device: the device of the readings; defaults to ``gpu0``.

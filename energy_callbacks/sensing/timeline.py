@@ -37,7 +37,8 @@ class _Track:
         read_s: total time with readings, s.
         last: time of the last reading of each quantity, and ``read_s`` at that time.
         power: raw power readings as (t_s, W) since ``follow_power``; ``None`` if not requested.
-        silent_since_s: time of the first query while it had no energy yet; otherwise ``None``.
+        silent_since_s: time of the first call of ``settled_s`` or ``seen_s`` while the device had
+            no energy yet; ``None`` if there was no such call.
         is_lost: whether its sensor is gone.
     """
 
@@ -59,14 +60,14 @@ class Timeline:
 
     Args:
         keep_s: how long readings stay at full resolution, s. Energy is kept permanently: exact at
-            pinned moments, otherwise at one knot per second.
+            pinned moments (see ``pin``), otherwise at one knot per second.
     """
 
     def __init__(self, keep_s: float = 600.0) -> None:
         self._keep_s = keep_s
         self._lock = threading.RLock()
         self._tracks: dict[str, _Track] = {}
-        # Kept for devices that open later: their buffers may contain earlier readings.
+        # Pinned moments, kept for devices that open later: their buffers may have earlier readings.
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
         self._expected = 0
@@ -166,7 +167,7 @@ class Timeline:
 
     @property
     def metered(self) -> tuple[str, ...]:
-        """Keys of all devices that have energy, in any scope."""
+        """Keys of all devices with a channel of power or energy, in any scope."""
         with self._lock:
             return tuple(key for key, track in self._tracks.items() if track.is_metered)
 
@@ -245,8 +246,9 @@ class Timeline:
     def settled_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
         """Return the moment up to which the energy of every device is final.
 
-        The result does not advance before all expected sources and all devices have readings. A
-        device without readings for ``patience_s`` is not waited for, and has a gap.
+        The result does not advance before all expected sources and all devices have readings, but
+        no source or device is waited for longer than ``patience_s``, s. A device without readings
+        for that time has a gap.
 
         Returns:
             The moment, which never decreases. ``None`` if it is not known yet, or if no device had
@@ -367,13 +369,13 @@ class Timeline:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 
     def impossible(self) -> dict[str, int]:
-        """Return the number of power readings beyond ``MOST_POWER_W``, for devices with any."""
+        """Return the number of power readings beyond ``MOST_POWER_W``, for devices with such."""
         with self._lock:
             counts = {key: track.curve.impossible for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}
 
     def disagreements(self) -> dict[str, int]:
-        """Return how often counter and power readings disagreed, for each device with any."""
+        """Return how often counter and power readings disagreed, by key of the device; never 0."""
         with self._lock:
             counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}

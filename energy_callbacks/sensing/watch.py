@@ -11,9 +11,9 @@ from energy_callbacks.sensing.sources.nvidia.processes import CardProcess, card_
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 
-# Power is the mean over this time; energy counters of older cards need at least a second.
+# Power is the mean over this time, s; energy counters of older cards need at least a second.
 _RECENT_S: Final = 2.0
-# Older readings of a gauge are not shown.
+# Readings of a gauge or counter that are older than this, s, are not shown.
 _FRESH_S: Final = 5.0
 _STOP_TIMEOUT_S: Final = 3.0
 
@@ -24,13 +24,14 @@ class DeviceLook:
 
     Attributes:
         device: the device.
-        power_w: mean power of the last two seconds with readings.
-        energy: energy since ``Watch`` was created.
+        power_w: mean power of the two seconds before the newest reading, without gaps.
+        energy: energy since ``Watch`` was created, or since the first reading if that is later.
         utilisation: fraction of the time in which the device was busy.
         memory_used_bytes: used memory.
-        temperature_c: degrees Celsius.
-        clock_hz: clock of the multiprocessors.
-        throttled_s: seconds in which heat or a power limit reduced clocks; a counter of the driver.
+        temperature_c: temperature, degrees Celsius.
+        clock_hz: clock frequency of the multiprocessors.
+        throttled_s: seconds in which heat or a power limit reduced clocks, as counted by the
+            driver.
         processes: processes on a card, most memory first; empty for other devices.
     """
 
@@ -77,12 +78,12 @@ class Watch:
 
     @property
     def problems(self) -> tuple[Notice, ...]:
-        """Notices of sources that are unavailable or lost."""
+        """Newest notice of each source that is unavailable or lost."""
         newest = {notice.source: notice for notice in self._notices}
         return tuple(one for one in newest.values() if one.kind in ("unavailable", "lost"))
 
     def look(self) -> list[DeviceLook]:
-        """Return the state of all devices that have energy, GPUs first."""
+        """Return the state of all devices whose energy is measured or modelled, GPUs first."""
         keys = self._timeline.metered
         known = [device for device in self._timeline.devices if device.key in keys]
         known.sort(key=lambda device: (device.kind != "gpu", device.index or 0))

@@ -1,8 +1,8 @@
 """Measures the memory of the devices that a training uses, and synchronizes the devices.
 
 The functions query the training's own framework and initialize no device. Memory is reported for
-the fullest device, as seen by its allocator. Without a device, the resident memory of this process
-is reported, and the size is that of the machine or its container.
+the fullest device, as seen by its allocator. If no device is in use, the resident memory of this
+process is reported, with the memory of the machine or its container as size.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class DeviceMemory:
     """Memory of one device, in bytes.
 
     Attributes:
-        peak_bytes: highest use since ``reset_peak``, with PyTorch including other processes;
+        peak_bytes: highest use since ``reset_peak``; for PyTorch it includes other processes.
             ``None`` if it cannot be distinguished from an earlier peak.
         size_bytes: total memory.
     """
@@ -77,8 +77,8 @@ def reset_peak() -> None:
 def forget_compiled() -> None:
     """Make PyTorch compile the next step again.
 
-    After two sizes PyTorch compiles code for any size (torch.compile, ``dynamic=None``). A training
-    that runs at one size never uses such code.
+    After two different sizes PyTorch compiles code for any size (torch.compile, ``dynamic=None``).
+    A training that runs at one size never uses such code.
     """
     torch: Any = sys.modules.get("torch")
     if "torch._dynamo" in sys.modules and hasattr(torch, "compiler"):

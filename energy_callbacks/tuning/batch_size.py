@@ -53,9 +53,9 @@ def tune_batch_size(
             be modules, optimizers, schedulers and scalers of PyTorch, and any object with
             ``state_dict`` and ``load_state_dict``. Random generators are always restored.
         restore: called after each trial to restore what ``keep`` cannot; if the training does not
-            use PyTorch, this is its whole state.
+            use PyTorch, it must restore the whole state.
         worst: ``worst(size)`` runs a training step with ``size`` of the samples that need the most
-            memory, such as the longest sequences; each trial begins with it.
+            memory, such as the longest sequences; each trial begins with this step.
         steps_per_call: number of training steps in a call of ``step``; above 1 for a compiled loop.
         **options: see ``TuningOptions``.
 
@@ -116,7 +116,7 @@ def tune_batch_size(
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:
-    """Return settings, equal on all ranks, and the memory of this rank's device in bytes."""
+    """Return the settings, equal on all ranks, and the memory of this rank's device in bytes."""
     memory = accelerator.memory()
     memory_bytes = memory.size_bytes if memory else None
     known = [size for size in ranks.gather(memory_bytes) if size is not None]

@@ -25,7 +25,8 @@ class TuningOptions(TypedDict, total=False):
         start_size: first size to try, such as the current one; ``None`` for the smallest.
         memory_margin: share of the device's memory that must stay free.
         max_trials: maximum number of trials.
-        max_s: no new trial starts after this time, s; ``None`` for no limit.
+        max_s: time limit of the search, s; no trial starts that is expected to exceed it. ``None``
+            for no limit.
         global_batch_size: samples of an optimizer step on all ranks together; ``None`` if not
             fixed. If it is fixed, sizes are those of micro-batches, several of which make up an
             optimizer step.

@@ -99,7 +99,7 @@ def free_memory(error: BaseException | None = None) -> None:
         try:
             backend.empty_cache()
         except RuntimeError as fault:
-            if not is_out_of_memory(fault):  # may run out too: Lightning, utilities/memory.py
+            if not is_out_of_memory(fault):  # Lightning's utilities/memory.py: may run out too
                 raise
 
 

@@ -23,8 +23,8 @@ _PATIENCE: Final = timedelta(minutes=30)
 class Ranks:
     """The processes of a PyTorch training, or a single process.
 
-    All processes must create such an object and call its methods equally often. Results are
-    exchanged over the hosts' network (gloo); no device is synchronized.
+    All processes must create such an object and call the same methods in the same order. Results
+    are exchanged over the hosts' network (gloo); no device is synchronized.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Ranks:
         return mine if self.count == 1 else together(results)
 
     def close(self) -> None:
-        """Destroy the process group."""
+        """Destroy the process group that this object has created."""
         if self._group is not None:
             self._ranks.destroy_process_group(self._group)
             self._group = None
@@ -77,8 +77,9 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
     """Combine the trials of all ranks.
 
     The size fits if it fits on all ranks. The time is that of the slowest rank, because the others
-    would wait for it. The energy is the sum over all ranks, scaled to the steps of the slowest. The
-    peak is the memory of the smallest device minus the least free memory of any rank.
+    would wait for it. The energy is the sum over all ranks, scaled to the number of steps of the
+    slowest rank. The peak is the memory of the smallest device minus the least free memory of any
+    rank.
 
     Args:
         results: (trial, memory of the device in bytes) of each rank; the memory is ``None`` if
@@ -101,7 +102,10 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
 
 
 def _energy(trials: Sequence[Trial], steps: int) -> Energy:
-    """Sum the energies, scaled to ``steps``. Only one rank of a host knows the host's energy."""
+    """Return the sum of the energies, scaled to ``steps``.
+
+    Only one rank of a host knows the energy of the host.
+    """
     energies = [_scaled(trial.energy, steps / trial.steps) for trial in trials]
     scopes = {trial.scope for trial in trials}
     if scopes == {"host"}:

@@ -40,7 +40,7 @@ class BatchSizeResult:
         why: the reason for the choice, in a sentence.
         objective: the objective of the search.
         trials: all trials, in the order in which they were run.
-        memory_bytes: memory of the device; ``None`` if unknown.
+        memory_bytes: memory of the device, on several ranks of the smallest; ``None`` if unknown.
         duration_s: duration of the search, s.
         energy_j: energy of the search, J: of this rank's GPUs, and on the first rank of a host
             also of the host; ``None`` if unknown.
@@ -112,8 +112,8 @@ class BatchSizeResult:
         """Write the curve for TensorBoard.
 
         The run in ``log_dir`` has a scalar for each quantity, with the batch size as step, and an
-        image of the figure. Each size that ran is a run in a subdirectory (``batch_size_32``), and
-        a session of the page "HParams".
+        image of the figure. Each size that ran is also a TensorBoard run in a subdirectory
+        (``batch_size_32``), and a session of the page "HParams".
 
         Args:
             log_dir: run directory, which nothing else uses.
@@ -126,7 +126,7 @@ class BatchSizeResult:
             curve.add(summaries.image(_PICTURE, figure_png(self.figure())), 0)
 
     def __str__(self) -> str:
-        """Return a table in ascending order of the sizes."""
+        """Return the reason for the choice, and a table in ascending order of the sizes."""
         table = [batch_sizes.HEAD, *batch_sizes.rows(self.curve)]
         sentence = f"batch size {self.size}: {self.curve.sentence}"
         return "\n".join([sentence, "", *aligned(table, ">")])

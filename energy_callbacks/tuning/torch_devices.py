@@ -1,6 +1,7 @@
 """The devices that PyTorch uses in this process. No function here initializes a device.
 
-Initializing CUDA too early breaks a later fork and takes hundreds of megabytes.
+If CUDA is initialized, it fails in processes that are forked later, and takes hundreds of
+megabytes.
 """
 
 import sys

@@ -40,7 +40,7 @@ def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
         length_fn: returns the length of a sample, such as its number of tokens.
 
     Raises:
-        TypeError: if the dataset lacks ``len()`` or indexing, such as a stream.
+        TypeError: if the dataset has no ``len()`` or no indexing, as a stream.
 
     >>> longest(["a", "abc", "ab"], len)
     [1, 2, 0]

@@ -39,7 +39,7 @@ class InputCounter:
         self._replicas = 1
 
     def attach(self, model: Any, replicas: int) -> None:
-        """Add the hook to a model; with DataParallel ``replicas`` of it share a micro-batch."""
+        """Add the hook to a model, ``replicas`` copies of which share a batch (DataParallel)."""
         self.detach()
         if self._functions and isinstance(model, torch.nn.Module):
             self._replicas = max(replicas, 1)
@@ -83,7 +83,7 @@ class InputCounter:
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """Return the sum of the step's counts; ``None`` if a micro-batch was not counted."""
+        """Return the sum of the step's counts of ``name``; ``None`` if a micro-batch has none."""
         counts = [found[name] for found in self._counts if name in found]
         # There may be fewer counts than replicas: DataParallel skips replicas if a batch is small.
         return sum(counts) if counts and len(counts) >= micro_batches else None

@@ -3,7 +3,8 @@
 The Trainer places reporting callbacks before the user's, and passes the same dictionary of logs (a
 row) to all of them. Therefore our callback moves to the front of the list and adds its figures to
 the dictionary. TensorBoard's callback would write them with a prefix (``train/power/gpu_w``), so a
-``LogFilter`` hides them from it, and they are written with its writer and exact tags instead.
+``LogFilter`` hides our figures from that callback, and ``TrainerTensorBoardOutput`` writes them
+with exact tags, through the writer of that callback.
 
 The callbacks in their order, and our figures that the dictionary contains after each of them::
 
@@ -72,14 +73,15 @@ class OtherTrainerCallbacks:
     def take_first_place(self) -> None:
         """Move our callback to the front of the list.
 
-        The callbacks after it keep their places, so a hook that is running still reaches them.
+        The callbacks after it keep their places, so an event that is being passed on still reaches
+        them.
         """
         others = [one for one in self._callbacks if one is not self._ours]
         if len(others) < len(self._callbacks):
             self._callbacks[:] = [self._ours, *others]
 
     def add_filters(self) -> None:
-        """Hide our figures from TensorBoard's callback, and most of them from console callbacks."""
+        """Hide all our figures from TensorBoard's callback, and most from console callbacks."""
         if not self._is_first:
             return
         filtered = []

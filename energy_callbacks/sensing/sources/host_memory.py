@@ -13,7 +13,8 @@ from energy_callbacks.sensing.schedule import until_reading_s
 if TYPE_CHECKING:
     import psutil
 
-# How often children are listed: psutil reads every process of the machine, 1.3 ms for 80 processes.
+# Interval at which the child processes are listed, s. For the list psutil reads every process of
+# the machine, which takes 1.3 ms for 80 processes.
 _LIST_INTERVAL_S: Final = 10.0
 # Resident set sizes are summed, although proportional set sizes would count shared pages only once.
 # To compute proportional sizes the kernel walks all pages of a process and blocks its page faults,
@@ -28,9 +29,9 @@ class HostMemorySource:
     """Reports the resident memory of this process and all its descendants (loader workers).
 
     Args:
-        clock: time of the readings.
-        only_descendants: whether to leave out this process, because it only starts the process
-            that is measured.
+        clock: clock that gives the times of the readings.
+        only_descendants: whether to leave out this process itself, because it only starts the
+            process that is measured.
     """
 
     name = "host memory"
@@ -53,14 +54,14 @@ class HostMemorySource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds to the second common moment of ``schedule``."""
+        """Seconds from the last ``read`` to the second common moment of ``schedule`` after it."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
         """Open this process for reading, and return the channel of its memory.
 
         Raises:
-            SourceUnavailable: if the operating system does not report its memory.
+            SourceUnavailable: if the operating system does not report the memory of this process.
         """
         import psutil
 
@@ -74,10 +75,11 @@ class HostMemorySource:
         return [self._channel]
 
     def read(self) -> Sequence[Reading]:
-        """Return the resident bytes.
+        """Return one reading: the sum of the resident bytes of all processes.
 
         Raises:
-            ReadingMissed: if this process itself could not be read, or the source is not open.
+            ReadingMissed: if this process or its list of children cannot be read, or the source is
+                not open.
         """
         import psutil
 
@@ -111,7 +113,7 @@ def _is_parent() -> bool:
 
 
 def _rss_bytes(child: "psutil.Process") -> int:
-    """Return resident bytes; 0 for a child that has ended or is not accessible."""
+    """Return the resident bytes of a child; 0 if it has ended or is not accessible."""
     import psutil
 
     try:

@@ -7,7 +7,7 @@ from energy_callbacks.core.records import Channel, Reading
 
 
 class Source(Protocol):
-    """A sensor, or a model in its place, that is read on its own thread.
+    """A sensor, or a model that replaces it; each source is read on its own thread.
 
     A source fails in exactly three ways: ``open`` raises ``SourceUnavailable``; ``read`` raises
     ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (no later call will).
@@ -28,7 +28,7 @@ class Source(Protocol):
         """Connect to the sensor and return the channels that it offers.
 
         Raises:
-            SourceUnavailable: with the reason and what the user can do.
+            SourceUnavailable: if the sensor cannot be used; states why and what the user can do.
         """
         ...
 
@@ -60,5 +60,5 @@ class RemarkingSource(Source, Protocol):
     """A source that corrects faults of its sensor and reports them."""
 
     def remarks(self) -> Sequence[str]:
-        """Return messages about corrected faults since ``open``; none of them affects a figure."""
+        """Return messages about corrected faults since ``open``, which affect no figure."""
         ...

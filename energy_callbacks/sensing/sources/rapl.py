@@ -23,10 +23,10 @@ POWERCAP = Path("/sys/class/powercap")
 _PERIOD_S = 0.001
 
 # No vendor states an error. Since Haswell, Intel's counters are based on measurements (Hackenberg
-# et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the power at the plug closely (Khan et
-# al., ToMPECS 2018). AMD's built-in monitoring has known limits (Schoene et al., 2021). The counter
-# of memory differs from a meter by an offset, which matters most if the memory is idle (Desrochers
-# et al., MEMSYS 2016). These bounds are our assumption, wide enough for both vendors.
+# et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the power measured at the plug closely
+# (Khan et al., ToMPECS 2018). AMD's built-in monitoring has known limits (Schoene et al., 2021).
+# The counter of memory differs from a meter by an offset, which matters most if the memory is idle
+# (Desrochers et al., MEMSYS 2016). These bounds are our assumption, wide enough for both vendors.
 _PACKAGE_ERROR = 0.1
 _DRAM_ERROR = 0.2
 _CITATION = (
@@ -34,23 +34,24 @@ _CITATION = (
     "doi 10.1145/2989081.2989088 (memory)"
 )
 
-# A counter that decreases has either wrapped around at the end of its range or was reset. Taken for
-# a wrap, a reset looks like up to 262 kJ at once (range seen: 262143328850 microjoules,
-# hubblo-org/scaphandre issue 351); a real wrap means a few hundred joules between two readings. A
-# decrease counts as a reset if a wrap would mean more than this power: ten times the largest TDP on
-# sale (500 W, AMD EPYC 9965 data sheet). One second of tolerance allows for a late reading.
+# A counter that decreases has either wrapped around at the end of its range or was reset. If
+# a reset were taken for a wrap, it would add up to 262 kJ at once (a range of 262143328850
+# microjoules is reported in hubblo-org/scaphandre issue 351). A real wrap adds a few hundred
+# joules. A decrease counts as a reset if a wrap would mean more than this power: ten times the
+# largest TDP on sale (500 W, AMD EPYC 9965 data sheet). One second of tolerance allows for a late
+# reading.
 _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 
 # All dies of a package may show the same package-wide counter (mlco2/codecarbon issue 1274). Two
-# zones of a package count as one if they differ by less than the energy of the few milliseconds
-# between the two reads. Two separate counters with a range of 262 kJ are that close by chance in
-# one of 100 000 cases.
+# zones of a package count as one if their values differ by less than this, the energy that a
+# package uses at most in the few milliseconds between the two reads. Two separate counters with a
+# range of 262 kJ are that close by chance in one of 100 000 cases.
 _MIRROR_UJ = 1_000_000
 
 _ZONE = re.compile(r"intel-rapl:(\d+)(?::(\d+))?")
-# Folders of zones below /sys/class/powercap (a link to each zone, which contains its child zones),
-# and below /sys/devices/virtual/powercap.
+# Patterns of the zones' folders: two for /sys/class/powercap, which has a link to each zone (child
+# zones are inside their parent), and two for /sys/devices/virtual/powercap.
 _PLACES = (
     "intel-rapl:*",
     "intel-rapl:*/intel-rapl:*",
@@ -72,15 +73,15 @@ _ABSENCE_FIX = (
 
 
 class RaplSource:
-    """Reports the joules of each CPU package and its memory since ``open``.
+    """Reports the joules of each CPU package, and of its memory, since ``open``.
 
     Values start at 0 and never decrease. If the file of a zone cannot be read once, the zone has no
     reading at that time, and its next reading includes the energy. Two readings must not be further
-    apart than a minute: the counter of a 500 W package wraps around every nine minutes, that of
-    memory sooner, and a second wrap is not detected.
+    apart than a minute: the counter of a 500 W package wraps around every nine minutes, the counter
+    of memory sooner, and a second wrap is not detected.
 
     Args:
-        clock: time of the readings.
+        clock: clock that gives the times of the readings.
         root: folder of the powercap zones.
     """
 
@@ -94,7 +95,7 @@ class RaplSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds to the next common moment of ``schedule``: 800 updates of the counter."""
+        """Seconds from the last ``read`` to the next common moment of ``schedule``."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
@@ -244,7 +245,7 @@ def _opened(
 
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
-    """Return whether two zones of a package show the same counter; ``False`` while it is 0."""
+    """Return whether two zones of a package show the same counter; ``False`` if it is 0."""
     sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
     if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
         return False
@@ -252,7 +253,7 @@ def _is_one_counter(first: _Counter, second: _Counter) -> bool:
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
-    """Yield folder and device of the packages by number, each followed by its memory.
+    """Yield (folder, device) of each package in order of the numbers, followed by its memory.
 
     A package that is listed twice under one name is yielded once.
     """

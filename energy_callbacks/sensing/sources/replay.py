@@ -22,7 +22,7 @@ class ReplaySource:
     and ``open`` it continues with the next reading.
 
     Args:
-        clock: monotonic time, which is also that of the readings.
+        clock: monotonic clock, to which the times of the readings refer.
         channels: channels that the source offers.
         readings: readings of these channels, in any order.
         interval_s: time between two calls of ``read``, s.
@@ -77,7 +77,7 @@ class ReplaySource:
         return self._channels
 
     def read(self) -> Sequence[Reading]:
-        """Return the readings whose time has come since the last call.
+        """Return the readings whose time was reached since the last call.
 
         Raises:
             SourceLost: if the source is not open.

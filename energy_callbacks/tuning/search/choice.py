@@ -14,7 +14,7 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# Accepted excess of the expected cost of the answer over the best cost, relative.
+# Accepted relative excess of the expected cost of the answer over the best cost.
 ENOUGH: Final = 0.005
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
@@ -22,8 +22,8 @@ _KNOWN: Final = 0.01
 _LEAST_ERROR: Final = 0.003
 # Number of sizes at which curves are evaluated, in addition to the candidates.
 _POINTS: Final = 64
-# Errors are enlarged if repeats differ by more than this multiple of them. With correct errors, one
-# in 20 pairs of repeats does.
+# Errors are enlarged if trials of the same size differ by more than this multiple of their errors.
+# With correct errors, this happens for one in 20 pairs of such trials.
 _CHANCE: Final = 2.0
 
 
@@ -101,7 +101,10 @@ class Choice:
         return best if self._tries.get(rival, 0) > self._tries[best] else rival
 
     def knees(self, share: float) -> Array:
-        """Return (draws,) logarithms of each curve's smallest size within ``share`` of its best."""
+        """Return (draws,) logarithms of the knees.
+
+        The knee of a curve is the smallest size whose throughput is within ``share`` of the best.
+        """
         logs = np.log(self._at)
         limits = self._least - math.log1p(-share)
         over = self._costs - limits[:, None]
@@ -112,7 +115,7 @@ class Choice:
         return np.asarray(logs[before] + way * (logs[first] - logs[before]))
 
     def knee(self, share: float) -> tuple[int, float]:
-        """Return the expected knee, as a size, and the standard error of its logarithm."""
+        """Return the median knee, as an allowed size, and the standard error of its logarithm."""
         low, middle, high = np.quantile(self.knees(share), [0.16, 0.5, 0.84])
         place = int(np.searchsorted(self._sizes, math.exp(middle)))
         near = self._sizes[max(place - 1, 0) : place + 1]
@@ -171,7 +174,7 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
 
 
 def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
-    """Return the factor by which repeats of a size differ more than their errors; at least 1.
+    """Return the factor by which repeats differ more than their errors; 1 up to ``_CHANCE``.
 
     The errors do not include changes between trials, such as the load of a shared machine. The
     factor is the ratio of Birge (Physical Review 40, 1932).
@@ -191,7 +194,7 @@ def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
 
 
 def _mean(results: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the mean of repeats, weighted by their errors, and its relative standard error."""
+    """Return the mean of repeats, weighted by 1 / error^2, and its relative standard error."""
     weights = np.array([1.0 / max(error, _LEAST_ERROR) ** 2 for _, error in results])
     mean = float(np.average([cost for cost, _ in results], weights=weights))
     return mean, 1.0 / math.sqrt(weights.sum())
@@ -202,11 +205,11 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 
 
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
-    """Return sizes that suit devices: the multiple times 4 to 7 times a power of two.
+    """Return sizes that suit devices: the multiple times 1, 3, 5 or 7 times a power of two.
 
-    The largest size, rounded down to multiples of each power of two, is included, because tiles are
-    full at these sizes. If the sizes are not a range, because the user has restricted them, all
-    sizes are returned.
+    The largest size, rounded down to a multiple of each power of two, is included too. At these
+    sizes tiles (the block sizes of kernels) are full. If the sizes are not a range, because the
+    user has restricted them, all sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

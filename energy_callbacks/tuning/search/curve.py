@@ -1,14 +1,16 @@
 """Models the cost of a step at sizes between the tried ones.
 
 The cost of a step with batch size b has a constant part (launching kernels, the optimizer) and a
-part that grows with b. The two overlap in part, and large sizes may have an additional loss::
+part that grows with b. The two parts overlap in time to some degree, and large sizes may have an
+additional loss::
 
     cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
 
-With ``p`` = 1 the parts add, with a large ``p`` the larger one dominates; at b = ``r`` they are
-equal. ``p`` = 1 and ``q`` = infinity have a positive prior probability. A Gaussian process in the
-logarithm of the size models deviations from this family. Its strength is estimated from the
-trials: if the family does not fit, the curves still go through the measured points.
+With ``p`` = 1 the parts add up (no overlap), with a large ``p`` only the larger part counts. At b =
+``r`` the parts are equal. ``p`` = 1 and ``q`` = infinity have a positive prior probability. A
+Gaussian process in the logarithm of the size models deviations from this family. Its strength is
+estimated from the
+trials: if the family does not fit, the curves still follow the measured points.
 
 Curves are drawn from the posterior distribution of ``r``, ``p``, ``q`` and the strength
 (sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k`` and the
@@ -69,7 +71,7 @@ class _Fit:
         self._rng = np.random.default_rng(0)
         low, high = min(targets.min(), logs[0]), max(targets.max(), logs[-1])
         # The parameters are log r, log p and log q. If log p is negative, p is 1. If log q is above
-        # this limit, q is infinite.
+        # ``_flat_from``, q is infinite.
         self._flat_from = high + 4.0
         self._low = np.array([low - 1.5, -1.0, high - 0.7])
         self._high = np.array([high + 1.5, math.log(8.0), high + 8.0])
@@ -108,7 +110,7 @@ class _Fit:
         return np.asarray(overlap + np.log1p(rise))
 
     def _likelihoods(self, points: Array) -> Array:
-        """Return log-likelihoods with ``k`` integrated out; (draws,)."""
+        """Return (draws,) log-likelihoods with ``k`` integrated out."""
         white = (self._values - self._shapes(points, self._logs)) @ self._whitener.T
         level = white @ self._ones / self._weight
         rest = white - level[:, None] * self._ones
@@ -132,7 +134,7 @@ class _Fit:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do a Metropolis step of every point; 2.38 / sqrt(3) is optimal in three dimensions."""
+        """Do a Metropolis step of every point; 2.38 / sqrt(3) = 1.374 is optimal in 3-D."""
         root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
         stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)

@@ -14,7 +14,8 @@ class Limits:
     Attributes:
         low: the largest size below ``high`` that ran and left the memory margin free; -1 if there
             is none.
-        high: the smallest size that did not fit; the number of sizes if there is none.
+        high: the smallest size that did not fit, or ran without leaving the memory margin free; the
+            number of sizes if there is none.
         guess: the expected largest size that fits; at least ``low``, below ``high``.
         probe: the next size to try in a search for the largest: ``guess`` if it is derived from
             measured peaks, otherwise the middle of ``low`` and ``high``.

@@ -10,10 +10,12 @@
 A search has no clock and no device. Its state is the list of trials, so a second search with the
 same trials continues in the same way.
 
-The first steps are wide (a factor of eight, up to the memory limit that measured peaks predict).
+The first sizes are far apart: each is eight times the last one, up to the largest size that fits
+according to the measured peaks.
 The objective ``largest`` then narrows down the limit. The other objectives use curves that are
 consistent with the trials (``curve.py``): the next trial, of a new size or a repeat, is the one
-that may change the answer most, until the expected cost of the answer is within 1 % of the best.
+that may change the answer most, until the expected cost of the answer is within 0.5 % of the
+best, or the knee is known to 1 %.
 """
 
 import math
@@ -29,9 +31,11 @@ from energy_callbacks.tuning.search.trial import Trial
 Objective = Literal["knee", "throughput", "energy", "largest"]
 
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
+# Factor between two sizes at the start of a search.
 _WIDE: Final = 8
-# ``largest`` doubles its least step for each trial within this many sizes of the largest that ran,
-# because such trials show that the limit was predicted too low.
+# With the objective ``largest``, the minimum distance of the next size doubles with each trial
+# within this many sizes of the largest one that fits: such trials show that the limit was predicted
+# too low.
 _CLOSE: Final = 16
 
 
@@ -53,8 +57,8 @@ class SearchSettings:
         memory_bytes: memory of the device; ``None`` if unknown.
         memory_margin: share of the memory that the measured peak must leave free.
         max_trials: maximum number of trials.
-        max_s: maximum duration of all trials together (the sum of ``cost_s``), s; ``None`` for
-            no limit.
+        max_s: time limit of all trials together (the sum of ``cost_s``), s; no size is proposed if
+            a trial of mean duration would exceed it. ``None`` for no limit.
         knee_share: allowed relative loss of throughput at the knee.
     """
 
@@ -126,7 +130,7 @@ class SearchAnswer(NamedTuple):
     """The recommended size, which has run and left the memory margin free.
 
     Attributes:
-        size: samples of a step; ``None`` if no size can be recommended.
+        size: samples of a micro-batch on each rank; ``None`` if no size can be recommended.
         why: the reason in one sentence.
     """
 
@@ -169,7 +173,7 @@ class Search:
         self._choice = None
 
     def ask(self) -> int | None:
-        """Return the next size to try; ``None`` at the end.
+        """Return the next size to try; ``None`` at the end of the search.
 
         The size stays the same until a trial is reported.
         """
@@ -225,7 +229,7 @@ class Search:
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
-        """Return the index of the next wide step; ``None`` once the limit is reached."""
+        """Return the index of the next size far away; ``None`` once the limit is reached."""
         if not self.trials:
             start = self._settings.start_size
             return 0 if start is None else max(bisect_right(self._sizes, start) - 1, 0)
@@ -239,7 +243,7 @@ class Search:
         return place if place > known.low else None
 
     def _closer(self, known: Limits) -> int | None:
-        """Return the index of the next step of ``largest``; ``None`` once the limit is exact."""
+        """Return the index of the next size for ``largest``; ``None`` once the limit is exact."""
         if known.high - known.low == 1:
             return None
         tried = {bisect_left(self._sizes, trial.size) for trial in self.trials}

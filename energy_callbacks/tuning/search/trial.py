@@ -25,7 +25,7 @@ class Trial:
         energy: energy of the GPUs during these steps, or of the host if there is no GPU. For time
             without readings, the mean power of the time with readings is assumed.
         scope: scope of ``energy``, ``gpu`` or ``host``.
-        peak_bytes: peak memory of the fullest device; ``None`` if unknown.
+        peak_bytes: peak memory of the fullest device, bytes; ``None`` if unknown.
         cost_s: duration of the whole trial, including warm-up and restoring, s.
     """
 
@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput of all ranks, samples/s; ``None`` if it did not run."""
+        """Throughput of all ranks, samples/s; ``None`` if the size did not fit."""
         return self.samples / self.duration_s if self.duration_s else None
 
     @property
@@ -68,10 +68,10 @@ class Trial:
 
     @property
     def time_error(self) -> float:
-        """Relative standard error of the throughput."""
+        """Relative random standard error of the throughput; 0 if the size did not fit."""
         return self.stderr_s / self.duration_s if self.duration_s else 0.0
 
     @property
     def energy_error(self) -> float:
-        """Relative random standard error of the energy per sample."""
+        """Relative random standard error of the energy per sample; 0 if it is unknown."""
         return self.energy.stderr_j / self.energy.energy_j if self.energy.energy_j else 0.0

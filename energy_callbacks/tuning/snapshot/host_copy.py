@@ -44,7 +44,7 @@ def to_host(tensor: Any) -> Any:
 
 
 def write(values: Any, tensor: Any) -> None:
-    """Write values from ``to_host`` into a tensor, without another copy on its device.
+    """Write values from ``to_host`` into a tensor, without another copy on the tensor's device.
 
     The caller must disable the recording of gradients.
     """
@@ -67,7 +67,7 @@ def _torch() -> Any:
 
 
 def _once(tensor: Any) -> Any:
-    """Return a view with one element of each expanded dimension: PyTorch can write no others."""
+    """Return a view with one element of each expanded dimension; PyTorch can write only this."""
     if is_strided(tensor):
         for dimension, stride in enumerate(tensor.stride()):
             if stride == 0 and tensor.shape[dimension] > 1:
@@ -165,7 +165,7 @@ def _ids(held: Any) -> Any:
 
 
 def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:
-    for key in held.keys() - items.keys():  # first, to free memory: new items may be large
+    for key in held.keys() - items.keys():  # new items are deleted first, as they may be large
         del held[key]
     return _refill(held, {key: item() for key, item in items.items()})
 

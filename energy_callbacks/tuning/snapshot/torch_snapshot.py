@@ -15,7 +15,7 @@ _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 
 class TorchSnapshot:
-    """Snapshot of everything that a training step changes, in host memory.
+    """Snapshot of the state that a training step changes, in host memory.
 
     - Modules: the values, memory, gradients and ``requires_grad`` of parameters and buffers
       (including non-persistent buffers), and the mode (``training``) of every submodule. Compiled
@@ -25,7 +25,7 @@ class TorchSnapshot:
     - Schedulers, gradient scalers, and other objects with a ``state_dict``.
     - Random generators: the global generators of Python and NumPy, and those of PyTorch on the CPU
       and on all devices in use. The user's own generators are not included: wrap them in an object
-      with a ``state_dict``.
+      with ``state_dict`` and ``load_state_dict``.
 
     Objects keep their identity, because optimizers and schedulers refer to parameters and groups.
     Values are copied into the existing tensors, so restoring needs no more device memory than was
@@ -75,7 +75,7 @@ class TorchSnapshot:
         self._random = RandomState()
 
     def restore(self) -> None:
-        """Restore everything; may be called any number of times.
+        """Restore the state of all objects; may be called any number of times.
 
         Do not call it between a forward pass and its ``backward``: the graph would be lost.
         """

@@ -1,15 +1,15 @@
 """Reads a counter at its ticks, the moments when its value changes, with few calls.
 
-A call that reads the energy counter is slow (2.5 to 24 ms of processor time on an H200), and its
-value changes every 100 ms, so that it does not show the energy *at* the moment of the call. But the
-ticks follow a regular clock (``TickClock``). At times a tick is located between two calls::
+A call that reads the energy counter takes 2.3 to 24 ms of processor time on an H200. The counter
+changes only every 100 ms, so its value is not the energy *at* the moment of the call. But the ticks
+follow a regular clock (``TickClock``). From time to time, two calls locate a tick between them::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
-    ^ not earlier                                not later  ^
+    ^ earliest time of the tick              latest time    ^
 
-Once period and phase of this clock are known, one call between two ticks returns the value at the
-first of them.
+Once period and phase of this clock are known, one call between two ticks is enough: it returns the
+value that the counter has had since the first of them.
 """
 
 from collections.abc import Callable
@@ -20,18 +20,20 @@ from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.sources.nvidia.tick_clock import SHORTEST_S, TickClock
 
 # Fraction of one core that single calls between two ticks may take. Calls that check the clock add
-# less than half of that. The limit for all readings of a card together is 0.5 %.
+# less than half of that. The limit for all readings of a card together is 0.5 % of a core.
 _CORE_SHARE: Final = 0.0008
+# Bounds of the interval between two single calls, s.
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
-# A tick is located again if the interval in which it is predicted is wider than this. On an H200,
-# calls that locate a tick leave an interval of 6 to 12 ms.
+# If the predicted time of a tick is an interval wider than this, s, the tick is located by calls
+# again. On an H200, calls locate a tick within an interval of 6 to 12 ms.
 _SHARP_S: Final = 0.012
-# Consecutive calls locate a tick within an interval of this many call durations at best.
+# Width of the narrowest interval within which consecutive calls locate a tick, in call durations.
 _BEST_CALLS: Final = 2.5
-# A clock that is as precise as calls allow is checked at this interval. A less precise clock is
-# checked every second at first, and later whenever its age has grown by the fraction _CHECK_SHARE:
-# ticks that are further apart improve the period more.
+# Intervals at which calls check the clock of the ticks, s. A clock that is as precise as calls
+# allow is checked every _CHECK_S. A less precise clock is checked every _CHECK_AGAIN_S at first,
+# and later whenever its age has grown by the fraction _CHECK_SHARE: ticks that are further apart
+# improve the period more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
@@ -39,23 +41,28 @@ _CHECK_SHARE: Final = 0.25
 # takes 2.3 ms if it is made 28 to 40 ms after a tick, and up to 24 ms directly after a tick (9 s of
 # calls without a pause, under seven loads).
 _CALL_SHARE: Final = 0.34
-# Largest deviation of a tick from a perfect clock.
+# Largest deviation of a tick from a perfect clock, s.
 _JITTER_S: Final = 0.0001
-# Searches start at varying distances before the tick, so that together they narrow it down.
+# The search for tick n starts 0.5 + (n x this number modulo 1) mean call durations before the tick,
+# so that different searches observe different intervals, which together restrict the clock more.
 _GOLDEN_SHARE: Final = 0.618
-# A search without a predicted tick ends after this time: more than twice the longest known period
-# of a counter (104 ms).
+# A search without a predicted tick ends after this time, s, which is more than twice the longest
+# known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
+# Time between the starts of two calls of a search without a predicted tick, s, and maximum number
+# of calls of any search.
 _SPACING_S: Final = 0.009
 _MOST_CALLS: Final = 40
-# If a tick is not found within this tolerance after its prediction, the clock is discarded.
+# If a tick is not found until its latest predicted time plus one call plus this time, s, the clock
+# is discarded.
 _SLACK_S: Final = 0.02
+# Maximum pause after failed calls or searches, s.
 _LONGEST_PAUSE_S: Final = 32.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """The counter changed to ``value`` at ``t_s``; ``t_error_s`` bounds the error of ``t_s``."""
+    """A change of the counter to ``value`` at ``t_s``, which is wrong by at most ``t_error_s``."""
 
     t_s: float
     value: float
@@ -74,9 +81,9 @@ class _Search:
     """Consecutive calls until the value changes.
 
     Attributes:
-        number: number of the expected tick; ``None`` if any tick is searched for, which becomes
-            number 0.
-        end_s: when the search is given up.
+        number: number of the expected tick; ``None`` in a search for any tick, because the tick
+            that it finds becomes number 0.
+        end_s: monotonic time at which the search is given up.
         is_next: whether the search begins directly after the previous tick was located, so that
             the next change is tick ``number``.
         last: the previous call of this search; ``None`` before the first.
@@ -95,19 +102,20 @@ class _Search:
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
-        """Return when to call again: immediately if the tick is expected now."""
+        """Return the time of the call after ``call``: immediately if the tick is expected."""
         return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
 class CounterTicks:
     """Locates the ticks of a counter by calls at useful moments; never waits.
 
-    A counter that does not change within a quarter of a second is called less and less often, down
-    to once every 32 s.
+    If the counter does not change within a quarter of a second, or a call fails, no call is made
+    for a pause of 1 s, which doubles with every further failure up to 32 s.
 
     Attributes:
         due_s: monotonic time of the next call.
-        misses: number of failed calls, calls without a value, and searches without any change.
+        misses: number of failed calls, calls without a value, and searches for any tick that
+            found none.
 
     Args:
         clock: monotonic time.
@@ -142,13 +150,13 @@ class CounterTicks:
         return tick
 
     def last_tick(self) -> Tick | None:
-        """Make a last call if the clock of the ticks is known; returns the newest tick."""
+        """Make a last call unless a search is in progress; returns the newest tick if certain."""
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        # A slowly decaying maximum: a thread that waits for the interpreter's lock is late.
+        # A slowly decaying maximum of the delay of calls: threads wait for the interpreter's lock.
         self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()
@@ -187,13 +195,13 @@ class CounterTicks:
             self.due_s = self._search.next_call_s(call)
 
     def _call_after(self, number: int) -> None:
-        """Plan a single call between a tick and the next one."""
+        """Plan a single call between tick ``number`` and the next tick."""
         self._search = None
         start_s, end_s = self._ticks.span(number)[1], self._ticks.span(number + 1)[0]
         self.due_s = start_s + _CALL_SHARE * max(end_s - start_s, 0.0)
 
     def _search_for(self, number: int, now_s: float) -> None:
-        """Plan consecutive calls around a tick."""
+        """Plan consecutive calls around the predicted time of tick ``number``."""
         first_s, last_s = self._ticks.span(number)
         early = 0.5 + (number * _GOLDEN_SHARE) % 1.0
         self.due_s = max(first_s - early * self._mean_call_s - self._late_s, now_s)
@@ -240,7 +248,7 @@ class CounterTicks:
         search.calls += 1
         is_first = before is None and search.is_expected
         if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
-            return self._placed(call)  # too late for a search: a single call
+            return self._placed(call)  # too late for a search: used as a single call
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
@@ -253,7 +261,10 @@ class CounterTicks:
         return None
 
     def _caught(self, search: _Search, earliest_s: float, call: _Call) -> Tick | None:
-        """Return the tick between the start of one call and the end of the next, if certain."""
+        """Return the tick between ``earliest_s`` and the end of ``call``.
+
+        ``None`` if it may be a tick other than the expected one.
+        """
         if call.stop_s - earliest_s >= self._ticks.period_s[0]:  # perhaps two ticks
             self._begin_anew(call.stop_s)
             return _between(earliest_s, call.stop_s, call.value)

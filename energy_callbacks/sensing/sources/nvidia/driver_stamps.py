@@ -1,8 +1,8 @@
 """Converts a driver's Unix time stamps to the monotonic clock.
 
-The offset of the two clocks is constant until someone sets the wall clock. It is measured at each
-call. If it has jumped, a sample may have been stamped before or after the jump. The sample is used
-if only one of the two offsets gives a plausible time.
+The offset between the two clocks is nearly constant until the wall clock is set. The offset is
+measured at each call. If it has jumped, a sample may have been stamped before or after the jump.
+The sample is used only if exactly one of the two offsets gives a plausible time.
 """
 
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from typing import Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# A larger change of the offset between two calls is a jump. A time server slews the clock by at
-# most 0.5 ms per second (adjtimex(2): 500 ppm).
+# A change of the offset between two calls by more than this, s, is a jump. A time server slews the
+# clock by at most 0.5 ms per second (adjtimex(2): 500 ppm).
 _JUMP_S: Final = 0.010
-# Because of their jitter, stamps may be in the future by at most this much (H200: the spacing is 6
-# to 48 ms around 20 ms, and the newest sample is 3 to 16 ms old).
+# Stamps jitter and may therefore be in the future, by at most this much, s. (On an H200 the spacing
+# of two samples is 6 to 48 ms instead of 20 ms, and the newest sample is 3 to 16 ms old.)
 _FUTURE_S: Final = 0.010
 
 
 class DriverStamps:
-    """Converts the samples of a driver's buffer, each once and in order.
+    """Converts the stamps of the samples in a driver's buffer, each sample once and in order.
 
     Args:
         clock: monotonic and wall time.
 
     Attributes:
-        untidy: number of calls in which a sample was repeated or out of order.
+        untidy: number of calls in which the buffer had repeated samples or samples out of order.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -38,7 +38,7 @@ class DriverStamps:
         self.untidy = 0
 
     def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
-        """Return the samples that no earlier call had, in strictly increasing time.
+        """Return the samples that no earlier call was given, in strictly increasing time.
 
         Duplicates, samples that are not later than those of earlier calls, and samples whose time
         is ambiguous after a jump of the wall clock are dropped. A gap is better than a sample at a
@@ -48,7 +48,7 @@ class DriverStamps:
             samples: the whole buffer, (Unix time in microseconds, value), in any order.
 
         Returns:
-            (monotonic time in s, value).
+            (monotonic time in s, value) of each sample.
         """
         now_s, offset_s = clock_offset(self._clock)
         stamps = [stamp for stamp, _ in samples]
@@ -57,7 +57,8 @@ class DriverStamps:
         offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
         fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
         self._seen_us, self._offset_s = frozenset(stamps), offset_s
-        # The buffer has no stamp of the previous call: the driver has replaced all stamps.
+        # No stamp of the previous call is left: the driver has changed the stamps of all samples,
+        # so that new samples cannot be distinguished from old ones.
         if is_jump and len(fresh) == len(self._seen_us):
             return []
         last_s, latest_s = self._last_s, now_s + _FUTURE_S

@@ -16,10 +16,11 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
     polled,
 )
 
-# Gauges are read when power samples are read too, so that the thread wakes up once for both.
+# Interval of gauges, in beats of ``schedule``. Power samples are read at the same moments, so that
+# the thread wakes up once for both.
 _BEATS: Final = 2
-# Counters are read less often: they miss nothing between two readings, and a query takes 1.6 ms of
-# a core (H200, driver 580).
+# Interval of counters, in beats. It is longer, because counters miss nothing between two readings,
+# and a query takes 1.6 ms of a core (H200, driver 580).
 _COUNTER_BEATS: Final = 6
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
 # of nvml.h, for which nvidia-ml-py 12.560 has no names.
@@ -44,7 +45,7 @@ def _gauge(
 
 
 def _memory_used_bytes(card: NvmlCard) -> float | None:
-    """Return the used memory as nvidia-smi shows it: without the driver's own, if reported."""
+    """Return the used bytes, as nvidia-smi shows them: without the driver's own if known."""
     nvml = card.nvml
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
@@ -69,7 +70,7 @@ def _sm_clock_hz(card: NvmlCard) -> float | None:
 
 
 def _throttled(card: NvmlCard) -> Reader | None:
-    """Return a reader of the seconds in which power limit, power brake or heat reduced clocks.
+    """Return a reader of the seconds in which power limit, power brake or heat reduced the clocks.
 
     The value is a sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and
     _CLOCKS_EVENT_REASON_*): power policy, thermal policy, and the brake of the power supply. If

@@ -1,9 +1,10 @@
 """Reads the activity of an NVIDIA card's units from its GPM counters (Hopper and newer).
 
-From two samples the driver computes the fraction of the time between them in which the
-multiprocessors, the tensor cores and the memory were active. The quantities are named after DCGM's
-profiling fields (DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY, PIPE_TENSOR_ACTIVE, DRAM_ACTIVE). The
-counters need no CUPTI and disturb no profiler. On some systems only root may read them.
+GPM is NVIDIA's GPU performance monitoring. From two samples the driver computes the fraction of the
+time between them in which the multiprocessors, the tensor cores and the memory were active. The
+quantities are named after the profiling fields of NVIDIA's Data Center GPU Manager, DCGM
+(DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY, PIPE_TENSOR_ACTIVE, DRAM_ACTIVE). The counters need no CUPTI
+(NVIDIA's profiling library) and disturb no profiler. On some systems only root may read them.
 """
 
 from typing import Any, Final
@@ -13,8 +14,9 @@ from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, known
 
-# Taking a sample takes 0.2 ms (H200, driver 580). The interval must be long, because the driver's
-# values are up to 100 ms old (nvml.h, nvmlGpmSampleGet: samples should be more than 100 ms apart).
+# Interval between two samples, in beats of ``schedule``. Taking a sample takes 0.2 ms (H200, driver
+# 580). The interval must be long, because the driver's values are up to 100 ms old (nvml.h,
+# nvmlGpmSampleGet: samples should be more than 100 ms apart).
 _BEATS: Final = 2
 _INTERVAL_S: Final = _BEATS * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {
@@ -70,8 +72,8 @@ class Activity:
         except nvml.NVMLError:
             self._free()
             raise
-        # Not in a finalizer: the garbage collector may run it while this thread holds pynvml's
-        # lock.
+        # Samples are not freed in a finalizer, because the garbage collector may run it while this
+        # thread holds pynvml's lock.
         card.at_close.callback(self._free)
 
     def _free(self) -> None:
@@ -79,7 +81,7 @@ class Activity:
             answer(self._card.nvml, self._card.nvml.nvmlGpmSampleFree, sample)
 
     def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs time
-        """Return the means since the last reading, if they are due."""
+        """Return the means since the last sample if they are due; otherwise nothing."""
         if self._card.clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return []
         t_s, t_error_s = self._take_sample()

@@ -3,9 +3,9 @@
 Periods and windows are from Yang, Adamek and Armour, "Part-time Power Measurements" (SC'24, arXiv
 2312.02741), table of generations, for drivers newer than 530. The authors found the on-board
 sensors within 5 % of an external meter on most cards and within 10 % on nearly all. The error
-differs between cards of one model (five RTX 3090 are between -5.5 and +1.7 %), so no table can
-correct it. For H100 and H200 no comparison with an external meter has been published. Their counter
-and their samples agree within 0.7 %, but may share an error.
+differs between cards of one model (it is between -5.5 and +1.7 % for five RTX 3090), so no table
+can correct it. For H100 and H200 no comparison with an external meter has been published. Their
+energy counters and power samples agree within 0.7 %, but may share an error.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ from energy_callbacks.core.records import Sensor
 
 _STUDY: Final = "Yang et al., SC'24, arXiv 2312.02741"
 _NVML: Final = "NVML API reference, nvmlDeviceGetPowerUsage"
+# Relative errors of the sensors: of most cards, and of Kepler and Maxwell cards.
 _TYPICAL_ERROR: Final = 0.05
 _OLD_ERROR: Final = 0.10
 
@@ -48,8 +49,8 @@ def _polled(
 
     Its lag is half the window plus half the period: a value belongs to the middle of its window,
     and is on average half a period old when it is read. For the study's RTX 3090 with an external
-    meter (1 s windows, polled every 0.1 s) this lag of 0.1 s leaves an error of 1.1 % at the 95th
-    percentile. A lag of half the window alone leaves 2.3 %.
+    meter (polled every 0.1 s) this lag of 0.1 s leaves an error of 1.1 % in the energy of 1 s
+    windows (95th percentile). A lag of half the window alone leaves 2.3 %.
     """
     return Sensor(
         name=name,
@@ -116,8 +117,8 @@ def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
 
     On an H200 (driver 580) a change of power begins to show after 5 to 15 ms, and then follows an
     exponential with a time constant of 15 to 20 ms. The integral of the samples agrees with the
-    energy counter within 0.7 % under seven square waves. Other generations have not been measured;
-    the same lag and response are assumed for them.
+    energy counter within 0.7 % under seven square waves of power. Other generations have not been
+    measured; the same lag and response are assumed for them.
 
     Args:
         found: the card's generation.

@@ -7,6 +7,7 @@ from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.sources.nvidia.readers import answer
 from energy_callbacks.sensing.sources.nvidia.source import session
 
+# Time limit for listing the processes of a card, s.
 _PATIENCE_S = 2.0
 
 
@@ -15,7 +16,7 @@ class CardProcess:
     """A process that uses a card.
 
     Attributes:
-        pid: process number on this machine, or on the host of this container.
+        pid: process number as the driver reports it; in a container it may be that of the host.
         name: name of its program; ``None`` if the process is not visible in this container.
         memory_bytes: memory that it holds on the card; ``None`` if the driver does not report it.
     """
@@ -43,7 +44,7 @@ def _found(uuid: str) -> tuple[CardProcess, ...]:
                 nvml.nvmlDeviceGetComputeRunningProcesses,
                 nvml.nvmlDeviceGetMPSComputeRunningProcesses,
             )
-            # MIG cards and virtual cards do not support every call; such a call counts as empty.
+            # MIG cards and virtual cards do not support every call; a failed call lists nothing.
             for one in answer(nvml, ask, handle, otherwise=())
         }
     found = (CardProcess(pid=p, name=_name(p), memory_bytes=held) for p, held in running.items())

@@ -29,12 +29,16 @@ from energy_callbacks.sensing.sources.nvidia.known_sensors import (
     samples_sensor,
 )
 
+# Mean intervals at which power is polled, s; the shorter one is used if the sensor is updated more
+# often than every _POLL_INTERVAL_S.
 _POLL_INTERVAL_S: Final = 0.1
 _QUICK_INTERVAL_S: Final = 0.02
 # Range in which a polling interval varies randomly, as a fraction of its mean.
 _SWING: Final = 0.5
-# A buffer that stays empty this long is not used; the newest sample of an H200 is 3 to 16 ms old.
+# A buffer that stays empty for this time, s, is not used. The newest sample of an H200 is 3 to 16
+# ms old.
 _FIRST_SAMPLE_S: Final = 0.06
+# Minimum number of time differences between samples from which their period is determined.
 _FEWEST_SPACINGS: Final = 10
 # NVML's "no value" has all bits set (nvml.h, NVML_VALUE_NOT_AVAILABLE).
 _NO_VALUE: Final = frozenset({2**32 - 1, 2**64 - 1})
@@ -93,11 +97,15 @@ class Reader(Protocol):
 
     @property
     def due_s(self) -> float:
-        """Monotonic time of the next reading; earlier calls of ``read`` return nothing."""
+        """Monotonic time of the next reading; before it, ``read`` needs ``at_once``."""
         ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """Return new readings if they are due or ``at_once`` is set; raises ``NVMLError``."""
+        """Return new readings if they are due or, where possible, if ``at_once`` is set.
+
+        Raises:
+            NVMLError: if the driver does not answer.
+        """
         ...
 
 
@@ -127,13 +135,16 @@ def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any =
 
 
 def power(card: NvmlCard) -> Reader | None:
-    """Return the best power reader: buffered samples, else instant power, else power usage."""
+    """Return the best power reader: of buffered samples, of instant power, or of power usage.
+
+    ``None`` if the card has no power readings.
+    """
     makers = (SampledPower.found_on, _polled_instant, _polled_usage)
     return next(filter(None, (tried(card, make) for make in makers)), None)
 
 
 class SampledPower:
-    """Reads power from the driver's buffer of samples, so that none between two calls is lost.
+    """Reads power from the driver's buffer of samples, so that no sample between two calls is lost.
 
     Attributes:
         stamps: converts and checks the time stamps of the samples.
@@ -230,7 +241,7 @@ def _polled_power(card: NvmlCard, sensor: Sensor, power_mw: Query) -> Reader | N
 
 
 class EnergyCounter:
-    """Reads the energy counter, J since the driver was loaded, at the moments of its ticks.
+    """Reads the energy counter (J since the driver was loaded) at its ticks, when it changes.
 
     Raises:
         NVMLError: if the card has no counter.
@@ -306,7 +317,7 @@ def polled(
 
 
 def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
-    """Query fields in one call; returns values by field number, without fields that have none."""
+    """Query fields in one call; returns the available values by field number."""
     values: dict[int, float] = {}
     for answer in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
         value = _number(answer.value, answer.valueType)
@@ -316,7 +327,7 @@ def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
 
 
 def _number(value: Any, value_type: int) -> float | None:
-    """Return the member of an ``nvmlValue_t`` that its type selects; ``None`` if unknown."""
+    """Return the member of an ``nvmlValue_t`` that its type selects; ``None`` if not available."""
     if value_type >= len(_UNION_MEMBERS):
         return None
     return known(getattr(value, _UNION_MEMBERS[value_type]))

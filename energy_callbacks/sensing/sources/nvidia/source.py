@@ -31,9 +31,11 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
 
 logger = logging.getLogger("energy_callbacks")
 
+# Bounds of the interval between two calls of ``read``, s.
 _WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
-# Longer than the interval of the gauges (twice ``schedule.BEAT_S``).
+# If a quantity fails and the card has had no reading for this time, s, a reading counts as missed.
+# The time is longer than the interval of the gauges (twice ``schedule.BEAT_S``).
 _SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
@@ -96,7 +98,7 @@ class NvmlSource:
         return self._read(at_once=False)
 
     def finish(self) -> Sequence[Reading]:
-        """Return all readings up to now."""
+        """Return all readings that are available now, even if they are not due."""
         return self._read(at_once=True)
 
     def remarks(self) -> Sequence[str]:
@@ -112,8 +114,9 @@ class NvmlSource:
         """Return the new readings of all quantities that do not fail.
 
         Raises:
-            ReadingMissed: if a quantity fails and there was no reading for two seconds.
-            SourceLost: if the card is gone and this call has no readings, or after ``close``.
+            ReadingMissed: if a quantity fails and no quantity had a reading for two seconds.
+            SourceLost: if the card is gone and this call has no readings, or the source is not
+                open.
         """
         card = self._card
         if card is None:
@@ -138,7 +141,7 @@ class NvmlSource:
         return readings
 
     def _report_failing(self, card: NvmlCard, answered: set[Quantity]) -> None:
-        """Log each quantity once that fails while others answer; it does not count as missed."""
+        """Log once each quantity that fails while others answer; no reading counts as missed."""
         for quantity in answered:
             self._failing.pop(quantity, None)
         self._reported -= answered
@@ -157,7 +160,8 @@ class NvmlSource:
 def inventory() -> tuple[GpuInfo, ...]:
     """Return all cards that the driver lists, in its order.
 
-    A card that does not answer (fallen off the bus, not permitted) is left out.
+    A card that does not answer is left out: it has lost its PCIe connection, or this user may not
+    use it.
 
     Raises:
         SourceUnavailable: if there is no driver or no permission.
@@ -270,7 +274,7 @@ def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _family(psutil: Any) -> set[int]:
-    """Return the pids of this process, its ancestors and descendants, which share a training."""
+    """Return the pids of this process, its ancestors and descendants: one training."""
     me = psutil.Process()
     relatives = (*me.parents(), *me.children(recursive=True))
     return {os.getpid(), *(process.pid for process in relatives)}
@@ -286,7 +290,7 @@ def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
 
 
 def _unavailable(nvml: Any, error: Exception, uuid: str) -> SourceUnavailable:
-    """Convert an ``NVMLError`` to one that states the reason and what the user can do."""
+    """Convert an ``NVMLError`` to an error that states the reason and what the user can do."""
     known = {
         nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
             "no NVIDIA driver is found (libnvidia-ml.so.1 is missing)",

@@ -1,15 +1,15 @@
 """Predicts the ticks of a counter from observed ticks.
 
-An observation of a tick is an interval that contains its time. Tick n happens at
-``phase + n * period``, so that each observation restricts phase and period to a strip between two
-straight lines of their plane. The values that agree with all observations form a polygon. The ticks
-of an H200 are exactly periodic: one polygon was consistent with all 99 ticks of 9 s, under seven
-loads (docs/how-it-measures.md).
+An observation of a tick is an interval that contains the time of the tick. Tick n happens at
+``phase + n * period``, so each observation restricts phase and period to a strip between two
+straight lines in the plane (phase, period). The points that agree with all observations form a
+polygon. The ticks of an H200 are exactly periodic: one polygon agreed with all 99 ticks of a 9 s
+recording under seven loads (docs/how-it-measures.md).
 """
 
 from typing import Final
 
-# Bounds of the period. The shortest known period is 20 ms (Volta), the longest is 104 ms.
+# Bounds of the period, s. The shortest known period is 20 ms (Volta), the longest is 104 ms.
 SHORTEST_S: Final = 0.015
 _LONGEST_S: Final = 0.30
 _Point = tuple[float, float]
