@@ -25,7 +25,7 @@ class _Side(NamedTuple):
 
 
 def _exact(shown: Callable[[float], str]) -> Callable[[float | None], _Side]:
-    """Return a function that makes a ``_Side`` of a value without error."""
+    """Return a function that converts an exact value to a ``_Side``; 0 counts as not known."""
 
     def side(value: float | None) -> _Side:
         text = formatting.UNKNOWN if value is None else shown(value)

@@ -1,7 +1,7 @@
 """Groups the journals of a run into attempts, and assigns each physical device to one process.
 
 * Only journals of one run are used: the newest run, if a folder contains several. Hosts that train
-  together without a shared folder have different run ids; their journals form one run.
+  together without a shared folder have different run ids; their journals are treated as one run.
 * Attempts follow each other in time; the pauses between them are left out of all time axes.
 * A physical device is identified by host and UUID, or by host and key if it has no UUID. If
   several ranks of an attempt report it, its owner is the lowest rank that knows its energy. If that
@@ -44,7 +44,10 @@ class OwnedDevice:
     """One physical device in one attempt, as reported by the process that owns it.
 
     Attributes:
-        record: the ``device`` line of the journal.
+        identity: host and name, which are the same in all journals.
+        key: key of the device in the journal of ``owner``.
+        owner: process whose journal the energy is taken from.
+        record: the ``device`` line of that journal.
         energy: energy over the whole attempt.
         counted_in: key of the parent device whose energy includes that of this device; ``None`` if
             there is none.

@@ -1,8 +1,9 @@
 """Computes time and energy of each phase of a process; phases sum to the whole attempt.
 
-Spans cover the attempt without gaps, except for the phase that was open when a process was cut off.
-That phase gets the part of the total that no span contains. A window is subtracted from the spans
-that it overlaps. The trainings inside a measured command are subtracted from the command.
+Spans cover the attempt without gaps, except for the phase that is open at the end of the journal if
+the process was cut off or is still running. That phase gets the part of the total that no span
+contains. A window is subtracted from the spans that it overlaps. The trainings inside a measured
+command are subtracted from the command.
 """
 
 import math
@@ -24,7 +25,10 @@ _ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class _Piece:
-    """A span without the windows inside it, or the part of a window inside one span."""
+    """A span without the windows inside it, or the part of a window inside one span.
+
+    ``duration_s`` and ``energy`` of a span exclude its windows; ``start_s`` and ``end_s`` do not.
+    """
 
     name: str
     start_s: float

@@ -28,7 +28,8 @@ class Training(NamedTuple):
     """A training that ran inside a measured command.
 
     Attributes:
-        start_s: start of the training on the time axis of the command.
+        process: journal of the training's process of rank 0.
+        start_s: start of the training on the time axis of the command, in seconds.
     """
 
     process: "ProcessJournal"
@@ -40,14 +41,20 @@ class ProcessJournal:
     """The contents of one journal.
 
     Attributes:
+        header: first line of the journal.
         folders_back: number of times the run moved to a new folder after this journal.
         end_s: time of the totals line; without one, latest time of any line; in seconds.
         open_phase: phase of the process at the end of the journal.
         resumed_at_step: optimizer step of an earlier attempt from which this attempt continues;
             ``None`` if it does not continue from a checkpoint.
+        devices: ``device`` lines by device key.
+        unavailable: lines on sensors that could not be opened.
         rows: series lines; empty after the journal has been read.
         columns: readings as columns, by device key.
-        forecast: newest forecast.
+        spans: the phases that have ended, in time order.
+        windows: time spans that were named when they ended.
+        steps: lines with the counts of steps and samples since the previous such line.
+        forecast: newest forecast; ``None`` if there is none.
         batch_sizes: results of batch-size searches.
         profiles: newest profile of each kind.
         metrics: metrics that the user logged, in time order.

@@ -13,6 +13,7 @@ from energy_callbacks.report.model.runs import Progress, Span
 # Maximum points of ``Progress``. They take 15 kB of a report, and are enough for curves and for the
 # blocks of a run from which ``compare`` computes intervals.
 MAX_POINTS: Final = 240
+# Maximum number of metrics.
 MAX_METRICS = 20
 # Maximum points of all metrics together, and of one metric. They limit the size of the HTML page.
 MAX_METRIC_POINTS_IN_ALL, MAX_METRIC_POINTS = 1200, 300
@@ -50,7 +51,7 @@ def attempt_j(attempt: MergedAttempt) -> float:
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Return the progress of each attempt's lead process; ``None`` without steps or energy."""
+    """Return the progress of the lead processes; ``None`` if steps or energy are not known."""
     tables: list[Array] = []
     before = np.zeros(4)  # steps, samples, energy and training energy of earlier attempts
     for attempt in attempts:
@@ -95,7 +96,7 @@ def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
         for name in ("steps", "samples")
     )
     train_j = _energy_in_spans(t_s, energy_j, spans[:, 0], starts_j, ends_j)
-    # A rank reports only its own samples.
+    # A rank reports only its own samples; the other ranks are assumed to have as many.
     return np.array((t_s, steps, samples * len(attempt.processes), energy_j, train_j))
 
 

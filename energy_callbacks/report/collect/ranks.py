@@ -24,10 +24,11 @@ from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.runs import Imbalance, Quantity, RankUse
 
-# The training is divided into 8 to 20 stretches, to estimate the variation of waits.
+# The training is divided into 8 to 20 stretches of consecutive steps, to estimate how waits vary.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
 # Smallest difference that is reported, as a share of training time or of the samples of a step.
 _MATTERS = 0.01
+# Confidence, for all ranks together, that a difference of waits is not due to chance.
 _CONFIDENCE = 0.95
 # Keys of cards in the journal of a rank, by UUID, or by key for cards without UUID.
 _Cards = dict[str, str]
