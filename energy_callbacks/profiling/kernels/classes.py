@@ -12,8 +12,8 @@ from typing import Final
 OTHER: Final = "other"
 COPY: Final = "copy"
 IDLE: Final = "idle"
-# The first matching class counts, so the order matters: names of attention kernels may also match
-# the patterns of matrix products.
+# Regular expressions by class. The first class that matches counts, so the order matters: names of
+# attention kernels may also match the patterns of matrix products.
 _CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "communication": ("nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|c10d::",),
     "optimizer": ("multi_tensor_apply|_foreach_|fused_?adam|_fused_(adam|sgd)",),

@@ -18,6 +18,7 @@ from energy_callbacks.report.model.profile_kernels import KernelProfile, KernelR
 
 # Maximum number of kernels with a row of their own; the others share one row.
 _MOST_KERNELS: Final = 40
+# Maximum number of characters of a kernel's name.
 _LONGEST_NAME: Final = 200
 _ACTIVITY: Final[tuple[Quantity, ...]] = (
     "sm_active", "sm_occupancy", "tensor_active", "dram_active"

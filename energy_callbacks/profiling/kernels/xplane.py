@@ -23,7 +23,9 @@ from energy_callbacks.profiling.kernels.tally import KernelTally
 
 # Timeout for xprof, which reads about 10 MB per second.
 _PATIENCE_S: Final = 60.0
+# Name of a GPU's section in a trace.
 _PLANE: Final = re.compile(rb"/device:GPU:(\d+)")
+# Program that writes xprof's table of kernels to standard output.
 _ASK: Final = """
 import sys
 from xprof.convert import raw_to_tool_data

@@ -13,6 +13,7 @@ from energy_callbacks.profiling.lines.attribution import LineShare, Shares, sum_
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 
+# Maximum numbers of lines and functions in the record, and of characters of a source line.
 _MOST_LINES: Final = 100
 _MOST_FUNCTIONS: Final = 50
 _LONGEST: Final = 160

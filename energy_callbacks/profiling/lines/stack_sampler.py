@@ -29,6 +29,7 @@ _SHORT_S: Final = 0.001
 _PUNCTUAL_S: Final = 0.00025
 """Maximum delay of a thread that waits only for its timer (0.2 ms with Linux 6.18)."""
 _JOIN_S: Final = 1.0
+"""Maximum time to wait for the end of the sampling thread."""
 _SMOOTHING: Final = 0.1
 """Weight of the newest sample in the moving average of the cost of samples."""
 

@@ -8,14 +8,16 @@ from typing import Final
 from energy_callbacks.profiling.common.source_location import How, Line, entry, is_users, line_of
 from energy_callbacks.profiling.lines.stack_sampler import StackSample
 
+# Maximum numbers of time spans, places, stacks and code objects that are kept.
 MOST_BINS: Final = 600
 MOST_SITES: Final = 2000
 MOST_STACKS: Final = 2000
 MOST_CODES: Final = 20_000
+# Maximum number of frames of a stack; the outermost ones are left out.
 _DEEPEST: Final = 200
 
 Site = tuple[int, int, How]
-"""A place: number of the code object, offset of the instruction, and how it relates to a call."""
+"""A place: number of the code object, offset of the instruction, and relation to the sample."""
 Frames = tuple[tuple[int, int], ...]
 """A stack, outermost frame first: (code object's number, offset); the offset is -1 in libraries."""
 

@@ -30,7 +30,7 @@ from energy_callbacks.profiling.phases.fit import (
 )
 from energy_callbacks.sensing.estimation.series import Array
 
-# A split needs readings over at least this time.
+# A split needs readings over at least this time, and at least this number of steps.
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
 # A split is refused if the half-width of a phase's interval exceeds this share of its energy.

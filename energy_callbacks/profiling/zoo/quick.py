@@ -1,4 +1,4 @@
-"""Quick profile: trains a known model briefly and reports its cost."""
+"""Trains a known model briefly, and reports its speed, memory and energy (a quick profile)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,9 +57,9 @@ def run_quick_profile(
 ) -> QuickProfile:
     """Train one or all models in a plain PyTorch loop, and measure and profile each training.
 
-    It writes into ``out`` a run folder for each model, with its report and traces, and the table of
-    all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include the cost of
-    the profilers.
+    The function writes into ``out`` a run folder for each model, with its report and traces, and
+    the table of all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include
+    the cost of the profilers.
 
     Args:
         model_name: ``simple_cnn``, ``resnet18``, ``resnet50``, ``transformer`` or ``all``.

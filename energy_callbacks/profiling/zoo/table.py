@@ -13,6 +13,7 @@ from energy_callbacks.core.tables import aligned
 from energy_callbacks.report.model.schema import EnergyReport
 
 HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
+# Number of classes of kernels in the last column.
 _CLASSES = 2
 _IDLE = "idle"
 

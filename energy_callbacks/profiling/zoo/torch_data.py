@@ -76,10 +76,10 @@ class _ArraysOnly(pickle.Unpickler):
     """An unpickler that only creates arrays, so that no code from the file runs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a type that is needed for arrays.
+        """Return a type or function that is needed for arrays.
 
         Raises:
-            UnpicklingError: for any other type.
+            UnpicklingError: for any other name.
         """
         if (module, name) not in _OF_ARRAYS:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of CIFAR-10")
