@@ -49,9 +49,9 @@ class EnergyMeter:
         report = meter.report()
 
     Sensors and files are opened in ``start``; a copy or a pickle of a meter is not running. After
-    ``start`` no method raises because of a measuring error. Only ``stop`` (for a few
-    seconds at most) and ``wait_until_seen`` wait for sensors. In a forked child process every
-    method does nothing until the child calls ``start``.
+    ``start`` no method raises because of a measuring error. Only ``stop`` (for a few seconds at
+    most) and ``wait_until_seen`` wait for sensors. In a forked child process every method does
+    nothing until the child calls ``start``.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.
@@ -260,8 +260,8 @@ class EnergyMeter:
         """Report the samples and tokens of earlier steps, if they were unknown at ``step``.
 
         Args:
-            samples: number of samples of all steps that were reported with ``None``. If every step
-                was reported with a number, this is a correction of their sum and may be negative.
+            samples: number of samples of all steps that were reported with ``None`` since the last
+                call. If there is no such step, it is added to the total and may be negative.
             tokens: number of tokens, with the same rules as ``samples``.
         """
         if attempt := self._lifecycle.running:

@@ -113,7 +113,9 @@ class Results:
         return [_outcome(folder) for _, folder in sorted(folders.items())]
 
     def outcome(self, job: MatrixJob) -> Outcome | None:
-        """Return the first attempt that succeeded, or else the newest; ``None`` if there is none.
+        """Return the outcome of the first successful attempt, otherwise of the newest attempt.
+
+        Return ``None`` if there is no attempt.
 
         Raises:
             ValueError: if the successful attempt had another command or environment than ``job``.
@@ -126,7 +128,7 @@ class Results:
         return outcomes[-1] if outcomes else None
 
     def newest(self, job: MatrixJob) -> Outcome | None:
-        """Return the newest attempt; ``None`` if there is none."""
+        """Return the outcome of the newest attempt; ``None`` if there is none."""
         return next(reversed(self.outcomes(job)), None)
 
     def missing(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
@@ -269,8 +271,9 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
 def is_running(folder: Path, host: str) -> bool:
     """Return whether an attempt without an outcome still runs.
 
-    On this host, it runs if a process has its folder as an argument or as its run folder. On
-    another host, it counts as running if one of its JSON files changed in the last 90 s.
+    On this host, an attempt runs if there is a process with the attempt's folder as an argument or
+    as run folder. On another host, it counts as running if one of the JSON files in its folder has
+    changed in the last 90 s.
     """
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))

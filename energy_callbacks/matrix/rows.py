@@ -107,7 +107,7 @@ def _row(
 
 
 def _energy_j(report: EnergyReport, scope: Scope) -> float | None:
-    """Return the energy of a run in a scope; ``None`` if it is unknown or not resolved."""
+    """Return the energy in a report for a scope; ``None`` if it is unknown or not resolved."""
     figure = report.energy.gpu if scope == "gpu" else report.energy.total
     return figure.energy_j if figure.is_resolved else None
 

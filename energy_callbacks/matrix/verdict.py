@@ -51,7 +51,7 @@ class MatrixVerdict:
 
 def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
     """Rank the configurations by cost, and compare the cheapest with each of the others."""
-    # Runs of unknown energy are left out, so that the other runs of a configuration still count.
+    # Jobs of unknown energy are left out, so that the other jobs of a configuration still count.
     groups = {row.name: row.measured for row in table.rows if row.measured}
     if len(groups) < 2:
         return _without_comparison(table)
@@ -185,7 +185,7 @@ def _changes(effects: Sequence[Effect]) -> str:
 
 
 def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) -> str:
-    """Return a sentence on the baseline's cost; empty if none is set or it is the cheapest."""
+    """Return a sentence on the baseline's cost; empty if no baseline is set or it is ``best``."""
     if plan.baseline_name in (None, best):
         return ""
     effect = next((one for one in effects if one.group == plan.baseline_name), None)

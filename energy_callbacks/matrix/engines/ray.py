@@ -141,7 +141,7 @@ def run_task(file: str, number: int) -> int:
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        while process.poll() is None:  # Ray cannot cancel a long wait
+        while process.poll() is None:  # Ray cannot cancel a task in a long wait
             time.sleep(_POLL_S)
     except BaseException:
         process.terminate()

@@ -135,7 +135,11 @@ def _option(name: str, value: str | None) -> str:
 def _chunks(
     jobs: Sequence[MatrixJob], results: Results
 ) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
-    """Yield the folder (to be created) and the jobs of each array job that Slurm allows."""
+    """Split jobs into array jobs of at most the size that Slurm allows.
+
+    Yields:
+        The folder of each array job, which does not exist yet, and its jobs.
+    """
     size, folder = _max_array_size(), results.folder / "slurm"
     numbers = (n for n in itertools.count(1) if not (folder / str(n)).exists())
     for begin in range(0, len(jobs), size):

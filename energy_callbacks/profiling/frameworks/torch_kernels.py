@@ -91,7 +91,7 @@ class KernelWindows:
         window = KernelWindow(self._steps)
         if window.open():
             self._window = window
-        else:  # another profiler or a debugger is running: try again at twice the step
+        else:  # another profiler or a debugger is running: retry after twice as many steps
             self._failures += 1
             self._due_step = 2 * self.seen_steps
 

@@ -38,7 +38,8 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
     Args:
         skip: number of steps before the profiled ones.
         steps: maximum number of profiled steps.
-        longest_s: profiling of calls ends with the first step after this many seconds.
+        longest_s: if the profile of calls has lasted this many seconds at the end of a profiled
+            step, it ends with that step.
         functions: functions whose memory is measured by line during the whole attempt:
             ``"module:function"``, ``"module:Class.method"``, or the function itself.
         whole: whether to profile calls from the beginning, for programs that report no steps. If
