@@ -43,9 +43,9 @@ FINAL: Final = {
 Facts = Mapping[str, hparams.Value | None]
 # Prefixes of the tags of a layout and of a session.
 _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
-# Number of bytes at the start of an event file that are searched for these tags, and number of
-# files, newest first. A training writes the tags at its start, and many trainings may share a
-# directory.
+# Number of bytes at the start of each event file that are searched for these tags, and number of
+# files: only the newest are searched. A training writes the tags at its start, and many trainings
+# may share a directory.
 _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
 # Metrics that are listed first: TensorBoard 2.21 shows five metrics unless the user selects others.

@@ -37,7 +37,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.version import __version__
 
 MARGIN: Final = 0.01
-"""Default of ``margin``: a metric that is worse by at most this share counts as equally good."""
+"""Default of ``margin`` in ``compare``: 1 % of the first group's mean metric."""
 # Maximum number of points of a curve in the charts, except curves of a metric.
 _CURVE_POINTS: Final = 120
 

@@ -27,9 +27,9 @@ class EnergyConfig:
         price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
             UUIDs.
-        sample_interval_s: interval in s at which figures are updated and written; at most 1,
-            because a killed process loses unwritten figures. The default is the interval at which
-            sensors are read; figures are always written at that interval too.
+        sample_interval_s: interval in s at which figures are updated and written, 0.05 to 1. It is
+            limited because a killed process loses unwritten figures. In addition, figures are
+            written every 0.8 s (the default), which is the interval at which sensors are read.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day for a GPU.
         step_events: whether CUDA events determine when the GPU finished each step, instead of the
@@ -97,7 +97,7 @@ def is_disabled() -> bool:
 
 
 def is_on(variable: str) -> bool:
-    """Return whether an environment variable is set to anything but ``0``, ``false`` or ``no``."""
+    """Return whether an environment variable is not empty, ``0``, ``false`` or ``no``."""
     return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
 
 

@@ -81,7 +81,8 @@ def keep(path: str | Path, folder: str | Path) -> Path:
 
     Raises:
         ValueError: if the format is not known, or the folder contains another run.
-        JournalError: see ``records``.
+        JournalError: if the log cannot be used.
+        OSError: if the journal cannot be written.
     """
     lines = records(Path(path))
     if lines is None:

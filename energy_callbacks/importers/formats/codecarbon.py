@@ -140,7 +140,7 @@ def _place(row: Row) -> tuple[Mapping[str, Any], str]:
 def _warnings(
     row: Row, energy: Mapping[str, Energy], stated_pue: float | None, pue: float
 ) -> Iterator[Record]:
-    """Yield warnings for an impossible PUE, and for a total that is not the sum of the devices."""
+    """Yield warnings for a PUE outside 1 to 10, and for a total that is not the sum of devices."""
     if stated_pue is not None and stated_pue != pue:
         message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which cannot be; 1 is taken."
         yield lines.warning("pue_unknown", message)
