@@ -1,4 +1,4 @@
-"""Imports CodeCarbon with a time limit, and lets one thread at a time use it without its log."""
+"""Imports CodeCarbon with a time limit, and suppresses its log while one thread uses it."""
 
 import logging
 import sys
@@ -16,9 +16,9 @@ _one_at_a_time = threading.RLock()
 def quiet_codecarbon() -> Iterator[None]:
     """Suppress CodeCarbon's log messages from this thread inside the block.
 
-    CodeCarbon is imported if necessary. Its logger writes to stderr itself (``propagate = False``,
-    level INFO). A tracker that the user runs on another thread still logs its messages. Only one
-    thread can be inside the block.
+    CodeCarbon is imported if necessary and if it is installed. Its logger writes to stderr itself
+    (``propagate = False``, level INFO). A tracker that the user runs on another thread still logs
+    its messages. Only one thread can be inside the block.
     """
     thread = threading.get_ident()
 

@@ -3,6 +3,7 @@
 After the framework has initialised CUDA, the driver itself lists the visible devices
 (``cuda_driver``). Before that, masks such as ``CUDA_VISIBLE_DEVICES`` are interpreted as CUDA does
 (``resolve``). If they do not identify a card unambiguously, an error is raised instead of a guess.
+An *ordinal* is the number, from 0 on, by which CUDA identifies a visible device.
 """
 
 import os
@@ -31,7 +32,8 @@ class GpuInfo:
         pci_bus_id: PCI bus address, such as ``00000000:3B:00.0``.
         memory_total_bytes: memory of the whole card.
         compute_capability: major and minor version, such as (9, 0) for Hopper.
-        mig_uuids: UUIDs of its MIG instances, each including ``MIG-``; empty without MIG.
+        mig_uuids: UUIDs of the card's MIG instances (parts into which the driver can split a card),
+            each including ``MIG-``; empty without MIG.
     """
 
     index: int
@@ -82,14 +84,15 @@ def choose(
     environment: Mapping[str, str] | None = None,
     driver: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card to measure, its UUID or those of its MIG instances in use.
+    """Return, for each card to measure, its UUID or the UUIDs of its MIG instances in use.
 
     Args:
         devices: ``"auto"`` (the cards that this run uses), ``"all"`` (every card that NVML
             lists), or a list of indices as printed by nvidia-smi, UUIDs and prefixes of UUIDs.
         inventory: all cards of the machine.
         used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use.
-        environment: for ``"auto"``, variables with the masks; ``None`` for ``os.environ``.
+        environment: for ``"auto"``, environment variables that may contain the masks; ``None``
+            for ``os.environ``.
         driver: for ``"auto"``, the result of ``cuda_driver.uuids``; ``None`` to use the masks.
 
     Raises:
@@ -109,7 +112,7 @@ def choose(
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card, its UUID if the whole card is chosen, or those of its instances."""
+    """Return, for each card, its UUID if it is chosen, or the UUIDs of its chosen instances."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
         chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
@@ -137,7 +140,10 @@ def _listing(inventory: _Inventory) -> str:
 
 
 def _matches(name: str, inventory: _Inventory) -> list[GpuChoice]:
-    """Return all cards and MIG instances whose UUID begins with ``name``."""
+    """Return the cards and MIG instances whose UUID begins with ``name``.
+
+    If ``name`` is a MIG name of drivers before 470, the instance with that name is returned.
+    """
     card_uuid = card_of_old_mig_name(name)
     if card_uuid is not None:
         return [GpuChoice(gpu, name) for gpu in inventory if gpu.uuid == card_uuid]
@@ -150,7 +156,7 @@ def _all(inventory: _Inventory) -> list[GpuChoice]:
 
 
 def card_of_old_mig_name(name: str) -> str | None:
-    """Return the card's UUID in a MIG name of drivers before 470; ``None`` for any other name.
+    """Return the card's UUID from a MIG name of drivers before 470; ``None`` for any other name.
 
     NVIDIA's MIG user guide describes this format in "CUDA_VISIBLE_DEVICES and MIG".
 
@@ -166,7 +172,7 @@ def resolve(
     inventory: _Inventory,
     used: Sequence[int] | None = None,
 ) -> _Choices:
-    """Return the cards that CUDA's ordinals refer to under the masks, without using any device.
+    """Return the cards to which CUDA's ordinals refer under the masks, without using any device.
 
     CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask. ROCm's
     masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) apply to AMD cards only (ROCm, "GPU
@@ -174,7 +180,8 @@ def resolve(
     environment variables"). If a card is named twice, no card is visible (as in ``torch.cuda``).
 
     Args:
-        environment: variables that may contain ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
+        environment: environment variables, which may contain ``CUDA_VISIBLE_DEVICES`` and
+            ``CUDA_DEVICE_ORDER``.
         inventory: all cards of the machine.
         used: CUDA's ordinals of the devices in use; ``None`` for all visible devices.
 
@@ -237,7 +244,7 @@ def _form(entry: str) -> str:
 
 
 def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
-    """Raise if ordinals depend on how many MIG instances the driver shows.
+    """Raise ``SourceUnavailable`` if ordinals depend on how many MIG instances the driver shows.
 
     With drivers before R570, a process sees a single MIG instance and no other card; since R570, it
     sees one per GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). If only one card

@@ -25,9 +25,9 @@ from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
 logger = logging.getLogger("energy_callbacks")
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
-"""Environment variable: where a container has mounted the powercap folder of the host."""
+"""Environment variable with the path at which a container mounts the host's powercap folder."""
 _Uuids = tuple[tuple[str, ...], ...]
-"""For each card, the UUIDs of the card or of its MIG instances in use."""
+"""For each card, its own UUID or the UUIDs of its MIG instances in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +51,18 @@ def discover(
     host: bool = True,
     other_program: bool = False,
 ) -> DiscoveredSources:
-    """Find the sensors of this run.
+    """Return the sensors for this run, and those that cannot be read.
 
     Args:
         clock: clock that the sources use.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices as
             printed by nvidia-smi and UUIDs.
         used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use. ``None`` if not known:
-            then the devices on which this process has a context, otherwise ``LOCAL_RANK`` or 0.
+            then the devices on which this process has a CUDA context are measured; if there are
+            none, the device with the ordinal ``LOCAL_RANK``, or 0 without this variable.
         host: whether this process measures the energy of CPU and RAM; one process per machine does.
-        other_program: whether the measured program is not this process, but one that it starts.
-            ``"auto"`` then means all GPUs that this process sees.
+        other_program: whether the measured program is a child of this process. ``"auto"`` then
+            means all GPUs that are visible to this process.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
@@ -112,7 +113,7 @@ def _visible() -> _Uuids:
 
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
-    """Return an entry for ``unavailable`` if the run may use AMD cards, which cannot be read."""
+    """Return an entry for ``unavailable`` if the run may use AMD GPUs, which cannot be read."""
     if used_ordinals == () or not loaded_frameworks.is_hip_loaded():
         return ()
     reason = "this process computes through ROCm, and AMD GPUs are not read: no figure holds them"
@@ -124,7 +125,7 @@ def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...
 def _chosen(
     devices: Devices, used_ordinals: Sequence[int] | None
 ) -> tuple[_Uuids, tuple[tuple[str, str, str], ...]]:
-    """Return the cards to measure, and an entry for ``unavailable`` if others may be in use."""
+    """Return the cards to measure, and an entry for ``unavailable`` if other cards may be used."""
     cards = _cards()
     if devices == "auto" and used_ordinals is not None and not used_ordinals:
         raise SourceUnavailable(
@@ -173,7 +174,7 @@ def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
 
 
 def _host_energy(clock: Clock) -> DiscoveredSources:
-    """Return RAPL if it can be read, and an estimate for CPU and RAM if RAPL lacks them."""
+    """Return RAPL if it can be read, and an estimate of CPU and RAM as far as RAPL lacks them."""
     rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
     try:
         measured = {channel.device.kind for channel in rapl.open()}

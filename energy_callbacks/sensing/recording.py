@@ -33,7 +33,7 @@ class Lines:
         self.header = {"type": "header", "format": FORMAT, "version": VERSION, "unix_s": unix_s}
 
     def of(self, readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
-        """Yield a ``readings`` line per channel, the first time after its ``channel`` line."""
+        """Yield a ``readings`` line per channel, after a ``channel`` line if the channel is new."""
         by_channel: dict[int, list[Reading]] = {}
         for reading in readings:
             by_channel.setdefault(id(reading.channel), []).append(reading)

@@ -1,6 +1,7 @@
 """Reads each source on its own thread, at its own interval, and counts failed readings.
 
-Errors of sources are not raised: a failure leaves a gap in the timeline and causes one notice.
+Errors of sources are not raised: a failed reading leaves a gap in the timeline, and the first
+failure of each source causes a notice.
 """
 
 import logging
@@ -27,8 +28,9 @@ class Notice:
 
     Attributes:
         source: name of the source.
-        kind: ``opened``; ``unavailable`` (cannot be opened); ``missed`` (first failed reading);
-            ``lost`` (will not answer again); ``remark`` (has corrected faults of its sensor).
+        kind: ``opened``; ``unavailable`` (cannot be opened); ``missed`` (its first reading
+            that failed); ``lost`` (will not answer again); ``remark`` (has corrected faults of its
+            sensor).
         t_s: monotonic time of the event.
         message: what happened, in words for the user.
         fix: what the user can do about it; may be empty.
@@ -97,7 +99,7 @@ class Sampler:
             )
 
     def ask_to_stop(self) -> None:
-        """Make every thread read its source once more and close it; does not wait."""
+        """Make every thread read its source once more and close it; do not wait for that."""
         for worker in self._workers:
             worker.is_last_turn = True
             worker.periodic.ask_to_stop()
@@ -120,7 +122,7 @@ class Sampler:
         )
 
     def hung_s(self, limit_s: float) -> dict[str, float]:
-        """Return the durations of current calls that exceed the limit, s, by name of the source."""
+        """Return the duration so far, s, of each call that exceeds the limit, by source name."""
         now_s = self._clock.monotonic_s()
         # Each ``started_s`` is read once, because the source's thread may reset it at any time.
         started_s = [(worker.source.name, worker.started_s) for worker in self._workers]
@@ -138,7 +140,7 @@ class Sampler:
         return sum(worker.periodic.cpu_s for worker in self._workers)
 
     def _run(self, worker: _Worker) -> float:
-        """Read a source; returns the seconds until the next reading, more after a failed one."""
+        """Read a source, and return the seconds until its next reading; more after a failure."""
         if worker.is_over:
             return _LONGEST_BACK_OFF_S
         # Read once: a turn that has begun before ``stop`` is called is not the last one.

@@ -13,20 +13,20 @@ import math
 from typing import Final
 
 BEAT_S: Final = 0.8
-# More than readings take: the energy counter is read first and delays the other readings of a card
-# by 25 ms (H200).
+# Time from the readings to the write of the journal. It exceeds the duration of readings: the
+# energy counter is read first and delays the other readings of a card by 25 ms (H200).
 LEAD_S: Final = 0.1
 # Tolerance for threads that wake up too early.
 _EARLY_S: Final = 0.01
 
 
 def until_reading_s(start_s: float, beats: int = 1) -> float:
-    """Return the seconds from ``start_s`` to the ``beats``-th reading after it; 1 is the next."""
+    """Return the seconds from ``start_s`` to the ``beats``-th common reading moment after it."""
     return next_reading_s(start_s, beats) - start_s
 
 
 def next_reading_s(now_s: float, beats: int = 1) -> float:
-    """Return the monotonic time of the ``beats``-th reading after ``now_s``; 1 is the next."""
+    """Return the monotonic time of the ``beats``-th common reading moment after ``now_s``."""
     return next_multiple_s(now_s + LEAD_S, BEAT_S) - LEAD_S + (beats - 1) * BEAT_S
 
 

@@ -19,14 +19,14 @@ T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
 # The columns that accumulate from knot to knot.
 _RUNNING: Final = slice(ENERGY, UNSEEN + 1)
-# Columns that are computed from columns of intervals, and those columns in the same order.
+# Columns of a knot, and the columns of an interval from which they are computed, in the same order.
 _COPIED: Final = (T, ENERGY, WALK, LOOSE, UNSEEN, BEND, EDGE, INSIDE)
 _FROM: Final = (iv.END, iv.AREA, iv.NOISE, iv.NOISE, iv.END, iv.BEND, iv.EDGE, iv.INSIDE)
 # Relative rounding error of sums over days; a coverage below this counts as 0.
 _ROUNDING: Final = 1e-9
-# Old knots are thinned to one per second, this many seconds at a time.
+# Old knots are thinned to one per second when they span at least this time.
 _COMPACT_S: Final = 20.0
-# Types of columns. The others accumulate over the whole attempt and need float64.
+# Types of the columns that do not grow during the attempt; the other columns need float64.
 _TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
@@ -55,7 +55,7 @@ class Intervals:
 
 
 class CumulativeEnergy(BoundedColumns):
-    """Knots of C(t): all of the last ``keep_s`` seconds, and one per second of earlier times.
+    """Knots of C(t): all from at least the last ``keep_s`` seconds, and one per second before.
 
     Each row is one knot. An anchor is a reading of the energy counter that fixes C. Columns of a
     row; those marked * describe the interval that ends at the knot:
@@ -65,7 +65,7 @@ class CumulativeEnergy(BoundedColumns):
     ENERGY  C(t), J
     WALK    variance of C that grows from knot to knot, J^2 (power between samples)
     LOOSE   the part of WALK from intervals that are not between two anchors, J^2
-    UNSEEN  seconds since the first knot that no reading covers
+    UNSEEN  time since the first knot without the time that readings cover, s
     POINT   variance of C(t) relative to the anchors, J^2, without LOOSE
     METHOD  * index into ``METHODS``
     BEND    * increase of power over the interval, W: C is a parabola there
@@ -89,12 +89,12 @@ class CumulativeEnergy(BoundedColumns):
         """Return the knots that extend the curve by ``intervals``.
 
         If there are no knots yet, the first one is at the start of the first interval. A gap
-        between the last knot and the first interval becomes an interval that no reading covers. All
-        variance is LOOSE.
+        between the last knot and the first interval becomes an interval that no reading covers. The
+        whole variance of the intervals is added to LOOSE.
 
         Args:
             intervals: rows of ``PowerIntervals``, (n, 8).
-            factor: scales the energy of the intervals.
+            factor: factor by which the energy of the intervals is multiplied.
             method: how the energy was found.
 
         Returns:
@@ -196,7 +196,7 @@ class CumulativeEnergy(BoundedColumns):
         )
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return joules and coverage of ``energy``, without their errors."""
+        """Return the joules and the coverage that ``energy`` returns."""
         return self._seen(self.at(start_s), self.at(end_s)) if len(self) else (None, 0.0)
 
     def _seen(self, start: list[float], end: list[float]) -> tuple[float | None, float]:
@@ -210,7 +210,7 @@ class CumulativeEnergy(BoundedColumns):
         return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
-        """Return the intervals that end in ``start_s < t <= end_s``; ``None`` if there are none."""
+        """Return the intervals whose end t is in ``start_s < t <= end_s``; ``None`` if none is."""
         t_s = self.column(T)
         low = max(int(t_s.searchsorted(start_s, side="right")), 1)
         high = int(t_s.searchsorted(end_s, side="right"))
@@ -256,7 +256,7 @@ class CumulativeEnergy(BoundedColumns):
         return high - first - 1 - len(thin)
 
     def _thinned(self, rows: Array) -> Array:
-        """Return the rows to keep after the first one: the last knot of each second, and pins."""
+        """Return rows to replace all but the first: the last knot of each second, and the pins."""
         first, last = rows[0, T], rows[-1, T]
         seconds = np.floor(rows[1:, T])
         keep = rows[1:, T][np.diff(seconds, append=np.inf) != 0.0]

@@ -31,8 +31,9 @@ from energy_callbacks.sensing.estimation.signal_variability import SignalVariabi
 # 0.7 % (docs/how-it-measures.md, seven load patterns).
 _ANCHOR_SHARE: Final = 0.01
 # If counter and power readings of a card differ by more than a factor of two, one of them is wrong.
-# Power readings that cover only a quarter of the time, or are less frequent than those of the
-# counter, determine only the order of magnitude; for them the wide range applies.
+# The wide range applies to power readings that determine only the order of magnitude: those that
+# average over a part of the time only (a quarter on some cards), and those that are hardly more
+# frequent than readings of the counter.
 _FACTOR_RANGE: Final = (0.5, 2.0)
 _WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
 # Once the factor is known, power readings and counter agree within 1 % (H200). A difference of more
@@ -131,11 +132,11 @@ class EnergyCurve:
 
     @property
     def impossible(self) -> int:
-        """Number of power readings that exceed ``MOST_POWER_W`` and were dropped."""
+        """Number of power readings beyond +-``MOST_POWER_W``, which were dropped."""
         return self._shape.impossible
 
     def energy(self, start_s: float, end_s: float) -> Energy:
-        """Return the energy between two moments, which must differ."""
+        """Return the energy between two different moments, with its errors."""
         self._process_unread()
         width_s = end_s - start_s
         is_scaled = self._factor is not None
@@ -143,14 +144,14 @@ class EnergyCurve:
         return self._knots.energy(start_s, end_s, self._relative_error, scale_error)
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return joules and coverage of ``energy``, without their errors."""
+        """Return the joules and the coverage that ``energy`` returns."""
         self._process_unread()
         return self._knots.seen(start_s, end_s)
 
     def intervals(
         self, start_s: float, end_s: float, *, provisional: bool = False
     ) -> Intervals | None:
-        """Return the intervals that end in ``start_s < t <= end_s``; ``None`` if there are none.
+        """Return the intervals whose end t is in ``start_s < t <= end_s``; ``None`` if none is.
 
         Args:
             start_s: start of the window, monotonic time.
@@ -210,7 +211,7 @@ class EnergyCurve:
             self._anchor = None
 
     def _is_ready(self, anchor: Reading) -> bool:
-        """Return whether power readings reach the anchor, or are no longer expected."""
+        """Return whether power readings reach the time of the anchor, or are no longer expected."""
         end_s = self._shape.end_s
         return end_s >= anchor.t_s or self._waiting[-1].t_s - end_s > _POWER_SILENT_S
 
@@ -300,14 +301,14 @@ class EnergyCurve:
         segment[:, iv.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
 
     def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:
-        """Return the factor of recent segments together; one short segment would be inaccurate."""
+        """Return the factor averaged over recent segments; that of one segment is less accurate."""
         keep = np.exp(-width_s / _FACTOR_MEMORY_S)
         self._known_j = keep * self._known_j + np.array([rise_j, area_j])
         self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
         return self._factor or 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
-        """Return the intervals before a segment, and those that fill the segment.
+        """Remove and return the intervals before a segment, and those that fill the segment.
 
         Gaps at the ends of the segment are filled by intervals that no reading covers.
         """
@@ -372,7 +373,7 @@ def _fitted(intervals: Array, energy_j: float) -> Array:
 
 
 def _covered_by_counter(intervals: Array) -> Array:
-    """Return intervals whose gaps count as covered, with any power possible inside a gap."""
+    """Return the intervals with gaps counted as covered; inside a gap any power is possible."""
     seen = intervals.copy()
     is_gap = seen[:, iv.SEEN] == 0.0
     seen[is_gap, iv.INSIDE] = np.abs(seen[is_gap, iv.AREA]) / np.sqrt(3.0)
@@ -381,7 +382,7 @@ def _covered_by_counter(intervals: Array) -> Array:
 
 
 def _without_gaps(intervals: Array) -> Array:
-    """Return intervals without energy in gaps, which the report shows as not covered."""
+    """Return the intervals with zero energy in gaps, which the report shows as not covered."""
     is_seen = intervals[:, iv.SEEN] != 0.0
     if is_seen.all():
         return intervals

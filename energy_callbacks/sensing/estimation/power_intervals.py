@@ -17,7 +17,7 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""Readings above this are dropped: no device draws more (a GB200 module is built for 2.7 kW)."""
+"""Readings beyond +- this are dropped: no device draws more (a GB200 module draws up to 2.7 kW)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class _Hidden:
 
     Attributes:
         noise: variance of the energy of an interval, which later readings do not reduce.
-        edge: variance of the energy up to a moment inside, which later readings compensate.
-        smooth_ratio: see ``SignalVariability``.
+        edge: variance of the energy up to a moment inside the interval; later readings compensate
+            this error.
+        smooth_ratio: argument of ``SignalVariability``.
     """
 
     noise: tuple[float, float]
@@ -39,17 +40,18 @@ class _Hidden:
 
 
 # The following fractions are fitted so that the 95 % intervals of six sensors reach their nominal
-# coverage and are not too wide (tests/benchmarks/calibration.py): for sensors with a response time,
-# sensors without one, and means. For single jumps and a first-order filter, the noise can be
-# computed: 0.0053 at tau = 15 ms and width 20 ms.
+# coverage and are not too wide (tests/benchmarks/calibration.py): _FILTERED for sensors with a
+# response time, _PLAIN for sensors without one, and _MEAN for means. For single jumps and a
+# first-order filter, the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
-# A mean does not show changes that repeat within its window. They add a standard error of _UNSEEN
-# times the mean, or, with instant readings, _UNSEEN_BY_INSTANT times their variance.
+# A mean does not show changes that repeat within its window. They add a variance of
+# (_UNSEEN x mean)^2 or, if there are instant readings, _UNSEEN_BY_INSTANT times their variance.
 _UNSEEN: Final = 0.072
 _UNSEEN_BY_INSTANT: Final = 0.037
-# A gauge is treated as a mean if its window is at least this fraction of the reading interval.
+# A gauge hides changes within its window, as a mean does, if the window is at least this fraction
+# of the interval between readings.
 _WHOLE: Final = 0.75
 # A mean over more than _SMEARING reading intervals smooths all changes of power. Its variance is
 # _SMEARED times the variance of the readings in one window, plus (_SMEARED_UNSEEN x reading)^2.
@@ -64,7 +66,7 @@ _READING: Final = 0.001
 
 
 class PowerIntervals:
-    """Adjacent intervals that are not yet final in the energy curve, (n, 8).
+    """Intervals between consecutive power readings, not yet final in the energy curve, (n, 8).
 
     ======  =======================================================================
     START   time, s
@@ -78,7 +80,7 @@ class PowerIntervals:
     ======  =======================================================================
 
     Args:
-        channel: the power channel; ``None`` for a device without one, which has no intervals.
+        channel: the power channel; ``None`` for a device without one, which gets no intervals.
     """
 
     def __init__(self, channel: Channel | None) -> None:
@@ -109,11 +111,11 @@ class PowerIntervals:
 
     @property
     def end_s(self) -> float:
-        """Time of the newest reading, moved back by the lag; minus infinity before the first."""
+        """Time of the newest reading minus the sensor's lag; minus infinity without readings."""
         return self._last[0] if self._last else -math.inf
 
     def add(self, t_s: float, power_w: float) -> None:
-        """Add a reading; it is ignored if it is not later than the last one, or is impossible."""
+        """Add a reading; ignore it if it is impossible or not later than the previous reading."""
         t_s -= self._lag_s
         before = self._last
         if not -MOST_POWER_W <= power_w <= MOST_POWER_W:
@@ -195,7 +197,7 @@ class PowerIntervals:
         return np.array(self._rows).reshape(-1, WIDTH)
 
     def take(self, until_s: float = np.inf) -> Array:
-        """Remove and return the intervals before ``until_s``; cut an interval that contains it."""
+        """Remove and return the intervals before ``until_s``, cutting the one that contains it."""
         if not self._rows or self._rows[0][START] >= until_s:
             return np.empty((0, WIDTH))
         self._set_newest_errors()

@@ -59,8 +59,8 @@ class BoundedColumns:
     def splice(self, first: int, last: int, rows: Array) -> None:
         """Replace the rows from ``first`` up to, but without ``last``, with ``rows``, (m, width).
 
-        Rows before ``first`` are not copied, so that thinning once a minute does not copy the
-        knots of a whole day.
+        Rows before ``first`` are not copied, so that regular thinning does not copy the knots of a
+        whole day.
         """
         moved, tail = first + len(rows), self._length - last
         self._reserve(moved + tail)
@@ -78,7 +78,7 @@ class BoundedColumns:
 
 
 class TimeSeries:
-    """The readings of one channel over the last ``keep_s`` seconds.
+    """The readings of one channel over at least the last ``keep_s`` seconds.
 
     Readings that are not later than the previous one are dropped and counted in ``out_of_order``.
 
@@ -118,8 +118,9 @@ class TimeSeries:
     def rate(self, start_s: float, end_s: float) -> float | None:
         """Return the mean increase per second of a counter over a window.
 
-        The window is from the last reading at or before ``start_s`` to the last one at or before
-        ``end_s``. ``None`` if there are fewer than two readings up to ``end_s``.
+        The increase is that from the last reading at or before ``start_s`` to the last reading at
+        or before ``end_s``; if they are the same, from the reading before it. ``None`` if there are
+        fewer than two readings up to ``end_s``.
         """
         last = bisect_right(self.t_s, end_s) - 1
         if last < 1:

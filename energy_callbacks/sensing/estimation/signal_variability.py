@@ -2,9 +2,9 @@
 
 If readings rise once and stay constant, the load does not vary in between. If readings rise and
 fall all the time, it does. A ratio distinguishes the two cases: the mean square of the difference
-between readings two apart, divided by that between consecutive readings. The ratio is 2 or more
-after single jumps, 1 if readings are independent, and less if the load repeats faster than it is
-read.
+between a reading and the last but one, divided by that between consecutive readings. The ratio is 2
+or more after single jumps, 1 if readings are independent, and less if the load repeats faster than
+it is read.
 """
 
 from typing import Final
@@ -21,12 +21,14 @@ class SignalVariability:
 
     Attributes:
         typical: mean square of the difference between consecutive readings.
-        local: newest square of a difference, or half of the previous square if that is larger.
+        local: square of the newest difference between consecutive readings, or half of the square
+            of the previous difference if that is larger.
         spread: mean square deviation of the readings from their mean.
-        smooth: 1 for single jumps between constant levels, 0 for independent readings.
+        smooth: 1 for single jumps between constant levels, 0 for independent readings, or a number
+            between 0 and 1.
 
     Args:
-        smooth_ratio: the ratio of mean squares after single jumps.
+        smooth_ratio: the ratio of mean squares from which on ``smooth`` is 1; above 1.
     """
 
     def __init__(self, smooth_ratio: float = 2.0) -> None:

@@ -1,4 +1,4 @@
-"""Queries the CUDA driver about its devices, if a framework has initialised the driver.
+"""Queries the CUDA driver about this process's devices, if a framework has initialised it.
 
 This module never initialises CUDA, because after that a process cannot fork workers that use CUDA.
 """
@@ -20,9 +20,9 @@ class _Uuid(ctypes.Structure):
 def awake_driver() -> ctypes.CDLL | None:
     """Return the CUDA driver library, or ``None`` if it is not initialised in this process.
 
-    ``RTLD_NOLOAD`` opens only a library that is already open, and before ``cuInit`` every function
-    returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), also in a forked
-    child. Therefore this function initialises no device.
+    ``RTLD_NOLOAD`` opens only a library that is already loaded, and before ``cuInit`` every
+    function returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), also in a
+    forked child. Therefore this function initialises no device.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
@@ -51,7 +51,8 @@ def uuids() -> tuple[str, ...] | None:
 
 def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
     device, answer = ctypes.c_int(), _Uuid()
-    # Version 2 (CUDA 11.4 and newer) returns the UUID of the MIG instance, version 1 of its card.
+    # On a MIG instance, version 2 (CUDA 11.4 and newer) returns the UUID of the instance, version 1
+    # that of the card.
     ask = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
     if driver.cuDeviceGet(ctypes.byref(device), ordinal) != _SUCCESS:
         return None
@@ -63,7 +64,8 @@ def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
 def active_ordinals() -> tuple[int, ...]:
     """Return CUDA's ordinals of the devices on which this process already has a context.
 
-    A plain training loop does not declare its devices; devices with a context count as used there.
+    A plain training loop does not state which devices it uses, so all devices with a context count
+    as used.
     """
     driver = awake_driver()
     if driver is None:

@@ -1,7 +1,7 @@
-"""Records CUDA events with the driver API, on the stream on which a framework trains.
+"""Records CUDA events with the driver API, on the stream on which PyTorch trains.
 
 This module never waits for a device, initialises one, or uses a stream that is being captured into
-a graph. The stream is PyTorch's current stream; TensorFlow and JAX do not expose theirs to Python.
+a graph. TensorFlow and JAX do not expose their streams to Python.
 """
 
 import ctypes
@@ -174,7 +174,7 @@ class CudaEvents:
             self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def destroy(self, event: Event) -> None:
-        """See ``Events``; an event that has not occurred yet is released afterwards."""
+        """See ``Events``; an event that has not occurred yet is released when it occurs."""
         self._driver.cuEventDestroy_v2(event)
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class CudaEvents:
 def open_events() -> CudaEvents | None:
     """Return the events of the device on which the calling thread trains.
 
-    ``None`` if the training itself has not imported PyTorch and initialised CUDA.
+    ``None`` if PyTorch has not initialised CUDA, or if this thread has no CUDA context.
     """
     torch = awake_torch()
     if torch is None or (driver := awake_driver()) is None:
@@ -202,8 +202,9 @@ def open_events() -> CudaEvents | None:
 def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
     """Return functions for PyTorch's current device and for the handle of its current stream.
 
-    The public function creates an object per call, which takes most of the time needed to record an
-    event. PyTorch's compiled code uses the private function (torch._inductor, ``get_raw_stream``).
+    ``torch.cuda.current_stream`` creates an object per call, which takes most of the time needed to
+    record an event. PyTorch's compiled code uses the same private function (torch._inductor,
+    ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above

@@ -12,7 +12,7 @@ _MAPS: Final = Path("/proc/self/maps")
 
 
 def is_hip_loaded(maps: Path = _MAPS) -> bool:
-    """Return whether this process has loaded HIP, the runtime of frameworks built for ROCm.
+    """Return whether this process has loaded HIP, AMD's counterpart of the CUDA runtime.
 
     In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES`` has
     the effect of ``HIP_VISIBLE_DEVICES`` (ROCm, "GPU isolation techniques"): neither refers to

@@ -30,7 +30,8 @@ from energy_callbacks.sensing.frameworks.cuda_events import Event, Events
 
 Item = TypeVar("Item")
 
-# Enough for steps of 0.25 ms if ``settle`` runs once a second (the longest ``sample_interval_s``).
+# Default of ``pool_size``: enough for steps of 0.25 ms if ``settle`` runs once a second (the
+# longest ``sample_interval_s``).
 _POOL_SIZE: Final = 4096
 # Minimum number of events created in advance, because creating takes longer than recording.
 _LEAST_SPARE: Final = 64
@@ -56,7 +57,7 @@ class StepEnd:
     """The end of a step.
 
     Attributes:
-        queued_s: host time when Python had queued the work of the step, s.
+        queued_s: host time when Python had queued all work of the step on the device, s.
         end_s: host time when the step ended, s; ``None`` if not known yet, ``queued_s`` if no
             event shows the end.
         error_s: bound of the error of ``end_s``, s; ``None`` if not known yet, or if no event
@@ -70,7 +71,7 @@ class StepEnd:
 
 @dataclass(frozen=True, slots=True)
 class _EventAnchor:
-    """An event that happened between two host times."""
+    """An event that happened between the host times ``low_s`` and ``high_s``."""
 
     event: Event
     low_s: float
@@ -115,7 +116,7 @@ class StepEnds:
         self.host_marks = 0
 
     def mark(self, queued_s: float) -> StepEnd:
-        """Record an event behind the work of a step; takes the training thread microseconds."""
+        """Record an event behind the work of a step; this takes a few microseconds."""
         # The usual path calls no helper functions: calls are slow, as the CPU's caches are cold.
         self.steps += 1
         end = StepEnd(queued_s)
@@ -172,7 +173,7 @@ class StepEnds:
             self._free.append(event)
 
     def _make_spare(self, events: Events) -> None:
-        """Create free events, as many as are pending, so that ``mark`` need not create any."""
+        """Create events until as many are free as pending, so that ``mark`` need not create any."""
         wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
         for _ in range(wanted):
             event = self._created(events)

@@ -56,7 +56,10 @@ class AllocatorSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds to the second common moment of ``schedule``; the allocator keeps peaks."""
+        """Seconds from the last reading to the second common reading moment after it.
+
+        Every second moment is enough, because the allocator keeps peaks.
+        """
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
@@ -83,7 +86,7 @@ class AllocatorSource:
 
 
 def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> list[_Bytes]:
-    """Return the bytes of each device of a framework; empty before it has initialised them."""
+    """Return the bytes of each device of a framework; empty until its devices are initialised."""
     try:
         framework = awake()
         return [] if framework is None else list(ask(framework))

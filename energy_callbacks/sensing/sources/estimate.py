@@ -22,11 +22,13 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 from energy_callbacks.sensing.schedule import until_reading_s
 
-# Assumed for a CPU that is not in the table: codecarbon 3.3.2, core/cpu.py, DEFAULT_POWER_PER_CORE.
+# Power that is assumed for a CPU that is not in the table (codecarbon 3.3.2, core/cpu.py,
+# DEFAULT_POWER_PER_CORE).
 _UNKNOWN_POWER_PER_THREAD_W = 4.0
 
-# Compared with an external meter, CodeCarbon was wrong by up to 40 % of a machine's energy
-# (Fischer, arXiv 2509.22092). This is rounded up, because the error of the CPU alone is larger.
+# Bound of the relative error if the TDP is known. Compared with an external meter, CodeCarbon was
+# wrong by up to 40 % of a machine's energy (Fischer, arXiv 2509.22092). The bound is larger,
+# because the error of the CPU alone is larger.
 _KNOWN_TDP_ERROR = 0.5
 # If the TDP or the number of memory modules is guessed, or the share of a package is unknown
 # (virtual machine), the true power may be anywhere between zero and twice the estimate.
@@ -41,7 +43,7 @@ _MeanPower = Callable[[], float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Processor:
-    """The CPUs of this machine as Linux describes them; ``is_virtual`` in a virtual machine."""
+    """The CPUs of this machine, and whether it is virtual, as Linux describes them."""
 
     model: str
     sockets: int
@@ -71,11 +73,16 @@ class HostEstimateSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds to the next common moment of ``schedule``: 80 ticks of the CPUs' 10 ms clock."""
+        """Seconds from the last reading to the next common reading moment.
+
+        The moments are 80 ticks of the CPUs' 10 ms clock apart.
+        """
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Look up the machine in CodeCarbon's tables; uses no network and no subprocess.
+        """Look up the machine in CodeCarbon's tables, and return the channels.
+
+        No network and no subprocess is used.
 
         Raises:
             SourceUnavailable: if CodeCarbon is not installed or its version is not supported, or if
@@ -83,7 +90,7 @@ class HostEstimateSource:
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
-        load = _Load()  # before the first look-up, which takes a second: its energy counts too
+        load = _Load()  # before the first look-up, which takes a second, to cover its energy
         with quiet_codecarbon():
             if self._wants_cpu:
                 self._models.append(_cpu(load))
@@ -212,7 +219,7 @@ def _cpuinfo() -> str:
 
 
 def _processor(cpuinfo: str) -> _Processor:
-    """Parse ``/proc/cpuinfo``.
+    """Return the CPUs that the text of ``/proc/cpuinfo`` describes.
 
     >>> _processor("flags : fpu hypervisor").is_virtual
     True
@@ -231,7 +238,7 @@ def _processor(cpuinfo: str) -> _Processor:
 
 @cache
 def _table_tdp_w(model: str) -> float | None:
-    """Return the thermal design power of one package, W; ``None`` if it is not in the table.
+    """Return the thermal design power of one package, W; ``None`` for a model not in the table.
 
     The result is cached, because CodeCarbon compares the model with every name in the table.
     """
