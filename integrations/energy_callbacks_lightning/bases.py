@@ -1,8 +1,8 @@
 """The callback base classes of ``lightning`` and ``pytorch_lightning``, if they are installed.
 
-A Trainer whose ``callbacks`` is one callback, not a list, accepts only the callback class of its
-own package. So our callback inherits from both classes if both packages are installed (the import
-then takes 0.1 s longer).
+If ``Trainer(callbacks=...)`` receives a single callback instead of a list, Lightning accepts only
+the callback class of the Trainer's own package. So our callback inherits from both classes if both
+packages are installed. Importing both takes 0.1 s longer than importing one.
 """
 
 import importlib
@@ -16,7 +16,7 @@ def installed() -> tuple[ModuleType, ...]:
     """Return the installed Lightning packages.
 
     Raises:
-        ModuleNotFoundError: for ``lightning``, if neither is installed.
+        ModuleNotFoundError: for ``lightning``, if neither package is installed.
     """
     names = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
     return tuple(importlib.import_module(name) for name in names or PACKAGES[:1])

@@ -80,16 +80,16 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         return {**state, "stepped_batches": self._steps.stepped_batches}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the state of a run for the next start.
+        """Store the state of a run for the next start of the meter.
 
-        Lightning also calls this in a new run, after its own search for a batch size.
+        Lightning also calls this method in a new run, after its own search for a batch size.
         """
         self._state = state_dict
         self._steps.stepped_batches = int(state_dict.get("stepped_batches", 0))
 
 
 class AutomaticCallback(GpuEnergyCallback):
-    """The callback that an environment variable adds to every Trainer.
+    """The callback that is added to every Trainer if ``ENERGY_CALLBACKS_LIGHTNING=1`` is set.
 
     It has the default settings, and removes itself from the Trainer if the user has added a
     ``GpuEnergyCallback``.
@@ -101,8 +101,8 @@ class AutomaticCallback(GpuEnergyCallback):
     def state_key(self) -> str:
         """Key of the state in a checkpoint.
 
-        If this callback measures, it is the key of ``GpuEnergyCallback()``, so that each class can
-        resume a run of the other. Before ``setup`` the key differs, because Lightning does not
+        If this callback measures, its key is that of ``GpuEnergyCallback()``, so that each class
+        can resume a run of the other. Before ``setup`` the key differs, because Lightning does not
         allow two callbacks with the same key.
         """
         own = super().state_key
@@ -111,7 +111,7 @@ class AutomaticCallback(GpuEnergyCallback):
         return own.replace(type(self).__qualname__, GpuEnergyCallback.__qualname__, 1)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Remove this callback if another one measures. Every call begins with this hook."""
+        """Remove this callback if another one measures. Calls like ``fit`` begin with ``setup``."""
         others = [one for one in trainer.callbacks if one is not self]
         self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
         if not self._is_alone:

@@ -1,6 +1,6 @@
 """Entry point that Lightning calls for every new Trainer.
 
-Without ``ENERGY_CALLBACKS_LIGHTNING=1`` it adds no callback and imports nothing.
+If the variable ``ENERGY_CALLBACKS_LIGHTNING`` is not set, it adds no callback and imports nothing.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 ::
 
-    setup                               if a search comes first: meter.start, phase tuning
+    setup                               if fit first runs a search: meter.start, phase tuning
     on_fit_start                        meter.start (if not running), phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
@@ -16,8 +16,9 @@
     on_train_end                        phase train ends
     teardown | on_exception             meter.stop, last scalars, report
 
-Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``. No
-hook reads a sensor or waits for the device: metrics are read right after Lightning has read them.
+Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
+Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device, except to
+check an energy budget on several ranks. Metrics are read right after Lightning has read them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ else:
 
 
 class EnergyHooks(Base):
-    """Calls a meter from Lightning's hooks; ``GpuEnergyCallback`` adds settings and state."""
+    """Calls a meter from Lightning's hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     def __init__(
         self, meter: EnergyMeter, steps: loop.LightningStepCounter, log_every_n_steps: int | None
@@ -125,13 +126,16 @@ class EnergyHooks(Base):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Mark that data is ready. This is too early if ``training_step`` reads the loader."""
+        """Mark that data is ready. The mark is too early if ``training_step`` fetches the batch."""
         self._meter.mark("data_ready")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch; the device may still run them."""
+        """Report the optimizer steps that ended with the batch, and log figures if due.
+
+        The device may still be executing these steps.
+        """
         steps = self._steps.count(trainer, batch)
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
@@ -189,7 +193,10 @@ class EnergyHooks(Base):
         self._meter.leave("predict")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop measuring after an exception or Ctrl-C. No collective operation may run here."""
+        """Stop measuring after an exception or Ctrl-C.
+
+        No collective operation may run here, because other ranks may still train.
+        """
         self._stop(trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -1,8 +1,8 @@
 """Finds batch sizes, logger steps and GPUs of a Lightning training, without reading its data.
 
-The step of Lightning's loggers counts the batches that ended with an optimizer step.
-``global_step`` differs: it is one higher in ``on_train_batch_end``, and in manual optimization it
-counts the steps of every optimizer.
+The step of Lightning's loggers counts the batches that ended with an optimizer step; in manual
+optimization it counts all batches. ``global_step`` differs: it is one higher in
+``on_train_batch_end``, and in manual optimization it counts the steps of every optimizer.
 """
 
 import math
@@ -32,7 +32,8 @@ class LightningStepCounter:
         length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
 
     Attributes:
-        stepped_batches: number of batches that ended with an optimizer step.
+        stepped_batches: number of batches that ended with an optimizer step; in manual optimization
+            the number of all batches.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -45,7 +46,7 @@ class LightningStepCounter:
 
     @property
     def logger_step(self) -> int:
-        """The step at which Lightning logs the loss of the last batch that ended with a step."""
+        """The step at which Lightning logs the loss of the last counted batch."""
         return max(self.stepped_batches - 1, 0)
 
     def begin(self, trainer: Any) -> None:
@@ -74,7 +75,7 @@ class LightningStepCounter:
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
-        """Count a batch with a user's function. After an error the function is not called again."""
+        """Return ``count(batch)``. After an error, return ``None`` and stop using ``count``."""
         if count is None:
             return None
         try:
@@ -157,8 +158,8 @@ def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = No
 def used_gpus(trainer: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host measures the GPUs of all ranks of the host, because its figures are
-    logged. The report counts each GPU once.
+    The first rank of a host measures the GPUs of all ranks of the host, because only rank 0 logs
+    figures. The report counts each GPU once.
     """
     device = trainer.strategy.root_device
     if device.type != "cuda":

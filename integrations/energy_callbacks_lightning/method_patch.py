@@ -65,10 +65,10 @@ class TimedSave(_PatchedMethod):
 
 
 class TimedFetch(_PatchedMethod):
-    """Replaces ``precision_plugin.convert_input``, which Lightning calls first with a new batch.
+    """Replaces ``precision_plugin.convert_input``, which receives each new batch first.
 
     Lightning copies the batch to the device next. A copy from unpinned memory waits for all pending
-    work of the device, and this must not count as waiting for data.
+    work of the device, and this time must not count as waiting for data.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -3,12 +3,13 @@
 ::
 
     on_validation_start                   stores the existing metrics
-    on_validation_end                     changed since then: metrics of the validation
+    on_validation_end                     metrics that changed since then are of the validation
     on_train_epoch_end                    ends the epoch; its metrics may still be logged
-    on_train_epoch_start | on_train_end   changed since the epoch before: metrics of the epoch
+    on_train_epoch_start | on_train_end   metrics that changed since the epoch before are of the
+                                          epoch that has ended
 
 ``callback_metrics`` contains the same tensor until a metric is computed again, so a metric has
-changed if its tensor is another one. When the metrics of a validation or an epoch are read,
+changed if its tensor is another object. When the metrics of a validation or an epoch are read,
 Lightning has just read them for its loggers and progress bar, and reading them again runs no
 collective operation. Without loggers and progress bar, only values in host memory are read, because
 training would wait for the device while other values are read.
@@ -35,7 +36,7 @@ _MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
 
 
 class LoggedMetrics:
-    """Finds the metrics in ``trainer.callback_metrics`` that are new."""
+    """Finds the metrics in ``trainer.callback_metrics`` that have changed."""
 
     def __init__(self) -> None:
         self._reported: Logged = {}
@@ -44,7 +45,7 @@ class LoggedMetrics:
         self._epoch: int | None = None
 
     def begin_validation(self, trainer: Any) -> None:
-        """Store the metrics at the start; metrics that change afterwards are of the validation."""
+        """Store the current metrics; those that change from now on belong to the validation."""
         self._before = dict(trainer.callback_metrics)
 
     def of_validation(self, trainer: Any) -> dict[str, float]:
@@ -58,7 +59,10 @@ class LoggedMetrics:
         self._epoch = trainer.current_epoch
 
     def of_epoch(self, trainer: Any) -> tuple[dict[str, float], int | None]:
-        """Return the metrics of the epoch that has ended, except validation, and its number."""
+        """Return metrics and number of the epoch that has ended.
+
+        Metrics of validations are left out. The number is ``None`` if no epoch has ended.
+        """
         epoch, self._epoch = self._epoch, None
         if epoch is None:
             return {}, None
@@ -69,7 +73,7 @@ class LoggedMetrics:
 
 
 def _changed(trainer: Any, before: Logged) -> Logged:
-    """Return the metrics whose tensors are not those of ``before``."""
+    """Return the metrics whose tensors are not the same objects as in ``before``."""
     return {k: v for k, v in trainer.callback_metrics.items() if v is not before.get(k)}
 
 
@@ -96,7 +100,7 @@ def last_values(trainer: Any) -> dict[str, float]:
 
 
 def begin_offers(trainer: Any) -> None:
-    """Add NaN for figures that callbacks may monitor; with several ranks, warn instead."""
+    """Add NaN for figures that callbacks may monitor; with several ranks, warn if they do."""
     if trainer.world_size == 1:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))

@@ -1,8 +1,8 @@
 """Finds the run of ranks that Lightning started as child processes: ``ddp_spawn``, ``ddp_fork``.
 
 The user's callback stays in the parent process. No hook is called there, and the parent's logger
-does not know which version (log folder) the children use. The children's journals are in the chosen
-run folder or next to the logs, and contain the process id of the parent.
+does not know which version (log folder) the children use. The children's journals are in the run
+folder that the user has set, or next to the logs. They contain the process id of the parent.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def run_folder(callback: object, chosen: Path | None) -> Path | None:
 
 
 def _trainers(callback: object) -> Iterator[Any]:
-    """Yield the trainers that have the callback. No hook has passed a trainer to it."""
+    """Yield the trainers that have the callback; no hook has told the callback its trainer."""
     kinds = tuple(package.Trainer for package in packages)
     for one in gc.get_objects():
         if issubclass(type(one), kinds) and any(held is callback for held in one.callbacks):
@@ -39,7 +39,7 @@ def _trainers(callback: object) -> Iterator[Any]:
 
 
 def _near(trainer: Any) -> Iterator[Path]:
-    """Yield the run folder of the parent's logger, and the run folders of its other versions."""
+    """Yield the run folders of all versions of the trainer's logger, the parent's own first."""
     folder = loop.run_folder(trainer)
     yield folder
     yield from folder.parent.parent.glob(f"*/{folder.name}")

@@ -12,7 +12,7 @@ _LOGGERS = tuple(package.loggers.TensorBoardLogger for package in packages)
 
 
 def dashboard(meter: EnergyMeter, trainer: Any) -> Dashboard:
-    """Return the dashboard of a training; only the first process writes to it."""
+    """Return the dashboard of a training; only the process with rank 0 writes to it."""
     return Dashboard(meter, lambda: _boards(trainer), lambda: _facts(trainer))
 
 

@@ -31,7 +31,8 @@ def tune_batch_size(
     Args:
         trainer: the trainer that will run ``fit``.
         model: the module that is trained.
-        train_dataloaders: argument of ``fit``; ``None`` uses loaders of module or datamodule.
+        train_dataloaders: argument of ``fit``; ``None`` uses the loaders of the module or
+            datamodule.
         datamodule: argument of ``fit``.
         length_fn: returns the length of a sample; each trial begins with the longest samples.
             ``None`` if all samples have the same length.

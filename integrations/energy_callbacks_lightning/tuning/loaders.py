@@ -1,8 +1,9 @@
 """Changes the batch size of a training's loaders.
 
-Loaders of a module or datamodule are requested again after its attribute ``batch_size`` was set, as
-Lightning's ``BatchSizeFinder`` does. Loaders that were passed to ``fit`` are copied with another
-batch size. Every loader must be a PyTorch ``DataLoader`` that was created with ``batch_size=``.
+If loaders come from a module or datamodule, the attribute that contains the batch size is set, and
+the loaders are requested again, as Lightning's ``BatchSizeFinder`` does. Loaders that were passed
+to ``fit`` are copied with another batch size. Every loader must be a PyTorch ``DataLoader`` that
+was created with ``batch_size=``.
 """
 
 import copy
@@ -52,7 +53,7 @@ class TrainLoaders:
             their ``hparams``.
 
     Attributes:
-        batch_size: batch size when this object is created.
+        batch_size: batch size of the loaders when this object is created.
         is_passed: whether loaders were passed to ``fit``.
 
     Raises:
@@ -62,7 +63,7 @@ class TrainLoaders:
     def __init__(self, trainer: Any, batch_arg_name: str) -> None:
         self._trainer = trainer
         self._name = batch_arg_name
-        self._source = trainer.fit_loop._data_source  # noqa: SLF001 - as BatchSizeFinder
+        self._source = trainer.fit_loop._data_source  # noqa: SLF001 - like BatchSizeFinder
         self._holders = _holders(trainer.lightning_module, batch_arg_name)
         self.is_passed = not self._source.is_module()
         if not (self.is_passed or self._holders):
@@ -82,7 +83,7 @@ class TrainLoaders:
     def at(self, size: int) -> Any:
         """Return a ``CombinedLoader`` of full batches of ``size`` samples.
 
-        The samplers are those of the training.
+        The loaders use the same samplers as the training.
         """
         self._set(size)
         strategy, trainer = self._trainer.strategy, self._trainer

@@ -29,10 +29,10 @@ _STRATEGIES = tuple(
 
 
 def check(trainer: Any) -> None:
-    """Check that each rank can run steps without the other ranks.
+    """Check that each rank can run training steps independently of the other ranks.
 
     Raises:
-        ValueError: if steps need all ranks, or the strategy is not supported.
+        ValueError: if a training step needs all ranks, or the strategy is not supported.
     """
     module, strategy = trainer.lightning_module, trainer.strategy
     if not isinstance(strategy, _STRATEGIES):
@@ -116,7 +116,7 @@ def _stateful(trainer: Any) -> list[Any]:
 
 
 def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
-    """Return the meter in the options, or the running meter of the training, or a new one."""
+    """Return the meter in the options, otherwise the training's running meter or a new meter."""
     if (given := options.get("meter")) is not None:
         return given
     meters = [one._meter for one in trainer.callbacks if isinstance(one, GpuEnergyCallback)]  # noqa: SLF001

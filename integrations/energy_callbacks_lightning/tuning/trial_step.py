@@ -9,8 +9,9 @@
       loader ends    starts the loader again, as in the next epoch
     trial ends       restores the old loop, and attributes of the module that are not tensors
 
-A loop holds counters and logged values. Trials use a new loop, so those of the old loop need not be
-restored. Learning-rate schedulers do not step, because a trial may have more steps than they allow.
+A loop contains counters and logged values. Trials use a new loop, so that the values of the old
+loop need not be restored. Learning-rate schedulers do not step, because a trial may have more steps
+than they allow.
 """
 
 import contextlib

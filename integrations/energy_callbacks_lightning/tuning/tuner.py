@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 else:
     Base = type("Base", tuple(package.callbacks.BatchSizeFinder for package in packages), {})
 
-# Raised to end ``fit``. Each Lightning package catches only its own exception, so it inherits from
-# those of all installed packages.
+# Raised to end ``fit``. Each Lightning package catches only its own exception class, so this class
+# inherits from the classes of all installed packages.
 _Left = type("_Left", tuple(p.utilities.exceptions._TunerExitException for p in packages), {})  # noqa: SLF001
-_STEPS: Final = 8  # in the shortest trial: four for warm-up, and four measured blocks of one step
+# Number of steps of the shortest trial: four for warm-up, and four measured blocks of one step.
+_STEPS: Final = 8
 
 
 class BatchSizeTuner(Base):
@@ -26,8 +27,8 @@ class BatchSizeTuner(Base):
 
     >>> trainer = Trainer(callbacks=[BatchSizeTuner(objective="energy")])  # doctest: +SKIP
 
-    It replaces Lightning's ``BatchSizeFinder``: Lightning calls it before other callbacks, and it
-    finds the attribute with the batch size in the same places. Loaders may also be passed to
+    This class replaces Lightning's ``BatchSizeFinder``: Lightning calls it before other callbacks,
+    and it finds the attribute with the batch size in the same places. Loaders may also be passed to
     ``fit``. A resumed run continues with the batch size in its checkpoint.
 
     Args:
@@ -84,7 +85,7 @@ class BatchSizeTuner(Base):
         """Do nothing. ``BatchSizeFinder`` rejects several ranks and passed loaders here."""
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Search for the batch size, or use that of the checkpoint, before the first step.
+        """Search for the batch size, or use the size in the checkpoint, before the first step.
 
         The model is already on its device, and its optimizers exist.
         """
@@ -94,7 +95,7 @@ class BatchSizeTuner(Base):
         else:
             self.scale_batch_size(trainer, pl_module)
         if was_counted:
-            # configure_optimizers has used the number of batches, which has changed since.
+            # configure_optimizers has used the number of batches, which may have changed since.
             trainer.strategy.setup_optimizers(trainer)
 
     def scale_batch_size(self, trainer: Any, pl_module: Any) -> None:
@@ -135,12 +136,12 @@ class BatchSizeTuner(Base):
     on_test_start = on_predict_start = on_validation_start
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
+        """Return batch size and accumulation for a checkpoint; empty before the search."""
         if self.optimal_batch_size is None:
             return {}
         return {"batch_size": self.optimal_batch_size, "accumulation": self._accumulation}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state of the resumed run."""
+        """Restore batch size and accumulation of the resumed run."""
         self.optimal_batch_size = state_dict["batch_size"]
         self._accumulation = state_dict["accumulation"]
