@@ -19,7 +19,7 @@
 Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first
 ``on_prediction_step``. The Trainer calls no hook after an exception, so the meter watches whether
 the user's call has ended. Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or
-synchronizes the device, except to check an energy budget on several ranks.
+synchronizes the device.
 """
 
 import math

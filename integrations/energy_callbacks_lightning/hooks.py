@@ -17,8 +17,8 @@
     teardown | on_exception             meter.stop, last scalars, report
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
-Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device, except to
-check an energy budget on several ranks. Metrics are read right after Lightning has read them.
+Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device: metrics
+are read right after Lightning has read them.
 """
 
 from typing import TYPE_CHECKING, Any

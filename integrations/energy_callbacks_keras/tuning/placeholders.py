@@ -37,8 +37,8 @@ def _unbuilt_twin(one: Any) -> Any:
     """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
     The first batch builds such an object, and Keras cannot undo that. The user's object must remain
-    unbuilt: to build it, ``fit`` fetches an additional batch, which changes the random numbers of
-    the training. So ``fit`` draws the same random numbers as without a search.
+    unbuilt: ``fit`` fetches an additional batch to build it, and without this fetch the training
+    would use other random numbers than without a search.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):
