@@ -132,10 +132,7 @@ class EnergyHooks(Base):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch, and log figures if due.
-
-        The device may still be executing these steps.
-        """
+        """Report the optimizer steps that ended with the batch; the device may still run them."""
         steps = self._steps.count(trainer, batch)
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
@@ -193,10 +190,7 @@ class EnergyHooks(Base):
         self._meter.leave("predict")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop measuring after an exception or Ctrl-C.
-
-        No collective operation may run here, because other ranks may still train.
-        """
+        """Stop measuring after an exception or Ctrl-C, without any collective operation."""
         self._stop(trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

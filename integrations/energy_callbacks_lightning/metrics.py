@@ -5,7 +5,7 @@
     on_validation_start                   stores the existing metrics
     on_validation_end                     metrics that changed since then are of the validation
     on_train_epoch_end                    ends the epoch; its metrics may still be logged
-    on_train_epoch_start | on_train_end   metrics that changed since the epoch before are of the
+    on_train_epoch_start | on_train_end   metrics that changed since the previous epoch are of the
                                           epoch that has ended
 
 ``callback_metrics`` contains the same tensor until a metric is computed again, so a metric has
@@ -100,7 +100,7 @@ def last_values(trainer: Any) -> dict[str, float]:
 
 
 def begin_offers(trainer: Any) -> None:
-    """Add NaN for figures that callbacks may monitor; with several ranks, warn if they do."""
+    """Add NaN for figures that callbacks may monitor; with several ranks, only warn."""
     if trainer.world_size == 1:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))

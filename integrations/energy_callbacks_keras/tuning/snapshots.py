@@ -67,7 +67,7 @@ def _keep_jax(variable: Any) -> Callable[[], None]:
     import jax
 
     value = variable.value
-    # The array is copied: on a CPU it may share memory with JAX, which reuses it in the next step.
+    # The array is copied: on a CPU it may share memory that JAX reuses in the next step.
     host = np.array(value)
     where = value.sharding if getattr(value, "committed", True) else None
     return lambda: variable.assign(jax.device_put(host.copy(), where))

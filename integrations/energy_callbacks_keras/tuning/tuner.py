@@ -42,7 +42,7 @@ def tune_batch_size(
             a function that returns one of these data sets, in batches, for a batch size.
         y: targets; only if ``x`` contains arrays.
         sample_weight: weight of each sample; only if ``x`` contains arrays.
-        **options: see ``TuningOptions``. With ``global_batch_size`` trials use a separate
+        **options: see ``TuningOptions``. With ``global_batch_size``, trials use a separate
             optimizer with ``gradient_accumulation_steps``; compile the model with
             ``gradient_accumulation_steps=result.accumulation`` before ``fit``.
 

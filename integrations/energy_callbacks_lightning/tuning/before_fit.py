@@ -24,7 +24,8 @@ def tune_batch_size(
 ) -> BatchSizeResult:
     """Find the batch size before ``trainer.fit``.
 
-    If the module or datamodule has the attribute ``batch_arg_name``, it is set to the batch size.
+    If the module or datamodule has an attribute with the name ``batch_arg_name``, that attribute is
+    set to the batch size.
     Loaders that are passed are not changed: ``with_batch_size(loader, result.size)`` returns a copy
     with the batch size. With ``global_batch_size``, ``trainer.accumulate_grad_batches`` is set too.
 

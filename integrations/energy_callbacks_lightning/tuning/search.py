@@ -86,7 +86,7 @@ def search(
 
 @contextlib.contextmanager
 def isolated(trainer: Any) -> Iterator[None]:
-    """Isolate a trainer from its callbacks, loggers, profilers and other ranks inside a context."""
+    """Return a context that isolates a trainer from callbacks, loggers, profilers, other ranks."""
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
     logged, model = dict(vars(connector)), strategy.model
@@ -124,7 +124,7 @@ def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Return options that start at the current size, limited to the number of samples per rank."""
+    """Return options with our defaults, and sizes limited to the number of samples per rank."""
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:
