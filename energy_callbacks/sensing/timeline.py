@@ -369,13 +369,13 @@ class Timeline:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 
     def impossible(self) -> dict[str, int]:
-        """Return the number of power readings beyond ``MOST_POWER_W``, for devices with such."""
+        """Return the number of power readings beyond ``MOST_POWER_W`` by device key; never 0."""
         with self._lock:
             counts = {key: track.curve.impossible for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}
 
     def disagreements(self) -> dict[str, int]:
-        """Return how often counter and power readings disagreed, by key of the device; never 0."""
+        """Return how often counter and power readings disagreed, by device key; never 0."""
         with self._lock:
             counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}

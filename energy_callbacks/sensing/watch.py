@@ -24,7 +24,7 @@ class DeviceLook:
 
     Attributes:
         device: the device.
-        power_w: mean power of the two seconds before the newest reading, without gaps.
+        power_w: mean power of the two seconds before the newest reading; gaps are left out.
         energy: energy since ``Watch`` was created, or since the first reading if that is later.
         utilisation: fraction of the time in which the device was busy.
         memory_used_bytes: used memory.

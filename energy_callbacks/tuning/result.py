@@ -40,7 +40,8 @@ class BatchSizeResult:
         why: the reason for the choice, in a sentence.
         objective: the objective of the search.
         trials: all trials, in the order in which they were run.
-        memory_bytes: memory of the device, on several ranks of the smallest; ``None`` if unknown.
+        memory_bytes: memory of the device, or of the smallest device of all ranks; ``None`` if
+            unknown.
         duration_s: duration of the search, s.
         energy_j: energy of the search, J: of this rank's GPUs, and on the first rank of a host
             also of the host; ``None`` if unknown.

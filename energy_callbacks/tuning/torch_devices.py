@@ -1,7 +1,6 @@
 """The devices that PyTorch uses in this process. No function here initializes a device.
 
-If CUDA is initialized, it fails in processes that are forked later, and takes hundreds of
-megabytes.
+Initializing CUDA makes it fail in processes that are forked later, and takes hundreds of megabytes.
 """
 
 import sys

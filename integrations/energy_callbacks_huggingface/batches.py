@@ -39,7 +39,7 @@ class InputCounter:
         self._replicas = 1
 
     def attach(self, model: Any, replicas: int) -> None:
-        """Add the hook to a model, ``replicas`` copies of which share a batch (DataParallel)."""
+        """Add the hook to a model; DataParallel splits batches among ``replicas`` copies of it."""
         self.detach()
         if self._functions and isinstance(model, torch.nn.Module):
             self._replicas = max(replicas, 1)

@@ -1,4 +1,4 @@
-"""Writes our figures to the trainer's other callbacks, and filters which figures each one gets.
+"""Writes our figures to the trainer's other callbacks, and filters the figures that each one gets.
 
 The Trainer places reporting callbacks before the user's, and passes the same dictionary of logs (a
 row) to all of them. Therefore our callback moves to the front of the list and adds its figures to

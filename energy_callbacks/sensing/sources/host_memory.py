@@ -75,7 +75,7 @@ class HostMemorySource:
         return [self._channel]
 
     def read(self) -> Sequence[Reading]:
-        """Return one reading: the sum of the resident bytes of all processes.
+        """Return one reading: the resident bytes, summed over the processes.
 
         Raises:
             ReadingMissed: if this process or its list of children cannot be read, or the source is

@@ -60,5 +60,5 @@ class RemarkingSource(Source, Protocol):
     """A source that corrects faults of its sensor and reports them."""
 
     def remarks(self) -> Sequence[str]:
-        """Return messages about corrected faults since ``open``, which affect no figure."""
+        """Return messages about faults corrected since ``open``; such faults affect no figure."""
         ...

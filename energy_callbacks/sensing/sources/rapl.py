@@ -34,10 +34,10 @@ _CITATION = (
     "doi 10.1145/2989081.2989088 (memory)"
 )
 
-# A counter that decreases has either wrapped around at the end of its range or was reset. If
-# a reset were taken for a wrap, it would add up to 262 kJ at once (a range of 262143328850
+# A counter that decreases has either wrapped around at the end of its range or was reset. If a
+# reset were taken for a wrap, it would add up to 262 kJ at once (a range of 262143328850
 # microjoules is reported in hubblo-org/scaphandre issue 351). A real wrap adds a few hundred
-# joules. A decrease counts as a reset if a wrap would mean more than this power: ten times the
+# joules. A decrease counts as a reset if a wrap would mean more than this power, ten times the
 # largest TDP on sale (500 W, AMD EPYC 9965 data sheet). One second of tolerance allows for a late
 # reading.
 _MOST_POWER_W = 5000.0

@@ -8,9 +8,9 @@ additional loss::
 
 With ``p`` = 1 the parts add up (no overlap), with a large ``p`` only the larger part counts. At b =
 ``r`` the parts are equal. ``p`` = 1 and ``q`` = infinity have a positive prior probability. A
-Gaussian process in the logarithm of the size models deviations from this family. Its strength is
-estimated from the
-trials: if the family does not fit, the curves still follow the measured points.
+Gaussian process in the logarithm of the size models deviations from this family of curves. The
+strength of the deviations is estimated from the trials: if the family does not fit, the curves
+still follow the measured points.
 
 Curves are drawn from the posterior distribution of ``r``, ``p``, ``q`` and the strength
 (sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k`` and the
@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float64]
 
 _DRAWS: Final = 400
 _MOVES: Final = 3
-# Strengths: relative deviations from the family, with equal prior probability.
+# Possible strengths of the deviations (their relative size), with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Correlation length of the deviation, in octaves (factors of two) of the size.
 _OCTAVES: Final = 1.5

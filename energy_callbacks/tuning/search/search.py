@@ -10,12 +10,11 @@
 A search has no clock and no device. Its state is the list of trials, so a second search with the
 same trials continues in the same way.
 
-The first sizes are far apart: each is eight times the last one, up to the largest size that fits
-according to the measured peaks.
-The objective ``largest`` then narrows down the limit. The other objectives use curves that are
-consistent with the trials (``curve.py``): the next trial, of a new size or a repeat, is the one
-that may change the answer most, until the expected cost of the answer is within 0.5 % of the
-best, or the knee is known to 1 %.
+The first sizes are far apart: each is eight times the previous one, up to the largest size that
+fits according to the measured peaks. The objective ``largest`` then narrows down the limit. The
+other objectives use curves that are consistent with the trials (``curve.py``): the next trial, of a
+new size or a repeat, is the one that may change the answer most, until the expected cost of the
+answer is within 0.5 % of the best, or the knee is known to 1 %.
 """
 
 import math
@@ -34,8 +33,8 @@ OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
 # With the objective ``largest``, the minimum distance of the next size doubles with each trial
-# within this many sizes of the largest one that fits: such trials show that the limit was predicted
-# too low.
+# within this many sizes of the largest one that fits, because such trials show that the limit was
+# predicted too low.
 _CLOSE: Final = 16
 
 

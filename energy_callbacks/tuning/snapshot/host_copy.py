@@ -165,7 +165,8 @@ def _ids(held: Any) -> Any:
 
 
 def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:
-    for key in held.keys() - items.keys():  # new items are deleted first, as they may be large
+    # Items that were added since the copy are deleted first to free memory: they may be large.
+    for key in held.keys() - items.keys():
         del held[key]
     return _refill(held, {key: item() for key, item in items.items()})
 

@@ -53,8 +53,8 @@ _SEARCH_S: Final = 0.25
 # of calls of any search.
 _SPACING_S: Final = 0.009
 _MOST_CALLS: Final = 40
-# If a tick is not found until its latest predicted time plus one call plus this time, s, the clock
-# is discarded.
+# If a tick is not found by its latest predicted time plus the duration of a call plus this time, s,
+# the clock of the ticks is discarded.
 _SLACK_S: Final = 0.02
 # Maximum pause after failed calls or searches, s.
 _LONGEST_PAUSE_S: Final = 32.0
@@ -62,7 +62,7 @@ _LONGEST_PAUSE_S: Final = 32.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A change of the counter to ``value`` at ``t_s``, which is wrong by at most ``t_error_s``."""
+    """A change of the counter to ``value`` at time ``t_s``, known to +- ``t_error_s``, s."""
 
     t_s: float
     value: float

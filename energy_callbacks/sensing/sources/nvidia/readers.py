@@ -97,7 +97,7 @@ class Reader(Protocol):
 
     @property
     def due_s(self) -> float:
-        """Monotonic time of the next reading; before it, ``read`` needs ``at_once``."""
+        """Monotonic time from which on ``read`` returns readings without ``at_once``."""
         ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:

@@ -160,8 +160,8 @@ class NvmlSource:
 def inventory() -> tuple[GpuInfo, ...]:
     """Return all cards that the driver lists, in its order.
 
-    A card that does not answer is left out: it has lost its PCIe connection, or this user may not
-    use it.
+    A card that does not answer is left out, for example because it has lost its PCIe connection or
+    because this user may not use it.
 
     Raises:
         SourceUnavailable: if there is no driver or no permission.
@@ -274,7 +274,7 @@ def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _family(psutil: Any) -> set[int]:
-    """Return the pids of this process, its ancestors and descendants: one training."""
+    """Return the pids of this process, its ancestors and descendants, all of one training."""
     me = psutil.Process()
     relatives = (*me.parents(), *me.children(recursive=True))
     return {os.getpid(), *(process.pid for process in relatives)}
