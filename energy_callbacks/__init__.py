@@ -20,7 +20,7 @@ from energy_callbacks.version import __version__
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error; for ``GpuEnergyCallback`` it says where to import the class from.
+    """Raise an error; for ``GpuEnergyCallback``, its message names the modules with the class.
 
     Raises:
         AttributeError: always.

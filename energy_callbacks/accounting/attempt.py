@@ -37,10 +37,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# A driver that hangs delays the end of a training by at most this time.
+# Maximum time to wait for all sources, and then for the journal's thread, when an attempt ends.
 _STOP_TIMEOUT_S: Final = 3.0
+# A source that has not answered for this time causes a warning.
 _HUNG_S: Final = 5.0
+# Interval between the checks of ``wait_until_seen``.
 _POLL_S: Final = 0.02
+# Error of an attempt for which ``stop`` was not called.
 _LEFT: Final = (
     "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
     "caught, or without stop()"
@@ -63,7 +66,8 @@ class ActiveAttempt:
         state: state of the meter from the checkpoint that this attempt continues; empty for a new
             run.
         process: framework and rank of this process.
-        on_failure: called on the journal's thread if an error in this package stops the journal.
+        on_failure: called with a message on the journal's thread if an error in this package stops
+            the journal.
         call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
         on_left: called on the journal's thread when ``call`` has ended and the attempt has not.
     """
@@ -154,7 +158,7 @@ class ActiveAttempt:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Devices of this host whose sensors have opened."""
+        """Devices of this host whose sources have been opened."""
         return self.timeline.devices
 
     def now_s(self) -> float:
@@ -171,9 +175,11 @@ class ActiveAttempt:
         return total(self.timeline.energy(key, start_s, end_s) for key in self.timeline.keys(scope))
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Wait until the sensors have reported up to ``t_s``; see ``EnergyMeter.wait_until_seen``.
+        """Return whether readings up to ``t_s`` have arrived, after waiting for them.
 
-        Profilers may call it in ``stop`` only.
+        See ``EnergyMeter.wait_until_seen``.
+
+        Profilers may call this method only in their own ``stop``.
         """
         deadline_s = self.now_s() + timeout_s
         while not self._is_over:
@@ -190,20 +196,21 @@ class ActiveAttempt:
         """Write a profile to the journal, for the report.
 
         Args:
-            kind: name of the profile's section in ``report.model.schema.Profile``.
-            record: the fields of that section; 200 kB of JSON at most.
+            kind: name of a field of ``report.model.schema.Profile``.
+            record: value of that field as JSON types; 200 kB of JSON at most.
         """
         self.recorder.event("profile", self.now_s(), of=kind, record=record)
 
     def state(self) -> Record:
-        """Return the run id, the run folder and the joules used so far, for a checkpoint."""
+        """Return the state for a checkpoint: run id, run folder, and used joules by scope."""
         used_j = dict(self.board.used_j)
         return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
 
     def budget_share(self) -> float:
         """Return the share of the run's budget that this host has used.
 
-        Only the first process of a host returns it; the other processes return 0.
+        Only the first process of a host returns this share. The other processes return 0, and the
+        first process also returns 0 before the first readings.
         """
         if self._process.local_rank:
             return 0.0
@@ -238,8 +245,8 @@ class ActiveAttempt:
 
         Args:
             on_own_thread: whether this is called on the journal's thread. If another thread is
-                ending the attempt, the journal's thread does not wait for it, because that thread
-                waits for the journal's thread.
+                already ending the attempt, the journal's thread does not wait for the other thread,
+                because the other thread waits for the journal's thread.
 
         Returns:
             Whether this call ended the attempt.
@@ -285,11 +292,11 @@ class ActiveAttempt:
     def wait_for_ranks(self, timeout_s: float) -> None:
         """Wait until all processes of this attempt have ended, as their journals show.
 
-        Waits for at most ``timeout_s``. A process that was killed counts as ended, because its
-        launcher, such as Lightning's, may soon kill this process too.
+        Waits for at most ``timeout_s``. A process of this host that was killed counts as ended,
+        because its launcher, such as Lightning's, may soon kill this process too.
         """
         if self._process.world_size == 1:
-            return  # no other processes; this one's last line may be missing on a full disk
+            return  # no need to wait; on a full disk even the own last line may be missing
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -311,7 +318,7 @@ class ActiveAttempt:
         self._periodic.wait(timeout_s)
 
     def _update(self) -> float:
-        """Do the periodic work of the journal's thread; return the seconds until the next time."""
+        """Do the periodic work of the journal's thread; return the seconds until the next call."""
         start_s = self.now_s()
         if self._is_broken:
             self._writer.close()
@@ -339,7 +346,8 @@ class ActiveAttempt:
     def _look_after_call(self) -> None:
         """End the attempt if two checks in a row find that the user's call has ended.
 
-        Between the two checks an interactive shell stores the exception that ended the call.
+        The time between the checks lets an interactive shell store the exception that ended the
+        call.
         """
         if self.call is None:
             return
@@ -393,7 +401,7 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 
 
 def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
-    """Return the location of the machine, and an error message if it cannot be found (or '')."""
+    """Return the location of the machine and an error message, which is empty without an error."""
     try:
         return carbon.place(config.country, config.region), ""
     except Exception as error:  # noqa: BLE001 - only emissions need the location

@@ -26,8 +26,9 @@ class _Target:
         name: name of the attribute of ``owner``.
         stored: the stored object: the function, or a ``staticmethod`` or ``classmethod`` around it.
         function: the function itself.
-        scope: global namespace of the function if it is not the module's; ``None`` if it is. They
-            differ for the main script in processes that multiprocessing has spawned.
+        scope: global namespace of the function if it is not the module's and also stores the
+            function; otherwise ``None``. The namespaces differ for the main script in processes
+            that multiprocessing has spawned.
     """
 
     address: str
@@ -61,8 +62,9 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.
 
     Raises:
-        ValueError: if a function does not exist, or its source is not in a file.
-        TypeError: if an argument is not a Python function or the name of one.
+        ValueError: if no function is given, a function does not exist or is inside another one, or
+            its source is not in a file.
+        TypeError: if an argument is neither a Python function nor the name of a Python function.
     """
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
@@ -98,7 +100,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def text(self) -> str:
-        """A table by memory_profiler for each function that was called; empty without calls."""
+        """A table by memory_profiler for each function that was called; empty without a call."""
         if self._profiler is None:
             return ""
         from memory_profiler import show_results
@@ -109,7 +111,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
 
 def _profiled(target: _Target, profiler: "LineProfiler") -> Any:
-    """Return the function with line tracing; a ``staticmethod`` or ``classmethod`` stays one."""
+    """Return the function with line tracing, in a ``staticmethod`` or ``classmethod`` if it was."""
     profiler.add_function(unwrap(target.function))
     traced = functools.wraps(target.function)(profiler.wrap_function(target.function))
     is_wrapped = isinstance(target.stored, staticmethod | classmethod)
@@ -163,7 +165,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        # If the named module exists but imports a missing one, the user needs the original error.
+        # If the named module exists but imports a missing module, the original error is raised.
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise ValueError(
@@ -172,7 +174,7 @@ def _module(name: str) -> Any:
 
 
 def _holder(owner: Any, name: str) -> Any:
-    """Return the object that stores a name: ``owner``, or its base class if it is inherited."""
+    """Return the module or class that stores a name: ``owner``, or a base class of ``owner``."""
     places = owner.__mro__ if isinstance(owner, type) else (owner,)
     for place in places:
         if name in vars(place):
@@ -186,8 +188,8 @@ def _function(stored: Any, path: str) -> FunctionType:
     """Return a Python function without its ``staticmethod`` or ``classmethod``.
 
     Raises:
-        TypeError: if it is not a Python function.
-        ValueError: if its source is not in a file.
+        TypeError: if ``stored`` contains no Python function.
+        ValueError: if the source of the function is not in a file.
     """
     function = stored.__func__ if isinstance(stored, staticmethod | classmethod) else stored
     source = unwrap(function) if callable(function) else function

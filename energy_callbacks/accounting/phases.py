@@ -1,4 +1,4 @@
-"""Keeps the stack of phases of a process, and divides its time into spans without gaps."""
+"""Keeps the stack of phases of a process, and divides the time into spans of one phase each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpan:
-    """A span of time in one phase; ``start_s`` and ``end_s`` are monotonic times."""
+    """A span of time in the phase ``name``; ``start_s`` and ``end_s`` are monotonic times."""
 
     name: str
     start_s: float
@@ -14,7 +14,7 @@ class PhaseSpan:
 
 
 def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
-    """Return spans without the parts that other spans cover.
+    """Return ``spans`` without the parts that ``holes`` cover.
 
     >>> a = PhaseSpan(name="train", start_s=0.0, end_s=9.0)
     >>> b = PhaseSpan(name="x", start_s=2.0, end_s=3.0)
@@ -89,7 +89,7 @@ class PhaseStack:
     def end(self, t_s: float) -> PhaseSpan:
         """End the current span and begin a new one; return the span that ends.
 
-        If ``t_s`` is earlier than the start of the span, the span ends at its start.
+        If ``t_s`` is earlier than the start of the current span, that span gets the length 0.
         """
         t_s = max(t_s, self.start_s)
         span = PhaseSpan(name=self.name, start_s=self.start_s, end_s=t_s)

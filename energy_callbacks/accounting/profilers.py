@@ -11,7 +11,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class Profiler(Protocol):
-    """Receives events on the training thread; if it raises, it is stopped with a warning."""
+    """Receives events on the training thread; stopped with a warning if a method raises."""
 
     def start(self, meter: ActiveAttempt) -> None:
         """Handle the start of an attempt; may be called again after ``stop``.
@@ -22,7 +22,7 @@ class Profiler(Protocol):
         ...
 
     def mark(self, name: str, t_s: float) -> None:
-        """Handle an event of the training loop.
+        """Handle an event of the training loop that is not an optimizer step.
 
         Args:
             name: ``data_ready``, ``batch_done``, or ``phase:<name>`` if a phase begins.
@@ -31,7 +31,7 @@ class Profiler(Protocol):
         ...
 
     def step(self, t_s: float) -> None:
-        """Handle an optimizer step, whose work has just been queued."""
+        """Handle an optimizer step: its work for the device has just been queued at ``t_s``."""
         ...
 
     def stop(self) -> None:
@@ -46,10 +46,10 @@ class Profilers:
     """Passes events to all profilers of a meter.
 
     Args:
-        members: the profilers; called in this order, stopped in reverse order.
+        members: the profilers; they are called in this order, but stopped in reverse order.
 
     Attributes:
-        offer: profilers for the next meter that starts; ``None`` if there are none.
+        offer: offer of more profilers to the next meter that starts; ``None`` if there is none.
 
     Raises:
         TypeError: if a member lacks a method of ``Profiler``.
@@ -76,7 +76,7 @@ class Profilers:
         return iter(self._members)
 
     def start(self, meter: ActiveAttempt) -> None:
-        """Start all profilers."""
+        """Start all profilers for an attempt."""
         self._running = list(self._members)
         self._call(self._running, lambda member: member.start(meter))
 
@@ -108,12 +108,12 @@ class Profilers:
 class ProfilerOffer:
     """Offers profilers to the next meter that starts in this process.
 
-    If several meters run at the same time, the first one gets the profilers. A meter that has its
-    own profiler of the same class does not get that profiler.
+    If several meters run at the same time, the first meter gets the offered profilers. An offered
+    profiler is left out if the meter has its own profiler of the same class.
 
     Args:
         members: the profilers.
-        on_taken: called before a meter gets the profilers, so that the previous meter releases
+        on_taken: called before a meter gets the profilers; it must make the previous meter release
             them.
     """
 
@@ -123,7 +123,7 @@ class ProfilerOffer:
         self._holder = Profilers(())
 
     def added_to(self, own: Profilers) -> Profilers:
-        """Return a meter's own profilers, plus the offered ones unless a running meter has them.
+        """Return a meter's own profilers, and the offered profilers if no running meter has them.
 
         Args:
             own: profilers of the meter that starts.

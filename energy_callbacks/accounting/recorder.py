@@ -1,8 +1,8 @@
-"""Writes events and measured energies as journal lines, on the journal's thread.
+"""Writes events and energies to the journal of an attempt.
 
 The training thread only puts events into queues. ``update`` runs periodically on the journal's
-thread. It asks the timeline for the energy of spans for which all sensors have readings, and writes
-the lines.
+thread. It asks the timeline for the energy of the spans for which all sensors have readings, and
+writes the lines.
 """
 
 import threading
@@ -24,15 +24,17 @@ from energy_callbacks.sensing.timeline import Timeline
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
-# Minimum time that a ``steps`` line covers, because windows of a few sensor periods are inaccurate.
-# After this time the next update writes a line, so that a process that is killed loses few steps.
+# Minimum time that a ``steps`` line covers (except the last one), because the energy of a few
+# sensor periods is inaccurate. The first update after this time writes a line, so that few steps
+# are lost if the process is killed.
 _POOL_S = 0.5
-# A device without readings for this time is no longer waited for: its energy then has a gap.
+# The recorder stops waiting for a device that had no readings for this time; its energy has a gap.
 _PATIENCE_S = 6.0
-# Interval between lines with the total energy and its errors, for processes that are killed later.
+# Interval between lines with the total energy so far, which the report uses if the process is
+# killed.
 _SO_FAR_S = 10.0
-# Share of steps without a CUDA event that causes no warning: the last steps may still run on the
-# device when the training ends.
+# Largest share of steps without a CUDA event that causes no warning. Some steps are without one,
+# because the last steps may still run on the device when the training ends.
 _FEW_HOST_MARKS = 0.05
 
 
@@ -41,8 +43,8 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-# For each quantity of a series: its key in the journal, and the function that reduces its values
-# between two rows to one value.
+# For each quantity that ``series`` lines contain: its key in the journal, and the function that
+# reduces the values between two lines to one value.
 _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "utilisation": ("utilisation", mean),
     "sm_active": ("sm_active", mean),
@@ -72,8 +74,8 @@ class JournalRecorder:
     Attributes:
         phases: stack of phases.
         steps: log of the optimizer steps.
-        settled_s: monotonic time up to which energy is final, and spans of phases are written.
-        seen_s: monotonic time up to which readings have arrived, and steps are counted.
+        settled_s: monotonic time up to which no later reading will change the energy.
+        seen_s: monotonic time up to which readings have arrived and steps have been counted.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class JournalRecorder:
         self._complete_s = start_s
         timeline.pin(start_s)
 
-    # The next methods run on the training thread. They use no file and no sensor, and only one
+    # The next methods may run on the training thread. They use no file and no sensor, and only one
     # lock, which is held for microseconds.
 
     def enter(self, name: str, t_s: float) -> None:
@@ -151,7 +153,7 @@ class JournalRecorder:
         self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self.start_s, **values})
 
     def warn(self, code: str, message: str, fix: str = "") -> None:
-        """Queue a warning for the report, with advice on what to do about it."""
+        """Queue a warning for the report; ``fix`` is advice on what to do about it."""
         self._queue("warning", self._clock.monotonic_s(), code=code, message=message, fix=fix)
 
     def note(self, notice: Notice) -> None:
@@ -175,7 +177,7 @@ class JournalRecorder:
     # The next methods run on the journal's thread.
 
     def update(self, *, is_final: bool = False) -> None:
-        """Write the queued events, and the energies and steps that the readings so far cover.
+        """Write the queued lines, and the energies and steps up to the newest readings.
 
         Args:
             is_final: whether to write everything without waiting for further readings.
@@ -285,7 +287,7 @@ class JournalRecorder:
         )
 
     def _since_written(self, name: str, count: float | None) -> float | None:
-        """Return the count since the last line with this count; ``None`` if it is unknown."""
+        """Return the count since the last line with a known count; ``None`` if it is unknown."""
         if count is None:
             return None
         before, self._written[name] = self._written[name], count
@@ -306,7 +308,7 @@ class JournalRecorder:
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
     def _write_so_far(self) -> None:
-        """Write the total energy so far, for the case that the process is killed later."""
+        """Write the total energy so far, in case the process is killed later."""
         end_s = min(self.settled_s, self._complete_s)
         if end_s - self._so_far_s >= _SO_FAR_S:
             self._so_far_s = end_s
@@ -328,7 +330,7 @@ class JournalRecorder:
         return row
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:
-        """Return the mean power since the last row, over the time with readings, W."""
+        """Return the mean power since the last ``series`` line, over the time with readings, W."""
         start_s = self._row_ends.get(key, self.start_s)
         self._row_ends[key] = end_s
         if end_s <= start_s:
@@ -336,7 +338,7 @@ class JournalRecorder:
         return mean_power_w(*self.timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
-        """Return the parts of a window in phase ``train`` that got no other phase afterwards."""
+        """Return the parts of a span in phase ``train``, without parts that ``window`` assigned."""
         with self._phase_lock:
             newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
             spans = list(newest)[::-1]

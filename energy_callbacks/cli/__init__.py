@@ -1,7 +1,7 @@
 """The command ``energy-callbacks``; each module in ``COMMANDS`` implements a subcommand.
 
-The module of a subcommand has ``HELP``, ``add_arguments(parser)``, which declares its arguments,
-and ``run(arguments) -> int``, which returns the exit code.
+Each of these modules has the text ``HELP``, ``add_arguments(parser)``, which declares the arguments
+of the subcommand, and ``run(arguments) -> int``, which runs it and returns the exit code.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from importlib import import_module
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.version import __version__
 
-# In the order in which --help lists them.
+# Names of the subcommands, in the order in which --help lists them.
 COMMANDS: tuple[str, ...] = (
     "demo",
     "run",
@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments without the program's name; ``None`` for ``sys.argv[1:]``.
 
     Returns:
-        0 on success, 1 if the subcommand failed, 2 if an argument was wrong.
+        The exit code of the subcommand, 0 on success; 1 if it failed with an error, 2 if an
+        argument was wrong.
     """
     arguments = build_parser().parse_args(argv)
     try:

@@ -13,12 +13,12 @@ from typing import Final
 
 from energy_callbacks.core.signals import ENDING
 
-# Python ignores these signals. The command must not inherit this.
+# Signals that Python ignores; for the command their default action is restored.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def problem(program: str) -> tuple[int, str] | None:
-    """Return a shell's exit code and message if a program cannot run; ``None`` if it can."""
+    """Return the exit code and message of a shell if a program cannot run; ``None`` if it can."""
     if shutil.which(program) is not None:
         return None
     exists = os.sep in program and Path(program).exists()
@@ -33,7 +33,7 @@ class Child:
     Args:
         command: program and arguments; the program is searched in ``PATH``.
         environment: all environment variables of the command.
-        mask: signals that are blocked in the command.
+        mask: numbers of the signals that are blocked in the command.
 
     Raises:
         OSError: if the command cannot be started.
@@ -56,7 +56,10 @@ class Child:
             self.pid = spawn("/bin/sh", *command)  # a script without a shebang line
 
     def poll(self) -> int | None:
-        """Return the exit code, or the negative signal number; ``None`` while the command runs."""
+        """Return the exit code, or minus the number of the signal that ended the command.
+
+        ``None`` means that the command still runs.
+        """
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
@@ -69,10 +72,10 @@ class Child:
 
 
 def as_error(code: int) -> BaseException | None:
-    """Convert the exit code of a command to an exception for the report; ``None`` for code 0.
+    """Return the exception that the report names for an exit code; ``None`` for code 0.
 
     Args:
-        code: exit code, or the negative number of the signal that ended the command.
+        code: exit code, or minus the number of the signal that ended the command.
     """
     if code == 0:
         return None
@@ -86,10 +89,10 @@ def end_as(code: int) -> int:
     """End this process by the signal that ended the command, or return the command's exit code.
 
     Args:
-        code: exit code, or the negative number of the signal that ended the command.
+        code: exit code, or minus the number of the signal that ended the command.
 
     Returns:
-        The exit code for this process, if no signal has ended it.
+        The exit code for this process, if it was not ended by a signal here.
     """
     if code >= 0:
         return code

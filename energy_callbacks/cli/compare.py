@@ -1,4 +1,4 @@
-"""``energy-callbacks compare``: compares groups of runs, and judges whether energy regressed."""
+"""``energy-callbacks compare``: compares groups of runs, and can judge if energy regressed."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ HELP = "compare runs, or groups of repeats, with the first of them"
 # Exit codes of --fail-if-regress; 1 means that the command failed, 2 that an argument is wrong.
 UNJUDGED: Final = 3
 REGRESSED: Final = 4
-# Options that are passed to compare() as parameters of the same name.
+# Names of the options that are passed to compare() as parameters of the same names.
 _OPTIONS: Final = ("metric", "goal", "target", "paired", "margin")
 
 
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare the groups, print and save the comparison, and check for regressions if requested."""
+    """Compare the groups, print the comparison, and save it and judge regressions if requested."""
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     comparison = compare(_groups(arguments.groups), **options)
     in_text = text.markdown if arguments.markdown else text.render
@@ -82,12 +82,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
-    """Print whether a group has regressed from the first group, and return the exit code.
+    """Judge whether a group has regressed from the first group; return the exit code.
+
+    A message is printed unless it is known that the group has not regressed.
 
     Args:
         comparison: comparison of all groups with the first group.
         group: name of the group to judge.
-        quantity: name of the compared quantity; ``None`` for the headline quantity.
+        quantity: name of the quantity to judge; ``None`` for the quantity that the comparison's
+            answer is about.
         limit: largest relative increase that is not a regression, such as 0.05.
 
     Raises:
@@ -156,9 +159,9 @@ def _name_of(path: Path) -> str:
 
 
 def _runs(path: Path) -> list[Path]:
-    """Return the path itself if it is a run, otherwise the run folders directly in it.
+    """Return the run folders directly in a folder.
 
-    If there are no such folders, the path itself is returned.
+    If the path is a file or a run folder, or contains no run folders, the path itself is returned.
     """
     if not path.is_dir() or _is_run(path):
         return [path]

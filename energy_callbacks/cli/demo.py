@@ -24,7 +24,7 @@ class Demo(NamedTuple):
     Attributes:
         module: name of the demo's module in ``cli/demos``.
         packages: import names of the packages that the demo needs.
-        extra: the extras of this distribution that install these packages.
+        extra: extras of this package that install these packages, separated by commas.
         epochs: default number of epochs.
     """
 
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, print the report, and print the command that shows the curves."""
+    """Train, and print the report, its path and the command that shows the curves."""
     if arguments.epochs is not None and arguments.epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
     if arguments.model is not None:
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_models(arguments: argparse.Namespace) -> int:
-    """Train the models and print a table of them; for a single model, also print its report."""
+    """Train the selected models and print a table; for a single model, also print its report."""
     from energy_callbacks.profiling.zoo import table
     from energy_callbacks.report.render.terminal import print_report
 
@@ -139,7 +139,7 @@ def _train(arguments: argparse.Namespace) -> Path:
             module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
         except ModuleNotFoundError as error:
             if error.name not in demo.packages:
-                # This import raises an error that says what is missing, such as a Keras backend.
+                # This import raises an error that says what is missing, such as a backend of Keras.
                 import_module(f"energy_callbacks.{arguments.framework}")
             raise
     epochs = arguments.epochs or demo.epochs
@@ -148,7 +148,7 @@ def _train(arguments: argparse.Namespace) -> Path:
 
 
 def _choose_backend() -> None:
-    """Choose an installed backend for Keras if the user has not; Keras defaults to TensorFlow."""
+    """Choose an installed backend for Keras unless ``KERAS_BACKEND`` is set."""
     if "KERAS_BACKEND" not in os.environ:
         installed = (name for name in ("tensorflow", "jax", "torch") if find_spec(name))
         os.environ["KERAS_BACKEND"] = next(installed, "tensorflow")

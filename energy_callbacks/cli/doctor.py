@@ -1,4 +1,4 @@
-"""``energy-callbacks doctor``: shows which sensors work here, and why other sensors do not."""
+"""``energy-callbacks doctor``: shows which sensors of this machine work, and why others do not."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ _UNITS: Final[Mapping[str, str]] = (
     | dict.fromkeys(_SIZES, "byte")
     | dict.fromkeys(_SHARES, "share")
 )
-# Minimum widths, so that the columns of all devices are aligned.
+# Minimum widths of columns in characters, so that the tables of all devices are aligned.
 _QUANTITY_WIDTH, _VALUE_WIDTH = 16, 10
 
 
@@ -54,8 +54,8 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
     """Return the channels of all sensors, the unavailable sensors, and the carbon intensity.
 
     Args:
-        country: country of this machine; ``None`` for the one in CodeCarbon's configuration.
-        region: state of the USA or province of Canada.
+        country: country of this machine; ``None`` for the country in CodeCarbon's configuration.
+        region: state of the USA or province of Canada; ``None`` for the whole country.
 
     Raises:
         ValueError: if the country or region is unknown.
@@ -82,7 +82,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
 
 
 def _examine(source: Source) -> list[dict[str, Any]]:
-    """Return a description of each channel of a source, with its newest value."""
+    """Return a description of each channel of a source, with the newest of two readings."""
     channels = source.open()
     readings: list[Reading] = []
     for pause_s in (source.interval_s, 0.0):

@@ -34,12 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=get_args(EngineName), help="instead of the one in the file")
     add("--dry-run", action="store_true", help="print the jobs in their order, and run nothing")
     add("--collect", action="store_true", help="write the page of what is there, and run nothing")
-    # The number of the job to run in a FILE that attempts.write_jobs has written.
+    # With --task, FILE is a file that attempts.write_jobs has written, and the job of this number
+    # runs.
     add("--task", type=int, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the jobs that have not succeeded yet, write the results page, and print the results."""
+    """Run the jobs that have not succeeded yet, write the results page, and print the results.
+
+    With ``--dry-run`` the jobs are only printed. With ``--collect`` no job runs.
+    """
     if is_disabled():
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")
     if arguments.task is not None:
@@ -103,13 +107,13 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
 
 
 def _run_task(file: Path, number: int) -> int:
-    """Run one job of a file that ``attempts.write_jobs`` has written, on this process's devices."""
+    """Run one job of a file that ``attempts.write_jobs`` has written; return the exit code."""
     results, jobs = attempts.read_jobs(file)
     if not 0 <= number < len(jobs):
         raise ValueError(f"--task {number}: {file} has {len(jobs)} jobs, counted from 0")
     job = jobs[number]
     if not results.missing([job]):
-        return 0  # the scheduler has restarted a job that had succeeded
+        return 0  # the scheduler started a job again that had already succeeded
     time.sleep(results.cool_down_s)
     with JobProgress(1, 0) as progress:
         signal_number = LocalEngine(gpus=None).run([job], results, progress)

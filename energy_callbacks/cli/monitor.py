@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HELP = "show power, energy, load, memory and processes of all devices, live"
 _SHOWN_PROCESSES: Final = 3
-# Keys of the JSON output that are fields of ``Device`` and of ``DeviceLook``.
+# Keys of the JSON output: fields of ``Device``, then fields of ``DeviceLook``.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
 
@@ -64,7 +64,13 @@ def _seconds(word: str) -> float:
 
 
 def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[list[DeviceLook]]:
-    """Yield the state of all devices after every interval, and for the last time at ``total_s``."""
+    """Yield the state of all devices after each interval, and once more at ``total_s``.
+
+    Args:
+        watch: provides the state of the devices.
+        interval_s: interval between two states, s.
+        total_s: time of the last state, in s since the start of ``watch``; ``None`` for no end.
+    """
     end_s = float("inf") if total_s is None else total_s
     due_s = interval_s
     is_last = False
@@ -76,7 +82,7 @@ def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[l
 
 
 def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
-    """Return the state of all devices for JSON, in SI units; unknown values are ``None``."""
+    """Return the state of all devices as JSON types, in SI units; unknown values are ``None``."""
     return {
         "unix_s": time.time(),
         "elapsed_s": elapsed_s,
@@ -98,7 +104,7 @@ def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
 def _show(
     watch: Watch, looks: Iterator[list[DeviceLook]], missing: tuple[tuple[str, str, str], ...]
 ) -> None:
-    """Update a table in place; print a new table each time if the output is not a terminal."""
+    """Show each state in a table that is updated, or in a new table if there is no terminal."""
     from rich.console import Console
     from rich.live import Live
 

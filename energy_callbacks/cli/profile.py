@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     python, program = _split(measured.words(arguments))
     program_name = program[1] if program[0] == "-m" else Path(program[0]).stem
     arguments.name = arguments.name or program_name
-    # -P: the launcher must not import modules of the working folder, such as a json.py.
+    # -P: the launcher must not import modules from the working folder, such as a json.py there.
     launcher = [python, "-P", "-m", "energy_callbacks.profiling.launch"]
     return measured.measure(arguments, [*launcher, *launch.options(arguments), "--", *program])
 
@@ -38,7 +38,7 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     """Return the interpreter, and the script or module with its arguments.
 
     Raises:
-        ValueError: if there is no script or module.
+        ValueError: if no script or module is given, or the script does not exist.
     """
     python = sys.executable
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):

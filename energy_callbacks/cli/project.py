@@ -1,7 +1,7 @@
 """``energy-callbacks project``: projects energy, emissions and cost of a job to many jobs.
 
-The result is what a job uses per day and year if it runs many times per day, and what a change of
-the job saves.
+The result is the energy, emissions and cost per day and year of a job that runs many times per day,
+and the saving by a change of the job.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _comparison_at(path: Path) -> Path | None:
-    """Return the comparison file that a path names or contains; ``None`` if there is none."""
+    """Return the comparison file at a path or in a folder; ``None`` if there is none."""
     if path.is_dir() and (path / _COMPARISON).is_file() and not (path / "attempts").is_dir():
         return path / _COMPARISON
     if not path.is_file() or path.suffix != ".json":
@@ -125,7 +125,7 @@ def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -
 
 
 def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
-    """Return number of jobs, carbon intensity, PUE and price.
+    """Return number of jobs, carbon intensity, power usage effectiveness (PUE) and price.
 
     Values that are not in the arguments come from the report, if there is one.
     """
@@ -146,7 +146,10 @@ def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
 
 
 def _intensity(arguments: argparse.Namespace, emissions: Any) -> carbon.Intensity:
-    """Return the carbon intensity in the arguments, or by default in the emissions of a report."""
+    """Return the carbon intensity in the arguments, by default that in the emissions of a report.
+
+    Without either, it is the intensity of the place in CodeCarbon's configuration.
+    """
     own = arguments.kg_per_kwh
     if own is not None:
         if arguments.country is not None:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 _NAMESPACE_FILE: Final = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _LABELS_FILE: Final = "etc/podinfo/labels"
+# Labels of a pod that contain the name of its Job; the first one that exists is used.
 _JOB_LABELS: Final = (
     "batch.kubernetes.io/job-name",
     "job-name",
@@ -130,14 +131,14 @@ def _htcondor(environment: Mapping[str, str]) -> Job | None:
         name=ad.get("jobbatchname"),
         user=ad.get("owner"),
         account=ad.get("accountinggroup") or ad.get("acctgroup"),
-        # <schedd>#<cluster>.<proc>#<time>
+        # GlobalJobId has the form <schedd>#<cluster>.<proc>#<time>.
         cluster=ad.get("globaljobid", "").partition("#")[0],
         slot=slot,
     )
 
 
 def _attributes(ad: str) -> dict[str, str]:
-    r"""Return the attributes of a ClassAd that are numbers or strings, by lower-case name.
+    r"""Return the integers and strings of HTCondor's file of a job, by lower-case name.
 
     >>> _attributes('ClusterId = 12\nOwner = "ann"\nRequirements = (Memory > 3)')
     {'clusterid': '12', 'owner': 'ann'}

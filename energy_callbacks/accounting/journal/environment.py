@@ -1,4 +1,4 @@
-"""Describes the environment of a run: versions, command, git commit, batch job."""
+"""Collects facts about the environment of a process: versions, command, git commit, batch job."""
 
 import os
 import platform
@@ -15,7 +15,8 @@ _PACKAGES: Final = (
     "numpy", "torch", "lightning", "pytorch-lightning", "transformers", "keras", "tensorflow",
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
-# Environment variables that batch systems set for every job, according to their documentation.
+# Environment variables that identify a job and its host; named as in the documentation of the batch
+# systems.
 _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",
@@ -53,7 +54,7 @@ def _version(package: str) -> str:
 
 
 def _git_commit() -> str | None:
-    """Return the git commit of the working directory; ``None`` without a repository or git."""
+    """Return the git commit of the working directory; ``None`` if git does not find it in 2 s."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"],  # noqa: S607 - git from the user's PATH

@@ -49,9 +49,11 @@ COLUMNS: Final[Mapping[str, int]] = {
 }
 
 _ENERGY: Final = tuple(field.name for field in fields(Energy))
+# Name of the marker file in the folder of an attempt; its lines are the run id and the launch id.
 _MARKER: Final = "run_id"
-# Wait for a marker file for one second in total. A process writes the marker immediately after it
-# creates the folder, so a longer wait means that the process was killed.
+# Number of times that a process looks for the marker file, and pause after each time in s: one
+# second in total. The marker is written immediately after the folder is created; if it is still
+# missing after a second, the process that created the folder was killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
 # Number of bytes at the end of a journal that contain the ``totals`` line of up to 100 devices.
 _TAIL_BYTES: Final = 65536
@@ -64,7 +66,12 @@ class JournalWriter:
     """Appends records to one file; ``flush`` passes them to the operating system.
 
     Flushed records survive ``kill -9`` of this process. A full disk raises no exception: lines are
-    lost and counted in ``failures``, and writing continues when there is space again.
+    lost, and writing continues when there is space again.
+
+    Attributes:
+        path: path of the file.
+        failures: number of failed calls to write, flush or close the file.
+        last_error: error of the last failed call; ``None`` if no call has failed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,10 +83,10 @@ class JournalWriter:
         self._file: TextIO | None = path.open("a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record; NaN and infinity become ``null``, other types become text."""
+        """Append one record; NaN and infinity become ``null``, other objects become text."""
         if self._file is None:
             return
-        # After an incomplete line, the next record begins on a new line.
+        # The last line may be incomplete after an error; then this record begins on a new line.
         start, self._is_torn = "\n" if self._is_torn else "", False
         with self._counting_failures():
             self._file.write(start + _as_json(record) + "\n")
@@ -113,8 +120,8 @@ class JournalWriter:
 def _as_json(record: Mapping[str, Any]) -> str:
     """Return a record as JSON.
 
-    Values are converted only if encoding fails: most records have JSON types already, and the
-    conversion takes longer than writing.
+    Values are converted to JSON types only if encoding fails. Most records contain only JSON types,
+    and the conversion takes longer than writing.
     """
     try:
         return _encode(record)
@@ -123,7 +130,7 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types; NaN and infinity become ``None``, other objects text."""
+    """Return a value as JSON types: NaN and infinity become ``None``, other objects become text."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):
@@ -174,7 +181,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """Return the run id in the newest journal of a folder; ``None`` without a readable journal."""
+    """Return the run id in the last journal of ``find``; ``None`` if it is damaged or missing."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None
@@ -194,8 +201,8 @@ def claim_attempt(
 
     Ranks of one launch find the same attempt without communication. A rank joins the newest attempt
     if the marker file of that attempt contains the rank's launch id and the attempt has no journal
-    of the rank yet. Any other process begins a new attempt. If several processes begin one at the
-    same time, the first to create the folder succeeds, and the others try again.
+    of the rank yet. Any other process begins a new attempt. If several processes begin an
+    attempt at the same time, the first to create its folder succeeds, and the others try again.
 
     Args:
         folder: run folder.
@@ -226,9 +233,9 @@ def claim_attempt(
 
 
 def _run_of(marker: Path, launch: str) -> str | None:
-    """Return the run id in a marker file; ``None`` if another launch wrote it.
+    """Return the run id in a marker file; ``None`` if another launch wrote it or it is missing.
 
-    Waits up to one second for a marker that has not been written yet.
+    Waits up to one second for a marker file that has not been written yet.
     """
     for _ in range(_MARKER_LOOKS):
         if marker.exists():
@@ -280,17 +287,17 @@ def _number(name: str) -> int:
 
 
 def check_writable(folder: Path) -> None:
-    """Check before the first step that a run folder can be written.
+    """Check that a run folder can be written, and create it.
 
     Raises:
-        PermissionError: if it cannot be written, or if it is a file.
+        PermissionError: if the folder cannot be written, or if its path is a file.
     """
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     problem = f"{str(existing)!r} is not a writable folder"
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         try:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # read-only and special file systems are detected only here
+        except OSError as error:  # only creating a folder detects some file systems
             problem = str(error)
         else:
             return
@@ -316,7 +323,7 @@ def energy_from_json(record: Mapping[str, Any]) -> Energy:
 
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
-    """Return rounded values in the order of ``COLUMNS``, without nulls at the end."""
+    """Return the rounded values of a row in the order of ``COLUMNS``, without nulls at the end."""
     values = [_rounded(row.get(name), decimals) for name, decimals in COLUMNS.items()]
     while values and values[-1] is None:
         values.pop()
@@ -330,13 +337,13 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 
 
 def totals(t_s: float, status: str, error: str | None, energy: Record, **values: Any) -> Record:
-    """Return the ``totals`` line: the last line, with the energy of the whole attempt by device."""
+    """Return the ``totals`` line, the last one of a journal: the attempt's energy by device."""
     line = {"type": "totals", "t_s": t_s, "status": status, "error": error, "energy": energy}
     return line | values
 
 
 def device_record(device: Device, channels: Iterable[Channel]) -> Record:
-    """Return the ``device`` line: a device and the sensors of its channels."""
+    """Return the ``device`` line of a journal: a device and the sensors of its channels."""
     return {
         "type": "device",
         "device": asdict(device)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 COMMAND: Final = "command"
-"""Name of the framework and of the phase of a process that measures another program."""
+"""Value of ``framework``, and name of the phase, in a process that measures another program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class TrainingProcess:
 
     @classmethod
     def from_environment(cls) -> "TrainingProcess":
-        """Return the process, with the ranks that launchers such as ``torchrun`` set."""
+        """Return this process, with its ranks from the environment variables of ``torchrun``."""
         return cls(
             rank=_number("RANK", 0),
             local_rank=_number("LOCAL_RANK", 0),
@@ -47,8 +47,10 @@ class TrainingProcess:
 def _number(variable: str, otherwise: int) -> int:
     """Return the number in an environment variable, or ``otherwise`` if it is not set.
 
+    An empty variable counts as not set.
+
     Raises:
-        ValueError: if the variable is not a number.
+        ValueError: if the variable is not a non-negative integer.
     """
     value = os.environ.get(variable) or str(otherwise)
     if not value.isdecimal():
@@ -70,7 +72,12 @@ def launch_id(process: TrainingProcess) -> str | None:
 
 
 def default_folder(process: TrainingProcess) -> Path:
-    """Return a run folder named after the time, or after the port that a launch's ranks share."""
+    """Return the run folder for a process if the user has named none.
+
+    For a single process, the folder is named after the time and is created. Otherwise it is named
+    after ``MASTER_PORT``, which all processes of a launch share, or after the time if the port is
+    not set.
+    """
     folder = Path("energy_runs")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     if process.world_size == 1:
@@ -91,7 +98,7 @@ def new_folder(wished: Path) -> Path:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue
-        except OSError:  # ``check_writable`` raises an error with advice
+        except OSError:  # ``check_writable`` then raises an error with advice
             return wished
         return folder
     raise AssertionError("unreachable")

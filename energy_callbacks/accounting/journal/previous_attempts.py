@@ -22,7 +22,8 @@ logger = logging.getLogger("energy_callbacks")
 
 Joules = Mapping[str, float]
 
-# The beginnings of the journal lines that are read; of each kind in ``_NEWEST``, only the last one.
+# Beginnings of the journal lines that are read. For each beginning in ``_NEWEST``, only the last
+# line is used.
 _DEVICE: Final = '{"type":"device"'
 _NEWEST: Final = ('{"type":"series"', '{"type":"totals"')
 _PREFIX: Final = len(_NEWEST[0])
@@ -30,12 +31,14 @@ _PREFIX: Final = len(_NEWEST[0])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousAttempts:
-    """The energy of earlier attempts of a run, as one process has measured it.
+    """The energy of earlier attempts that one process adds to its own energy.
 
     Attributes:
         energy_j: J by scope, ``gpu`` and ``host``; a scope that was never measured is absent.
-        folder: previous folder of the run, relative to the current one; ``None`` if it is the same.
-        linked_j: the part of ``energy_j`` that was used in other folders, J by scope.
+        folder: previous folder of the run, relative to the current folder; ``None`` if no
+            journal in it was read.
+        linked_j: the part of ``energy_j`` that no journal in the current folder contains, J by
+            scope.
     """
 
     energy_j: Joules = field(default_factory=dict)
@@ -52,7 +55,7 @@ def usage_before(
 ) -> PreviousAttempts:
     """Return the energy that a run used before an attempt.
 
-    If journals or checkpoint cannot be read, logs a warning and returns an empty result.
+    If the journals or the checkpoint cannot be read, a warning is logged and the result is empty.
 
     Args:
         folder: run folder.
@@ -111,14 +114,14 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Pa
 
 
 def _total_j(heads: Sequence[tuple[Path, Record]]) -> Joules:
-    """Return the energy of journals and of the previous folders in their headers, J by scope."""
+    """Return the energy of journals and of the previous folders named in them, J by scope."""
     links = (head.get("before") or {} for _, head in heads)
     before = (link.get("energy_j") or {} for link in links)
     return _sum([*(_used_j(path, head) for path, head in heads), *before])
 
 
 def _used_j(path: Path, head: Record) -> Joules:
-    """Return the energy of one journal, without devices that are parts of others, J by scope."""
+    """Return the energy of one journal, J by scope; parts of a counted device are left out."""
     devices, row, totals = _ends(path)
     columns = head.get("columns") or list(journal.COLUMNS)
     at = columns.index("energy_j")
@@ -136,7 +139,7 @@ def _used_j(path: Path, head: Record) -> Joules:
 def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:
     """Return the devices of a journal, its newest ``series`` line and its ``totals``.
 
-    The journal of a day has about 100,000 lines, so no other lines are parsed.
+    Other lines are not parsed, because the journal of a day has about 100,000 lines.
     """
     devices, newest = [], {}
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -1,4 +1,4 @@
-"""Detects that the wall clock was set during a run.
+"""Detects that the wall clock was set during an attempt.
 
 Energy is computed in monotonic time, so no energy is counted twice if the wall clock is set back.
 Samples that a driver stamps with wall time have a gap at the moment when the clock was set
@@ -10,10 +10,10 @@ from typing import Final
 
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# ntpd sets the clock at offsets above 0.128 s; at smaller offsets it only changes the clock's speed
-# (ntpd(8), "-x").
+# Smallest change of the wall clock that is reported. ntpd sets a clock only if it is wrong by more
+# than 0.128 s; otherwise ntpd only changes the clock's speed (ntpd(8), "-x").
 _JUMP_S: Final = 0.1
-# Maximum number of reports in one attempt.
+# Maximum number of messages in one attempt.
 _MOST_REPORTS: Final = 3
 
 
@@ -32,7 +32,7 @@ class WallClock:
         self._reports = 0
 
     def news(self) -> Iterator[str]:
-        """Yield a message if the wall clock was set since the last call."""
+        """Yield a message if the wall clock was set, or the machine slept, since the last call."""
         now_s, ahead_s = clock_offset(self._clock)
         jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
         if abs(jump_s) < _JUMP_S or self._reports == _MOST_REPORTS:

@@ -14,10 +14,10 @@ from energy_callbacks.core.units import grams, watt_hours
 logger = logging.getLogger("energy_callbacks")
 
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
-"""A function from energy to kg CO2e: best value, and ends of the interval; ``None`` if unknown."""
+"""A function from energy to kg CO2e: best value, lower end, upper end; ``None`` if unknown."""
 
-# The last power is extrapolated for at most this time. After a longer time without readings the
-# sensors may have failed.
+# Maximum time for which energy is extrapolated from the last power. After a longer time without
+# readings the sensors may have failed.
 _REACH_S: Final = 10.0
 
 
@@ -45,8 +45,8 @@ class Used:
     """The energy use of a run, as measured by one process.
 
     Attributes:
-        energy_j: energy of all attempts up to ``seen_s``, J.
-        power_w: mean power just before ``seen_s``, W.
+        energy_j: energy of GPUs and host in all attempts up to ``seen_s``, J.
+        power_w: mean power in the last span of time up to ``seen_s``, W.
         seen_s: monotonic time up to which the energy is known.
     """
 
@@ -57,17 +57,19 @@ class Used:
     def by(self, now_s: float) -> float:
         """Return the energy up to ``now_s``, J.
 
-        The energy after ``seen_s`` is extrapolated, because readings arrive about a second late.
+        The energy after ``seen_s`` is extrapolated for up to 10 s, because readings arrive about a
+        second late.
         """
         return self.energy_j + self.power_w * min(now_s - self.seen_s, _REACH_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a run, over all its attempts and hosts.
+    """The limits of a run's energy and emissions, for all its attempts and hosts together.
 
     Attributes:
-        config: settings with the limits, ``max_energy_wh`` and ``max_emissions_g``.
+        config: settings with the limits ``max_energy_wh`` and ``max_emissions_g``; a limit of
+            ``None`` is not checked.
         emissions_kg: function from energy to kg CO2e.
     """
 
@@ -75,9 +77,10 @@ class Budget:
     emissions_kg: EmissionsKg
 
     def share(self, used: Used, now_s: float) -> float:
-        """Return the larger of the used shares of the two limits; 1 or more if one is used up.
+        """Return the larger of the used shares of the two limits; 1 or more if a limit is reached.
 
-        If the location is unknown, the upper end of the emissions is used.
+        If the best value of the emissions is unknown, their upper end is used instead; unknown
+        emissions count as 0.
         """
         energy_j = used.by(now_s)
         max_wh, max_g = self.config.max_energy_wh, self.config.max_emissions_g

@@ -4,8 +4,8 @@ import sys
 from datetime import timedelta
 from typing import Any, Final
 
-# Longer than one process needs to write a checkpoint while the other processes wait for its number,
-# and shorter than the ten minutes after which NCCL aborts a training.
+# Maximum time to wait for the numbers of the other processes. It is longer than one process needs
+# to write a checkpoint, and shorter than the ten minutes after which NCCL aborts a training.
 _PATIENCE: Final = timedelta(minutes=5)
 
 
@@ -13,8 +13,8 @@ class BudgetAllreduce:
     """Sums a number over the processes of a PyTorch training.
 
     Each call starts an asynchronous sum and returns the result of the sum that the previous call
-    started. All processes must make the calls after the same steps. The first call creates a
-    process group of the backend gloo, which uses the hosts' network and synchronises no device.
+    started. All processes must make the calls after the same steps. The sums use a process group of
+    their own with the backend gloo, which uses the hosts' network and synchronises no device.
     """
 
     def __init__(self) -> None:
@@ -31,10 +31,11 @@ class BudgetAllreduce:
     def __call__(self, number: float) -> float:
         """Start the sum of ``number`` over all processes, and return the previous call's sum.
 
-        The first call returns 0. With a single process, each call returns ``number``.
+        The first call after ``begin`` returns 0. With a single process, each call returns
+        ``number``.
 
         Raises:
-            RuntimeError: if PyTorch does not connect the processes, or the communication fails.
+            RuntimeError: if ``torch.distributed`` is not initialised, or the communication fails.
         """
         if self._world_size == 1:
             return number
@@ -55,5 +56,5 @@ class BudgetAllreduce:
         return float(total)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies, which belong to no training and no process group."""
+        """Return the state of a copy, which belongs to no training and has no process group."""
         return {"_world_size": 1, "_group": None, "_world": None, "_under_way": None}

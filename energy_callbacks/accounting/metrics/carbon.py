@@ -1,10 +1,9 @@
 """Finds the location of a run and the carbon intensity of its grid, and computes emissions.
 
-All figures come from the tables in CodeCarbon's package, read through CodeCarbon's own code, so
-that they agree with CodeCarbon's reports for the same place. No network and no tracker is used.
-The figures are annual averages and do not depend on the time of day.
-If there is no figure for the place, the carbon intensity is ``None``, and its interval covers most
-countries.
+All figures are read by CodeCarbon's own code from the tables in its package, so that they agree
+with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are not used.
+The figures are annual averages and do not depend on the time of day. If there is no figure for the
+place, the carbon intensity is ``None``, and its interval covers most countries.
 """
 
 import re
@@ -17,10 +16,11 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
-# Relative difference between two estimates of the same annual average. CodeCarbon 3.3.2's table has
-# 126 countries with more than 5 TWh a year. For each country, the published figure was compared
-# with the figure computed from the generation mix and CodeCarbon's factor of each fuel. The median
-# difference is 18 % (43 % at the 90th percentile).
+# Relative half-width of the interval of a known carbon intensity: the typical difference between
+# two estimates of the same annual average. CodeCarbon 3.3.2's table has 126 countries with more
+# than 5 TWh a year. For each country, the published figure was compared with the figure computed
+# from the generation mix and CodeCarbon's factor of each fuel. The median of the differences
+# is 18 %, and their 90th percentile is 43 %.
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
 
@@ -37,7 +37,7 @@ class Place:
         country_name: English name of the country; ``None`` if the place is unknown.
         region: state or province as CodeCarbon writes it, such as ``quebec``; ``None`` for the
             whole country.
-        origin: text that says which setting the place comes from.
+        origin: text that says where the name of the place comes from.
     """
 
     country: str | None = None
@@ -59,8 +59,8 @@ class Intensity:
 
     Attributes:
         kg_per_kwh: annual average; ``None`` if the place is unknown or has no figure.
-        low_kg_per_kwh: lower end of the interval.
-        high_kg_per_kwh: upper end of the interval.
+        low_kg_per_kwh: lower end of the interval that ``intensity`` describes.
+        high_kg_per_kwh: upper end of that interval.
         place: name of the place for reports; ``None`` if unknown.
         source: text that says where the figure and its interval come from.
         year: year of the figure; ``None`` if there is no figure or its year is unknown.
@@ -92,8 +92,8 @@ def place(country: str | None = None, region: str | None = None) -> Place:
     """Return the place with the given names, by default the place in CodeCarbon's configuration.
 
     CodeCarbon's configuration is ``country_iso_code`` and ``region`` in ``~/.codecarbon.config``,
-    ``./.codecarbon.config`` or the environment (``CODECARBON_COUNTRY_ISO_CODE``). If it names no
-    country, the place is unknown.
+    ``./.codecarbon.config`` or the environment (``CODECARBON_COUNTRY_ISO_CODE``). If this
+    configuration names no country, the place is unknown.
 
     Args:
         country: ISO 3166 code of two or three letters, or English name; ``None`` for the country in
@@ -125,9 +125,9 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known figure is +-20 %. Its upper end is at least the life-cycle figure of
-    hydropower, because lower figures count only the fuel that power plants burn. If there is no
-    figure for the place, the interval is the 5th to 95th percentile of all countries.
+    The interval of a known figure is +-20 %. Its upper end is at least the life-cycle emissions of
+    hydropower, because figures below those count only the fuel that power plants burn. If there is
+    no figure for the place, the interval is the 5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():
@@ -150,13 +150,13 @@ def intensity(place: Place) -> Intensity:
 def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> EmissionsEstimate:
     """Return the emissions of an amount of energy: ``kWh * pue * kg/kWh``.
 
-    The lower end of the interval is the product of the lower ends of energy and carbon intensity,
-    and the upper end is the product of their upper ends.
+    The lower end of the emissions is computed from the lower ends of energy and carbon intensity,
+    and the upper end from their upper ends.
 
     Args:
-        energy: energy of the machine, with its error.
+        energy: energy of the devices, with its error.
         intensity: carbon intensity of the place.
-        pue: power usage effectiveness: energy of the building divided by energy of the machine.
+        pue: power usage effectiveness: energy of the building divided by energy of its machines.
 
     Raises:
         ValueError: if ``pue`` is below 1.
@@ -229,7 +229,7 @@ def _english_names() -> dict[str, str]:
 
 @cache
 def _country_names() -> dict[str, str]:
-    """Return ISO alpha-3 codes, with all codes and names of a country as keys, in lower case."""
+    """Return ISO alpha-3 codes by all codes and names of each country, in lower case."""
     names = {name.casefold(): code for code, name in _english_names().items()}
     names.update((code.casefold(), code) for code in _english_names())
     for country in _iso_countries():
@@ -240,7 +240,7 @@ def _country_names() -> dict[str, str]:
 
 
 def _iso_countries() -> list[Any]:
-    """Return the countries of ISO 3166; empty with CodeCarbon 2, which lacks pycountry."""
+    """Return the countries of ISO 3166; empty if pycountry is missing (CodeCarbon 2)."""
     try:
         import pycountry
     except ModuleNotFoundError:
@@ -249,7 +249,10 @@ def _iso_countries() -> list[Any]:
 
 
 def _regions(code: str) -> dict[str, str]:
-    """Return CodeCarbon's keys of regions, by name and postal code in lower case."""
+    """Return CodeCarbon's keys of the regions of a country, by name and postal code in lower case.
+
+    The result is empty for countries other than the USA and Canada.
+    """
     if code == "CAN":
         return {name: name for name in _data().get_country_energy_mix_data("can")}
     if code != "USA":
@@ -291,7 +294,10 @@ def _codecarbon_kg_per_kwh(place: Place) -> float:
 
 
 def _year(place: Place) -> int | None:
-    """Return the year of a figure: from the row of a country, or the path of a region's table."""
+    """Return the year of a figure; ``None`` if unknown.
+
+    The year comes from the row of a country, or from the path of the table of its regions.
+    """
     if place.region is None:
         return int(_countries()[str(place.country)]["year"])
     tables = _data().config

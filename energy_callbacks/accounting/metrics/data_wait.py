@@ -1,8 +1,9 @@
 """Computes the energy that the devices used while the training thread waited for data.
 
-There is one short wait per step, and the load changes with each wait. An error at the ends of a
-wait is therefore the same in all waits and does not average out. For this reason the energy of each
-interval between two readings is split in proportion to time::
+There is one short wait per step, and the load changes with each wait. Errors of the energy at the
+ends of waits therefore have the same sign in all waits and do not average out. For this reason, the
+energy of each interval between two readings is divided in proportion to time, and the error is
+bounded::
 
     E, w      energy and length of the interval
     x         waiting time in the interval
@@ -10,7 +11,8 @@ interval between two readings is split in proportion to time::
     bounds    E - P (w - x)  to  P x, within 0 to E     for 0 < x < w
 
 ``P`` is the highest power that the device may draw. The larger distance from the estimate to a
-bound is a systematic error, and the errors of all intervals are added.
+bound, but at least 1.96 standard deviations of the energy up to a moment inside the interval, is a
+systematic error. The errors of all intervals are added.
 """
 
 from dataclasses import dataclass
@@ -26,16 +28,16 @@ from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Inter
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
 
-# A GPU may briefly exceed its power limit: an H200 with a limit of 700 W reached 940 W for 60 to
-# 80 ms (measured).
+# Highest power as a multiple of the power limit. A GPU may briefly exceed its limit: an H200 with a
+# limit of 700 W was measured at 940 W for 60 to 80 ms.
 _BURST: Final = 1.4
 # If no limit is known, the highest power is assumed to be at most this multiple of the highest mean
 # power of an interval. This is true if the load is high for at least half of that interval.
 _HIDDEN_PEAK: Final = 2.0
 # Intervals shorter than this share of the median length are too short to compute a power from.
 _WHOLE: Final = 0.5
-# If a source hangs, waits are kept for this time. If its readings arrive later, the energy of the
-# dropped waits is not counted.
+# Maximum time for which waits are kept if a source hangs. If readings of this source arrive later,
+# the energy of the dropped waits is not counted.
 _KEPT_S: Final = 120.0
 
 
@@ -129,10 +131,10 @@ def _bound_j(
 
 
 class DataWaitEnergy:
-    """Sums the energy of each device during the waits of an attempt, on the journal's thread.
+    """Sums the energy of each device during the waits for data; runs on the journal's thread.
 
     Args:
-        timeline: the readings; queried once per device and update.
+        timeline: provides the readings; queried once per device and update.
         steps: log of steps, which also contains the waits.
         start_s: monotonic time of the attempt's start.
     """
@@ -171,7 +173,7 @@ class DataWaitEnergy:
         self._waits = self._waits[is_needed]
 
     def _waited_until(self, t_s: Array) -> Array:
-        """Return the waiting time between the oldest wait still kept and each moment, s, (n,)."""
+        """Return the waiting time from the oldest kept wait to each moment, s, shape (n,)."""
         if not len(self._waits):
             return np.zeros(len(t_s))
         ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])

@@ -1,4 +1,4 @@
-"""Adds energies with their errors, over several devices or consecutive spans."""
+"""Adds energies with their errors, of several devices or time spans."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,12 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
     * random errors are independent: ``stderr = sqrt(sum(stderr_i ** 2))``;
     * systematic errors may have the same sign (same gain, same model), so their bounds are added;
     * coverage is the mean over the parts, weighted by their durations;
-    * the methods of all parts are joined with ``", "``, each one once, in order.
+    * the methods of the known parts are joined with ``", "``, each one once, in order.
 
     Args:
         energies: the parts.
-        durations_s: length of each part's window, in the same order; ``None`` if all parts have
-            the same window, such as the devices of a machine.
+        durations_s: length of each part's window in s, in the same order; ``None`` if all parts
+            have the same window, such as the devices of a machine.
 
     Returns:
         The sum; ``Energy(energy_j=None)`` if there are no parts.
@@ -50,8 +50,8 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
 def interval_j(energy: Energy) -> tuple[float, float, float] | None:
     """Extrapolate an energy to its whole window, and return it with its 95 % interval, in joules.
 
-    The mean power of the part without readings is assumed to be that of the rest, with an error of
-    100 %.
+    The mean power in the time without readings is assumed to be the mean power in the time with
+    readings, with an error of 100 %.
 
     Returns:
         Energy, lower end and upper end; ``None`` if less than half of the window has readings.
@@ -88,7 +88,7 @@ def whole_window(energy: Energy) -> Energy:
 
 
 def _joined(methods: Iterable[str]) -> str:
-    """Join the names of methods, each one once; the method of a sum may be several names."""
+    """Join the names of methods, each name once; a method may contain several names."""
     names = (name for method in methods for name in method.split(", "))
     return ", ".join(dict.fromkeys(names))
 

@@ -1,7 +1,8 @@
 """Forecasts the energy and duration of a training from its beginning.
 
-The first forecast uses the first tenth of the planned steps as a sample of the rest. The second
-forecast uses the first epoch, including its validation and other work outside of training steps.
+The first forecast uses the first tenth of the planned steps as a sample of the other steps. The
+second forecast uses the first epoch, or several short ones, including validation and other work
+outside of training steps.
 
 The error of a forecast combines the standard error of the mean over parts of the sample with the
 difference between the two halves of the sample, because a drift may continue. It does not contain
@@ -25,9 +26,11 @@ from energy_callbacks.core.units import watt_hours
 # The sample is divided into this number of parts. The first part is not used, because kernels are
 # selected and caches are filled during it.
 _PARTS: Final = 10
-# Student's t for a 95 % interval of the mean of nine parts: eight degrees of freedom.
+# Quantile of Student's t for a 95 % interval of the mean of nine parts (eight degrees of freedom).
 _T95: Final = 2.306
+# Share of the planned steps after which the first forecast is made.
 _EARLY_SHARE: Final = 0.1
+# No forecast is made if the planned steps would take longer than this: ten years.
 _LONGEST_S: Final = 10 * 365.25 * 86_400.0
 # Maximum number of tallies (``StepCounts``); if there are more, every second one is dropped.
 _MOST_TALLIES: Final = 2000
@@ -38,7 +41,7 @@ class RunForecast:
     """A forecast of the whole run, with the half-widths of 95 % intervals.
 
     Attributes:
-        after: the part of the training that was measured, as text, such as "the first epoch".
+        after: text that names the measured part of the training, such as "the first epoch".
         steps: optimizer steps of this attempt so far.
         planned_steps: optimizer steps that this attempt will make.
         energy_j: energy of GPUs and hosts over all attempts, J.
@@ -97,8 +100,8 @@ class Forecaster:
     def end_epoch(self, t_s: float) -> None:
         """Record that an epoch has ended.
 
-        The second forecast uses the steps up to the first epoch end at which there are enough
-        tallies.
+        The second forecast uses the steps up to the end of the first epoch after which there are
+        enough tallies. After ``resume``, the first epoch is incomplete and is not used.
         """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []
@@ -123,7 +126,7 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            # Uses steps only: the work at the end of an epoch has not been measured yet.
+            # This forecast covers steps only: work between epochs has not been measured yet.
             share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
             self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 
@@ -140,11 +143,12 @@ class Forecaster:
         return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
-        """Return a forecast from the epochs so far and the time until the next epoch's first step.
+        """Return a forecast from the epochs so far and the work after them; ``None`` if impossible.
 
         Args:
             planned: optimizer steps that this attempt will make.
-            epoch_end_s: monotonic time at which the last epoch ended.
+            epoch_end_s: monotonic time at which the last of these epochs ended. The first step
+                after it ends the work between epochs.
         """
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
         newest, last = self._tallies[-1], inside[-1]
@@ -163,7 +167,11 @@ class Forecaster:
     def _forecast(
         self, after: str, planned: int, tallies: Sequence[StepCounts], other: tuple[float, float]
     ) -> RunForecast | None:
-        """Return a forecast from a sample of steps; ``None`` if it is too small or has no energy.
+        """Return a forecast from a sample of steps.
+
+        Returns:
+            The forecast; ``None`` if the sample is too small or lacks energies, or if the planned
+            steps would take more than ten years.
 
         Args:
             after: see ``RunForecast``.
@@ -199,7 +207,7 @@ class Forecaster:
 
 
 def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
-    """Return the mean per step over the parts of a sample, and its relative error."""
+    """Return the mean of values per step, and its relative error."""
     mean = math.fsum(values) / sum(steps)
     if mean <= 0.0:
         return 0.0, 0.0

@@ -18,7 +18,7 @@ from typing import Final
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 
-# Steps are pooled until the random share is at most this.
+# Largest random share at which no more steps are pooled.
 TARGET: Final = 0.05
 # Steps older than this are not pooled, because the training may have changed since.
 REACH_S: Final = 60.0
@@ -38,7 +38,7 @@ class RecentStepCounts:
             self._kept.append(tally)
 
     def between(self, start_s: float, before: StepCounts) -> list[StepCounts]:
-        """Return the tallies from ``start_s`` until the tally ``before``, oldest first.
+        """Return the tallies from ``start_s`` to ``before``, which is excluded, oldest first.
 
         If samples or tokens are known in ``before``, only tallies in which they are known too are
         returned.
@@ -60,8 +60,8 @@ def widened(
 ) -> tuple[StepCounts, float]:
     """Find the start of a span up to ``now`` whose random share is at most ``TARGET``.
 
-    Each iteration lengthens the span by the factor by which the share is too large, and at least by
-    two. One or two iterations usually suffice.
+    Each iteration makes the span longer by the factor share / ``TARGET``, but at least by 2. One or
+    two iterations usually suffice.
 
     Args:
         before: start of the newest span.
@@ -70,8 +70,8 @@ def widened(
         share: function from a tally to the random share of the energy between it and ``now``.
 
     Returns:
-        The start and the random share of its span. If no span is long enough, the start is the
-        oldest tally.
+        The start of the span, and the span's random share. If no span has a small enough share, the
+        start is the oldest tally.
     """
     start, random = before, share(before)
     while random > TARGET and earlier:
@@ -90,10 +90,11 @@ def random_share(energies: Iterable[Energy]) -> float:
 
 
 def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Energy:
-    """Return the energy between two steps with the errors of their times added to its error.
+    """Return the energy between the ends of two steps, with the errors of their times added.
 
-    For each step, mean power times ``t_error_s`` is added in quadrature, as if the bound were a
-    standard error. If ``t_error_s`` is unknown, nothing is added.
+    For each step, mean power times ``t_error_s`` is added in quadrature to the standard error, as
+    if ``t_error_s`` were a standard error and not a bound. If ``t_error_s`` is unknown, nothing is
+    added.
 
     Args:
         energy: energy between the two steps.

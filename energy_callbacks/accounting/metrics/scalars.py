@@ -16,11 +16,11 @@ from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_pow
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 
-# Maximum age of a value of a gauge, such as the temperature. Gauges are read every 1.6 s, throttled
-# time every 5 s.
+# Maximum age of a value of a gauge, such as the temperature. Throttled time is read every 5 s,
+# other gauges are read every 1.6 s.
 _STALE_S: Final = 10.0
-# If figures were requested within this time, the next figures are computed in advance. After a
-# longer time, a request takes a millisecond to compute them.
+# If figures were requested less than this time ago, the next figures are computed in advance.
+# Otherwise the next request computes them, which takes a millisecond.
 _OFTEN_S: Final = 10.0
 # Number of the last requests from which ``short_span`` judges the random errors.
 _ROWS: Final = 1000
@@ -32,8 +32,9 @@ def _total_gib(sizes_bytes: Sequence[float]) -> float:
     return gibibytes(sum(sizes_bytes))
 
 
-# For each tag: the quantity of the gauge; the value of each device to use: the newest value, the
-# mean over the span, or the rate of a counter over the span; the function that combines devices.
+# For each tag: the quantity of the gauge; which value of each device is used (the newest value, the
+# mean over the span, or the rate of a counter over the span); and the function that combines the
+# values of the devices.
 _Gauge = tuple[Quantity, Literal["newest", "mean", "rate"], Callable[[Sequence[float]], float]]
 _GAUGES: Final[dict[str, _Gauge]] = {
     "memory/device_used_gib": ("memory_used", "newest", _total_gib),
@@ -52,12 +53,12 @@ _GAUGES: Final[dict[str, _Gauge]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReadyScalars:
-    """Scalars that are ready to be logged.
+    """Figures that are ready to be logged.
 
     Attributes:
-        tally: step counts at the last step of the span of time that the scalars cover.
+        tally: step counts at the last step of the span of time that the figures cover.
         end_s: monotonic time of the end of the span.
-        values: scalars by tag.
+        values: figures by tag.
         pooled: random share (see ``pooling``) of the energy per step, and length of the pooled span
             in s; ``None`` if there are no figures per step.
     """
@@ -115,7 +116,11 @@ class ScalarBoard:
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
-        """Return the figures of the newest span; without new readings, those of the last span."""
+        """Return the newest figures, and begin a new span.
+
+        Without new readings, the last figures are returned again; before the first readings there
+        are none.
+        """
         self.ask()
         ready = self._ready
         if ready is None:
@@ -181,7 +186,7 @@ class ScalarBoard:
             self._ready = ReadyScalars(tally, end_s, values, pooled)
 
     def whole(self) -> Scalars:
-        """Return the same figures for the time from the attempt's start to the newest readings."""
+        """Return the figures for the time from the attempt's start to the newest readings."""
         tally, end_s = self.recorder.steps.tally, self.recorder.seen_s
         if end_s <= self.start_s:
             return {}
@@ -196,7 +201,7 @@ class ScalarBoard:
         return self._scope("total", [(start_s, end_s)]).energy_j
 
     def trained(self, before: StepCounts, now: StepCounts) -> tuple[float | None, float]:
-        """Return joules of GPUs and host, and seconds, of the training between two tallies."""
+        """Return the energy of GPUs and host (J) and the time (s) of training between tallies."""
         spans = self._trained_s(before, now)
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
@@ -238,7 +243,7 @@ class ScalarBoard:
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
-        """Return the sum of the mean powers of all devices with readings, W."""
+        """Return the sum of the mean powers of devices with readings, W; ``None`` if none has."""
         found = [
             mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
             for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
@@ -255,9 +260,10 @@ class ScalarBoard:
         return (energy.energy_j or 0.0) / whole.energy_j
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
-        """Return the step from which figures per step are computed, and their random share."""
+        """Return the step at which the pooled span begins, and the random share of that span."""
         spans = self.recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
-        # The pooled span does not extend over another phase, because its steps are not training.
+        # The pooled span does not extend over another phase, because the time there is not
+        # training.
         since_s = spans[-1].start_s if spans else before.t_s
         is_training = bool(spans) and spans[-1].end_s >= before.t_s
         earlier = self._recent.between(since_s, before) if is_training else []
@@ -326,7 +332,7 @@ class ScalarBoard:
     def _gauge(
         self, key: str, quantity: Quantity, which: str, start_s: float, end_s: float
     ) -> float | None:
-        """Return a value of one device; ``None`` if it has no recent reading."""
+        """Return the value of a gauge of one device; ``None`` without a recent reading."""
         newest = self._timeline.latest(key, quantity, end_s - _STALE_S)
         if newest is None or which == "newest":
             return newest
@@ -347,7 +353,7 @@ def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
 
 
 def _put(values: Scalars, tag: str, value: float | None) -> None:
-    """Add a figure if it is known."""
+    """Add a figure to ``values`` if it is known."""
     if value is not None:
         values[tag] = value
 

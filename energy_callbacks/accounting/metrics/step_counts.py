@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 # take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
-# Enough for a minute of the shortest steps (1.6 ms), in case the journal's thread is delayed.
+# Number of waits that are kept, in case the journal's thread is delayed: one per step, enough for a
+# minute of steps of 1.6 ms, the shortest.
 _KEPT_WAITS: Final = 40_000
 
 
@@ -26,8 +27,8 @@ class StepCounts:
         t_error_s: bound of the error of ``t_s`` if a CUDA event has measured it, s; ``None`` if
             ``t_s`` is the time at which the training thread had queued the step.
         steps: number of optimizer steps.
-        samples: samples of all steps; ``None`` if the samples of a step are unknown.
-        tokens: tokens of all steps; ``None`` if the tokens of a step are unknown.
+        samples: samples of all steps; ``None`` if those of any step are unknown.
+        tokens: tokens of all steps; ``None`` if those of any step are unknown.
         wait_s: total time between the end of a batch and the arrival of the next batch, s.
     """
 
@@ -49,7 +50,7 @@ class _WorkCount:
     def add(self, count: float | None, steps: int) -> None:
         """Add the count of a step.
 
-        With ``steps=0``, the count is for all earlier steps without a count.
+        With ``steps=0``, the count is the sum for all earlier steps without a count.
         """
         if count is None:
             self.unknown_steps += steps
@@ -111,13 +112,13 @@ class StepLog:
         self.marked_s = max(self.marked_s, t_s)
 
     def pause(self) -> None:
-        """Record that the phase changes: the time from now on is not a wait for data."""
+        """Record that the phase changes: the time until the next batch is not a wait for data."""
         self._done_s = None
 
     def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
-        """Return the waits since the last call, and the time up to which all waits are known.
+        """Return the waits that ended since the last call, and the time until which all are known.
 
-        Each wait is a pair of start and end. It is returned after it has ended.
+        Each wait is a pair of start and end, monotonic times.
         """
         waiting_since_s = self._done_s  # read first, because the training thread keeps running
         waits = [self._waits.popleft() for _ in range(len(self._waits))]
@@ -167,11 +168,11 @@ class StepLog:
         return self.tally
 
     def close(self) -> None:
-        """End the log; steps that still run on the device end at the time they were queued."""
+        """End the log; steps still running on the device get the time at which they were queued."""
         if self._ends:
             self._ends.close()
 
     @property
     def host_marks(self) -> tuple[int, int]:
-        """Number of steps without a CUDA event, and of all steps; zeros without ``ends``."""
+        """Numbers of steps without a CUDA event, and of all steps; ``(0, 0)`` without ``ends``."""
         return (self._ends.host_marks, self._ends.steps) if self._ends else (0, 0)

@@ -9,12 +9,13 @@ from typing import Any, Final
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from energy_callbacks.accounting.recorder import JournalRecorder
 
+# Maximum number of metrics in one record.
 MAX_NAMES: Final = 20
-# Maximum length of a name, in characters. The limits here keep journals small, because reports read
-# whole journals.
+# Maximum length of a name, in characters. The limits in this module keep journals small, because
+# a report reads whole journals.
 _MAX_NAME: Final = 120
-# All of the first ``_ALL`` records with the same set of names are kept. Up to ``_KINDS`` sets of
-# names are counted separately.
+# ``_ALL``: number of records with the same set of names that are all kept. ``_KINDS``: number of
+# sets of names that are counted separately; all further sets are counted together.
 _ALL, _KINDS = 1000, 20
 
 
@@ -36,8 +37,9 @@ def kept(values: Mapping[str, Any]) -> dict[str, float]:
 class MetricLog:
     """Writes metrics to the journal of an attempt.
 
-    Of records with the same names, the first 1000 are written, then every second record, from 2000
-    on every fourth record, and so on: a million records become 6000 lines.
+    Of the records with the same names, the first 1000 are all written. Then every second record is
+    written, from 2000 on every fourth, from 4000 on every eighth, and so on: a million records
+    become 6000 lines.
 
     Args:
         recorder: writes the journal.
@@ -50,11 +52,11 @@ class MetricLog:
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
     ) -> None:
-        """Record metrics.
+        """Write metrics to the journal if this record is one of those to be written.
 
         Args:
             values: metrics by name.
-            t_s: monotonic time.
+            t_s: monotonic time at which the metrics were logged.
             step: number of the optimizer step; ``None`` if unknown.
             epoch: number of epochs so far, possibly with a fraction; ``None`` if unknown.
         """

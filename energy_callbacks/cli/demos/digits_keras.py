@@ -43,7 +43,8 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
     folder = new_folder(root / "keras")
     energy = folder / "energy"
     callbacks = [GpuEnergyCallback(run_name="digits", report_dir=energy, **settings)]
-    # The TensorBoard callback of Keras needs TensorFlow. Our callback writes its curves without it.
+    # The TensorBoard callback of Keras needs TensorFlow. ``GpuEnergyCallback`` writes its curves
+    # without TensorFlow.
     if find_spec("tensorflow"):
         callbacks.append(keras.callbacks.TensorBoard(folder))
     digits: Any = load_digits()

@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from energy_callbacks.cli.demos import new_folder
 from energy_callbacks.huggingface import GpuEnergyCallback
 
+# Length of a sequence, in bytes.
 SEQUENCE = 128
 
 
@@ -29,7 +30,7 @@ def language_model() -> Any:
 
 
 def sequences() -> tuple[list[dict[str, torch.Tensor]], list[dict[str, torch.Tensor]]]:
-    """Return the sequences for training, and the last tenth of the text for evaluation."""
+    """Return the sequences for training, and those of the last tenth of the text for evaluation."""
     text = bytearray("\n".join(topics.values()).encode())
     rows = torch.frombuffer(text, dtype=torch.uint8).long()
     rows = rows[: len(rows) // SEQUENCE * SEQUENCE].view(-1, SEQUENCE)
