@@ -1,7 +1,8 @@
 """Computes when periodic work runs: at common moments in all threads and ranks of a host.
 
 Every thread that wakes up disturbs the training. Therefore sensors that buffer or accumulate
-values are read at common moments of the monotonic clock, and the journal is written shortly after::
+values are read at common reading moments of the monotonic clock, and the journal is written shortly
+after them::
 
     sensors   |         |         |         BEAT_S apart, LEAD_S before the journal
     journal     |         |         |
@@ -12,6 +13,7 @@ A process that is killed loses the data after the last write of the journal: les
 import math
 from typing import Final
 
+# Time between two common reading moments.
 BEAT_S: Final = 0.8
 # Time from the readings to the write of the journal. It exceeds the duration of readings: the
 # energy counter is read first and delays the other readings of a card by 25 ms (H200).

@@ -8,6 +8,7 @@ from energy_callbacks.core import formatting
 
 HEAD = ("kind of work", "time/step", "share", "attributed J/step", "of the run")
 KERNEL_HEAD = ("kernel", "time/step", "share", "attributed J/step")
+# Maximum number of rows of the table of kernels, and maximum length of a kernel's name.
 _ROWS: Final = 20
 _LONGEST: Final = 90
 _NAMES: Final = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}

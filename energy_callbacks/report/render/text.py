@@ -13,6 +13,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import cards, known_ratios
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
+# Minimum lengths of a line and of a cut name, in characters.
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
 # Heads of the columns that may be cut, in addition to the first column of each table: they hold

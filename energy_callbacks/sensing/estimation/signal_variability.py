@@ -13,6 +13,7 @@ from typing import Final
 _ROUGH: Final = 1.0
 # Number of readings over which means are taken: one second of samples on an H200.
 _MEMORY: Final = 50.0
+# Minimum number of differences for an estimate.
 _FEWEST: Final = 3.0
 
 

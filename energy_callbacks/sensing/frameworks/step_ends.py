@@ -45,6 +45,7 @@ _RESOLUTION_S: Final = 1e-6
 # delayed), another anchor is recorded, up to _TRIES in total.
 _GOOD_S: Final = 25e-6
 _TRIES: Final = 4
+# Number of newest anchors from which the most accurate one is chosen.
 _KEPT_ANCHORS: Final = 8
 # An anchor is polled without pauses for _SPIN_S, and is given up after _PATIENCE_S. It may wait
 # behind the training's work if streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
