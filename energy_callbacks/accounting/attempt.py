@@ -219,7 +219,7 @@ class ActiveAttempt:
         return 0.0 if used is None else self._budget.share(used, self.now_s())
 
     def note_over_budget(self) -> None:
-        """Record and log, once, that the budget is used up."""
+        """Record and log that the budget is used up; later calls do nothing."""
         if self._is_over_budget:
             return
         self._is_over_budget = True

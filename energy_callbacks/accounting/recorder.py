@@ -139,7 +139,7 @@ class JournalRecorder:
             self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """Assign a past span of time to a phase."""
+        """Assign a past span of time to the phase ``name``."""
         self.timeline.pin(start_s)
         self.timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
@@ -338,7 +338,10 @@ class JournalRecorder:
         return mean_power_w(*self.timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
-        """Return the parts of a span in phase ``train``, without parts that ``window`` assigned."""
+        """Return the spans in phase ``train`` between two times.
+
+        Parts that ``window`` has assigned to another phase are left out.
+        """
         with self._phase_lock:
             newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
             spans = list(newest)[::-1]

@@ -152,7 +152,7 @@ class DataWaitEnergy:
 
         Args:
             now_s: monotonic time.
-            is_final: whether no later waits can be reported.
+            is_final: whether the attempt ends, so that no more waits follow.
         """
         if not self._steps.sees_waits:
             return

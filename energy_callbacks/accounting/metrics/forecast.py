@@ -207,7 +207,7 @@ class Forecaster:
 
 
 def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
-    """Return the mean of values per step, and its relative error."""
+    """Return the mean per step, and its relative 95 % error, which includes the drift."""
     mean = math.fsum(values) / sum(steps)
     if mean <= 0.0:
         return 0.0, 0.0

@@ -3,8 +3,8 @@
 The random error of an energy comes mostly from the two ends of its span, so the relative random
 error decreases as the span grows. The relative systematic error does not depend on the span.
 
-Here, the random share of an energy is the random half-width of its 95 % interval, divided by the
-energy. A tally is a ``StepCounts``.
+Here, the random share of an energy is the half-width of its 95 % interval from random errors alone,
+divided by the energy. A tally is a ``StepCounts``.
 """
 
 import math

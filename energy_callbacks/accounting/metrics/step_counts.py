@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-# A report by the training thread: an optimizer step, or counts that were missing in earlier steps.
-# The fields are time, samples, tokens, time of waiting for data before the step in s, number of
-# steps (1 or 0), and the end of the step if a CUDA event measures it. Creating a named tuple would
-# take three times as long.
+# An entry that the training thread queues: an optimizer step, or counts that were missing in
+# earlier steps. The fields are time, samples, tokens, time of waiting for data before the step in
+# s, number of steps (1 or 0), and the end of the step if a CUDA event measures it. Creating a named
+# tuple would take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
 # Number of waits that are kept, in case the journal's thread is delayed: one per step, enough for a

@@ -20,7 +20,7 @@ _ALL, _KINDS = 1000, 20
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the user's metrics that are finite numbers, at most ``MAX_NAMES``, with short names.
+    """Return the user's metrics that are finite numbers, at most 20, with shortened names.
 
     Figures of this package are left out. Tensors are left out, because reading a tensor would wait
     for its device.
