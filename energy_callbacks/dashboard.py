@@ -2,7 +2,7 @@
 
 ::
 
-    at the first row with energy per step   layout of "Custom Scalars", hyperparameters
+    at the first row with an efficiency     layout of "Custom Scalars", hyperparameters
     at the end                              last figures, report as text, charts, end of session
 
 A row is the set of figures that is logged at one step. Only rank 0 writes, and only into
@@ -43,9 +43,9 @@ FINAL: Final = {
 Facts = Mapping[str, hparams.Value | None]
 # Prefixes of the tags of a layout and of a session.
 _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
-# Number of bytes at the start of each event file that are searched for these tags, and number of
-# files: only the newest are searched. A training writes the tags at its start, and many trainings
-# may share a directory.
+# Only the first bytes of each event file are searched for these tags, because a training writes
+# them at its start. Only the newest files are searched, because many trainings may share a
+# directory.
 _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
 # Metrics that are listed first: TensorBoard 2.21 shows five metrics unless the user selects others.
@@ -57,7 +57,8 @@ _PICTURE_IN = 4.2
 class Dashboard:
     """The TensorBoard pages of one training.
 
-    A failure is logged once and ends the dashboard. Rows are still written, and measuring goes on.
+    A failure is logged once and ends the dashboard. Its callers still write the rows, and the meter
+    still measures.
 
     Args:
         meter: the meter of the training.

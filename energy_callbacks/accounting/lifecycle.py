@@ -15,8 +15,8 @@ logger = logging.getLogger("energy_callbacks")
 
 State = Literal["new", "running", "ended", "failed"]
 
-# Maximum wait at exit for the journal's thread to finish the report of an attempt without
-# ``stop``.
+# Maximum wait at exit, in seconds, until the journal's thread has finished the report of an
+# attempt that ended without ``stop``.
 _REPORT_S: Final = 30.0
 
 
@@ -28,7 +28,7 @@ class Lifecycle:
         new, ended, failed ── begin ──▶ running
         running ── stop ─────────────▶ ended     the user or the adapter stops it
         running ── end_if_left ──────▶ ended     the meter finds that the user's ``fit`` has ended
-        running ── end_left ─────────▶ ended     the journal's thread finds that it has ended
+        running ── end_left ─────────▶ ended     the journal's thread finds that ``fit`` has ended
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── abandon ────────▶ failed    an error in this package
 
@@ -39,7 +39,8 @@ class Lifecycle:
 
     Attributes:
         state: one of the states above.
-        attempt: the running attempt (in a forked child also its parent's); ``None`` if none is.
+        attempt: the running attempt (in a forked child, it may be the parent's); ``None`` if no
+            attempt is running.
         newest: the running attempt or the last one; ``None`` before the first.
         generation: ``forks.generation`` when the newest attempt began.
     """
@@ -122,7 +123,7 @@ class Lifecycle:
         if self._on_left is not None:
             self._on_left(attempt)
         if self.attempt is None:
-            atexit.unregister(self.exit)  # not earlier: ``exit`` waits until the report is written
+            atexit.unregister(self.exit)  # only now: ``exit`` must wait until the report is written
 
     def exit(self) -> None:
         """End the running attempt when the interpreter exits, and wait for its report."""

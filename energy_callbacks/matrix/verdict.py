@@ -32,8 +32,8 @@ class MatrixVerdict:
             baseline is set; ``None`` if fewer than two can be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
             compared.
-        costs_j: configuration names to the mean of this quantity in joules (of the energy if
-            ``quantity`` is ``None``), the cheapest first.
+        costs_j: mean of this quantity in joules (of the energy if ``quantity`` is ``None``) by name
+            of the configuration, the cheapest first.
     """
 
     sentence: str

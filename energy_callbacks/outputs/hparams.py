@@ -70,7 +70,7 @@ def _field(value: Value) -> str:
 
 
 def _summary(name: str, content: Any) -> Any:
-    """Return a summary with content for the plugin, which reads metadata instead of values."""
+    """Return a summary whose metadata hold the content; the plugin reads no values."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.hparams import metadata
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb

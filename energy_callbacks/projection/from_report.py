@@ -47,7 +47,7 @@ def warnings_of(report: EnergyReport) -> Iterator[str]:
 
 
 def changes_of(comparison: Comparison, label: str) -> list[Change]:
-    """Return the changes of energy and time per run from the first group to each other group.
+    """Return how energy and time per run change from the first group to each of the others.
 
     Args:
         comparison: comparison of two or more groups of runs.

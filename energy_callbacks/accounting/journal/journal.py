@@ -297,7 +297,7 @@ def check_writable(folder: Path) -> None:
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         try:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # only creating a folder detects some file systems
+        except OSError as error:  # some file systems refuse only when a folder is created
             problem = str(error)
         else:
             return

@@ -79,7 +79,8 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
         code: code of the sampled frame.
         offset: offset of the instruction, ``f_lasti``.
         how: ``in`` if the instruction is a call in progress, ``at`` if the sample was taken at the
-            instruction, ``before`` if the sample belongs to the work before the instruction.
+            instruction and no call is in progress, ``before`` if the sample belongs to the work
+            before the instruction.
     """
     steps = [step for step in dis.get_instructions(code) if step.offset <= offset]
     here = _line(steps[-1]) if steps else 0

@@ -1,4 +1,4 @@
-"""Builds the sections of a report on batch-size searches and profiles, with tables and charts.
+"""Builds the sections for batch-size searches and profiles in a report, with tables and charts.
 
 The HTML page, the plain text and the terminal output share these sections.
 """

@@ -59,7 +59,7 @@ class ProcessJournal:
         profiles: newest profile of each kind.
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
-        so_far: energy by device key, from the newest line that states energies with errors.
+        so_far: energy with its error, by device key, from the newest line that states both.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
@@ -212,7 +212,7 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
-    """Set the last unknown counts in ``earlier`` to 0, because ``line`` includes these counts."""
+    """Set unknown counts at the end of ``earlier`` to 0 if the count of ``line`` includes them."""
     known = [name for name in ("samples", "tokens") if line[name] is not None]
     for name in known:
         for record in reversed(earlier):

@@ -27,7 +27,8 @@ _HIGHER = frozenset(
         "top5", "map50",
     }
 )  # fmt: skip
-# A name with one of these words has no direction: the word may reverse that of the other words.
+# A name with one of these words has no direction, because the word may reverse the direction that
+# the other words tell.
 _UNCLEAR = frozenset(("neg", "negative", "minus", "inverse", "gap", "diff", "false"))
 
 

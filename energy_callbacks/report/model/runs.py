@@ -40,7 +40,7 @@ class Run:
         git_commit: commit of the user's repository; ``None`` if not known.
         started_unix_s: wall time at which the first attempt began.
         duration_s: measured time, without the pauses between attempts.
-        status: status of the newest attempt: the first in this order that any of its ranks has:
+        status: status of the newest attempt, namely the first of these that any of its ranks has:
             ``failed``, ``interrupted``, ``running``, ``cut off``, ``finished``.
         error: exception or other cause that ended the newest attempt early; ``None`` if none.
         job: batch job of the newest attempt; ``None`` outside any batch system.
@@ -295,7 +295,7 @@ class Series:
         seen_s: (n,), seconds of the bin in which power was known; ``sum(seen_s * power_w)`` is the
             energy of the curve.
         power_w: (n,), mean power during ``seen_s``; ``None`` if power was not known in the bin.
-        memory_bytes: (n,), highest memory in the bin: memory in use of a GPU, resident memory of a
+        memory_bytes: (n,), highest memory in the bin: memory used on a GPU, resident memory of a
             process, or memory of an allocator; ``None`` if not known.
         utilisation: (n,), mean share of time in which the device was busy, 0 to 1.
         temperature_c: (n,), highest temperature in the bin, in degrees Celsius.

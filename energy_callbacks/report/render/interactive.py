@@ -37,7 +37,7 @@ def render(report: EnergyReport) -> str:
 
 
 def _plots(report: EnergyReport) -> Iterator[dict[str, Any]]:
-    """Yield title and markup of each figure; the first markup includes Plotly's library."""
+    """Yield title and markup of each chart; the first markup includes Plotly's library."""
     from markupsafe import Markup
 
     with requires("plotly", extra="interactive"):

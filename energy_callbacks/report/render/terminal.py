@@ -1,4 +1,4 @@
-"""Prints a report in a terminal with rich; the sensors and notes on method are left out."""
+"""Prints a report in a terminal with rich, but not its list of sensors or its notes on method."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -37,8 +37,8 @@ def _unbuilt_twin(one: Any) -> Any:
     """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
     The first batch builds such an object, and Keras cannot undo that. The user's object must remain
-    unbuilt: ``fit`` fetches an additional batch to build it, and without this fetch the training
-    would use other random numbers than without a search.
+    unbuilt: ``fit`` fetches an additional batch to build it. For a built object, ``fit`` would skip
+    this fetch, and the training would use other random numbers than it does without a search.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):
