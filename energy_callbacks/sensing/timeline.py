@@ -67,7 +67,8 @@ class Timeline:
         self._keep_s = keep_s
         self._lock = threading.RLock()
         self._tracks: dict[str, _Track] = {}
-        # Pinned moments, kept for devices that open later: their buffers may have earlier readings.
+        # Pinned moments, kept for devices that open later: their buffers may have readings from
+        # before they opened.
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
         self._expected = 0
@@ -217,7 +218,7 @@ class Timeline:
             return self._tracks[key].curve.energy(start_s, end_s)
 
     def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return the joules and the coverage that ``energy`` returns, without errors."""
+        """Return the joules and the coverage that ``energy`` returns, but not their errors."""
         with self._lock:
             return self._tracks[key].curve.seen(start_s, end_s)
 
@@ -307,7 +308,7 @@ class Timeline:
         return is_waiting
 
     def silent(self, limit_s: float) -> dict[tuple[str, Quantity], float]:
-        """Return quantities that had no reading for ``limit_s`` while their device had others.
+        """Return quantities without readings for ``limit_s`` in which their device had others.
 
         Returns:
             Time of the last reading by device key and quantity.
@@ -369,13 +370,13 @@ class Timeline:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 
     def impossible(self) -> dict[str, int]:
-        """Return the number of power readings beyond ``MOST_POWER_W`` by device key; never 0."""
+        """Return the number of power readings beyond ``MOST_POWER_W``, by device key, if not 0."""
         with self._lock:
             counts = {key: track.curve.impossible for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}
 
     def disagreements(self) -> dict[str, int]:
-        """Return how often counter and power readings disagreed, by device key; never 0."""
+        """Return how often counter and power readings disagreed, by device key, if not 0."""
         with self._lock:
             counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}

@@ -2,7 +2,7 @@
 
 The functions query the training's own framework and initialize no device. Memory is reported for
 the fullest device, as seen by its allocator. If no device is in use, the resident memory of this
-process is reported, with the memory of the machine or its container as size.
+process is reported; the size is then the memory of the machine, or the limit of the container.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ def synchronise(result: Any = None) -> None:
 def reset_peak() -> None:
     """Release unused memory of the allocators, and start a new measurement of the peak."""
     for backend in used_backends():
-        backend.empty_cache()  # otherwise the peak would be that of the largest size so far
+        backend.empty_cache()  # otherwise the peak would be that of the largest batch size so far
     for backend, device in _torch_devices():
         if hasattr(backend, "reset_peak_memory_stats"):
             backend.reset_peak_memory_stats(*device)
@@ -77,8 +77,8 @@ def reset_peak() -> None:
 def forget_compiled() -> None:
     """Make PyTorch compile the next step again.
 
-    After two different sizes PyTorch compiles code for any size (torch.compile, ``dynamic=None``).
-    A training that runs at one size never uses such code.
+    After two different batch sizes PyTorch compiles code for any batch size (torch.compile,
+    ``dynamic=None``). A training that runs at one batch size never uses such code.
     """
     torch: Any = sys.modules.get("torch")
     if "torch._dynamo" in sys.modules and hasattr(torch, "compiler"):

@@ -31,7 +31,7 @@ class Rows:
         tags: keys that are added to ``logs``, with NaN while a figure is unknown. Empty if several
             processes train: they measure different energies, so callbacks that monitor a figure
             would decide differently.
-        batches_per_row: number of executions per row; ``None`` writes one row per epoch.
+        batches_per_row: number of ``executions`` per row; ``None`` writes one row per epoch.
         meter: the meter that measures the call.
         data: batch size and number of batches of the call.
 

@@ -2,8 +2,8 @@
 
 Traces of PyTorch contain the names of functions but not the executed lines (torch 2.13:
 ``with_stack`` gives the line of ``def``). Therefore the training thread traces itself with
-``sys.settrace`` during these steps, in the user's files only. The line that launched a kernel, on
-any thread, is the one that the training thread executed at the time of the launch.
+``sys.settrace`` during these steps, in the user's files only. A kernel that any thread
+launched is assigned to the line that the training thread executed at the time of the launch.
 """
 
 import sys
@@ -72,7 +72,7 @@ class LineTracker:
         return not self._is_on or self._generation != forks.generation
 
     def add(self, unix_ns: int, line: Line | None) -> None:
-        """Record the line executed from a Unix time in ns on; ``None`` outside the user's code."""
+        """Record the line executed since a Unix time in ns; ``None`` outside the user's code."""
         self._unix_ns.append(unix_ns)
         self._lines.append(line)
 

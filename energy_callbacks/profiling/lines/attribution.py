@@ -1,7 +1,7 @@
 """Attributes measured energy to source lines; some of the energy may belong to no line.
 
-The host's energy in a span of time is divided into energy for waiting, in proportion to the time in
-which no thread of the process ran, and energy for work, which is the rest. The energy for work is
+A part of the host's energy in a span of time is for waiting, in proportion to the time in which no
+thread of the process ran; the rest is for work. The energy for work is
 attributed to lines by CPU time, the energy for waiting by waiting time. The energy of GPUs is
 attributed by the time of the kernels that a line launched, not by the time in which the line waited
 for kernels.
@@ -159,7 +159,7 @@ def attribute_host(
     - ``E * waited / seen`` is for waiting and attributed in proportion to the lines' waiting time;
     - the rest is for work and attributed in proportion to the lines' CPU time. CPU time of other
       threads belongs to the line in whose call the main thread was at that time. If samples cover
-      only a part of ``process_s``, only the same part of this energy is attributed.
+      only a fraction of ``process_s``, only that fraction of the energy for work is attributed.
 
     Args:
         spans: for each span of time, the sampled time of each place in the code, and the host's

@@ -31,8 +31,8 @@ class _Panel(NamedTuple):
         title: quantity and unit.
         shown: Plotly's format string for a value.
         values: function that returns one value for each bin of a curve; empty if not known.
-        first: value at the start of the curve, if ``values`` are those at the ends of the bins;
-            ``None`` if each value holds for its whole bin.
+        first: value at the start of the curve, if ``values`` returns the values at the ends of
+            the bins; ``None`` if each value holds for its whole bin.
     """
 
     title: str

@@ -71,7 +71,7 @@ def figure(chosen: Sequence[DeviceEnergy]) -> amounts.Figure:
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> amounts.Figure:
-    """Return an energy with its origin: ``mixed`` if origins differ, ``None`` if it is unknown."""
+    """Return the energy with its origin (``mixed`` if several, ``None`` if energy is unknown)."""
     known = set(origins)
     origin: amounts.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
     return amounts.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
@@ -191,7 +191,7 @@ def _ratio(energy: amounts.Figure, count: float | None, steps: int) -> amounts.R
 
 
 def _interval(energy: amounts.Figure, count: float | None) -> dict[str, float] | None:
-    """Return value, 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
+    """Return a value, its 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
     found = interval_j(energy)
     if found is None or not count:
         return None

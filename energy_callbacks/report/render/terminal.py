@@ -1,4 +1,4 @@
-"""Prints a report in a terminal with rich, but not its list of sensors or its notes on method."""
+"""Prints a report, without its list of sensors and notes on method, in a terminal with rich."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -107,7 +107,7 @@ def _headline(report: EnergyReport) -> "Table":
 
 
 def _table(cells: Sequence[Sequence[str]]) -> "Table":
-    """Return a table whose head is the first row of ``cells``, with the plain text's spacing."""
+    """Return a table headed by the first row of ``cells``, spaced like the plain-text report."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

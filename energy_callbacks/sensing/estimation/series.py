@@ -57,7 +57,7 @@ class BoundedColumns:
             self.splice(self._length, self._length, rows)
 
     def splice(self, first: int, last: int, rows: Array) -> None:
-        """Replace the rows from ``first`` up to, but without ``last``, with ``rows``, (m, width).
+        """Replace the rows from ``first`` to before ``last`` by ``rows``, of shape (m, width).
 
         Rows before ``first`` are not copied, so that regular thinning does not copy the knots of a
         whole day.
@@ -118,9 +118,9 @@ class TimeSeries:
     def rate(self, start_s: float, end_s: float) -> float | None:
         """Return the mean increase per second of a counter over a window.
 
-        The increase is that from the last reading at or before ``start_s`` to the last reading at
-        or before ``end_s``; if they are the same, from the reading before it. ``None`` if there are
-        fewer than two readings up to ``end_s``.
+        The increase is measured from the last reading at or before ``start_s`` to the last reading
+        at or before ``end_s``. If both are the same reading, it is measured from the previous one.
+        ``None`` if there are fewer than two readings up to ``end_s``.
         """
         last = bisect_right(self.t_s, end_s) - 1
         if last < 1:

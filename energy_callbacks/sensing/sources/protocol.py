@@ -48,7 +48,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class FinishingSource(Source, Protocol):
-    """A source whose ``read`` does not return everything that is available."""
+    """A source whose ``read`` may leave some of the available values to later calls."""
 
     def finish(self) -> Sequence[Reading]:
         """Return all new values up to now; called instead of the last ``read``."""
