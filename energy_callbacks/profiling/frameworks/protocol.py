@@ -1,7 +1,7 @@
-"""The protocol of trace recorders, which record one window with the profiler of a framework.
+"""The protocol of trace recorders: each records one window with the profiler of a framework.
 
-In profilers, a window consists of a few consecutive training steps, of which the first ones
-(warm-up) are not recorded.
+In profilers, a window consists of a few consecutive training steps. The first of these steps are
+for warm-up and are not recorded.
 """
 
 from pathlib import Path
@@ -11,11 +11,11 @@ from energy_callbacks.core.errors import EnergyCallbacksError
 
 
 class TooLargeError(EnergyCallbacksError):
-    """The trace of a window is larger than the limit, so no more windows are recorded."""
+    """The trace of a window exceeds the maximum size, or the maximum number of events."""
 
 
 class OccupiedError(EnergyCallbacksError):
-    """The profiler of the framework is in use; only one can run at a time."""
+    """The framework's profiler is already in use, and only one can run at a time."""
 
 
 class NotNowError(OccupiedError):
@@ -23,7 +23,7 @@ class NotNowError(OccupiedError):
 
 
 class TraceRecorder(Protocol):
-    """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``.
+    """Records one window, which lasts from ``open`` until ``close`` or ``abort``.
 
     Attributes:
         framework: name of the framework, such as ``torch``.
@@ -35,12 +35,12 @@ class TraceRecorder(Protocol):
         """Open the window, which begins with the warm-up steps.
 
         Raises:
-            OccupiedError: if another profiler of the framework is in use.
+            OccupiedError: if the framework's profiler is already in use.
         """
         ...
 
     def step(self) -> None:
-        """Receive the end of a step, except the last one, for which ``close`` is called.
+        """Handle the end of a step; for the last step of the window, call ``close`` instead.
 
         Raises:
             OccupiedError: if the training has started a profiler of its own.
@@ -55,7 +55,7 @@ class TraceRecorder(Protocol):
 
         Raises:
             OccupiedError: if the training has started a profiler of its own.
-            TooLargeError: if the trace is too large; no file remains.
+            TooLargeError: if the trace is too large; in this case, no file remains.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Records the kernels of a few steps with PyTorch's profiler, and sums their time by source line.
 
-PyTorch's profiler records only kernels and the calls that launched them. In the same steps, a
-``LineTracker`` records the executed source lines. A kernel belongs to the line that was executed
-when it was launched.
+PyTorch's profiler is set to record only kernels, copies and the calls that launched them. In the
+same steps, a ``LineTracker`` records which source lines the training thread executes. A kernel
+belongs to the line that this thread executed when the kernel was launched.
 """
 
 import json
@@ -24,9 +24,9 @@ from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 
 MOST_BYTES: Final = 100 * 2**20
 """Maximum size of a trace in bytes."""
-# Number of training steps before the first window.
+# Minimum number of training steps before the first window.
 _FIRST_STEP: Final = 10
-# After this number of windows that could not be opened, no more are tried.
+# If opening a window has failed this number of times, no more windows are opened.
 _MOST_FAILURES: Final = 8
 
 
@@ -37,8 +37,8 @@ class KernelWindows:
         most: maximum number of windows.
         steps: number of recorded steps per window.
         max_overhead: another window opens only if the cost of all windows so far is at most this
-            share of the time since the start. This does not apply to the first window, which opens
-            after step 10 at the earliest.
+            share of the time since this object was created. This limit does not apply to the first
+            window, which opens after ten training steps or later.
 
     Attributes:
         seen_steps: number of training steps so far.
@@ -60,10 +60,13 @@ class KernelWindows:
         self.cost_s = 0.0
 
     def step(self, *, is_training: bool) -> None:
-        """Count a step whose work has been queued; open or close a window if it is time.
+        """Handle the end of a step; open or close a window if one is due.
+
+        The work of the step must have been queued on the device, but may still run.
 
         Args:
-            is_training: whether it is a step of training; windows open only after such a step.
+            is_training: whether the step belongs to the training. Only such steps are counted, and
+                windows open only after such steps.
         """
         now_s = time.monotonic()
         self.seen_steps += is_training
@@ -91,18 +94,21 @@ class KernelWindows:
         window = KernelWindow(self._steps)
         if window.open():
             self._window = window
-        else:  # another profiler or a debugger is running: retry after twice as many steps
+        else:  # another profiler or a debugger is running: retry when the step count has doubled
             self._failures += 1
             self._due_step = 2 * self.seen_steps
 
     def close(self) -> None:
-        """Discard the open window, if any, and open no more windows."""
+        """Discard the open window, if any, and prevent further windows."""
         window, self._window, self._most = self._window, None, 0
         if window is not None:
             window.close()
 
     def result(self) -> tuple[int, dict[Line | None, float], float]:
-        """Return the number of windows, and both results of ``kernel_times`` as means per step."""
+        """Return the number of windows with a trace, and the means of their results.
+
+        The results are those of ``KernelWindow.result``.
+        """
         results = [result for window in self._done if (result := window.result()) is not None]
         count = len(results)
         by_line: dict[Line | None, float] = defaultdict(float)
@@ -119,7 +125,7 @@ def is_used() -> bool:
 
 
 class KernelWindow:
-    """A window of one warm-up step and some recorded steps with a trace of the executed lines.
+    """Records kernels and executed source lines in some steps, which follow one warm-up step.
 
     Args:
         steps: number of recorded steps.
@@ -141,7 +147,7 @@ class KernelWindow:
         )
 
     def open(self) -> bool:
-        """Start the warm-up; return ``False`` if another profiler or a debugger is running."""
+        """Start the warm-up; return ``False`` if a profiler or a debugger is already running."""
         try:
             if sys.gettrace() is None:
                 self._recorder.open()
@@ -152,7 +158,7 @@ class KernelWindow:
         return False
 
     def step(self) -> bool:
-        """Count a step whose work has been queued; return whether the window is over."""
+        """Handle the end of a step, and return whether the window is over."""
         self._left -= 1
         try:
             if self._left > 0:
@@ -168,13 +174,17 @@ class KernelWindow:
         return True
 
     def close(self) -> None:
-        """Discard the window; if another thread calls this, the window ends soon afterwards."""
+        """Discard the window; on another thread than ``open``, it may end after this call."""
         self._tracker.stop()
         self._recorder.abort()
         self._folder.cleanup()
 
     def result(self) -> tuple[dict[Line | None, float], float] | None:
-        """Return ``kernel_times`` per step; ``None`` if the trace is too large or incomplete."""
+        """Return both results of ``kernel_times`` per step; ``None`` if there is no trace.
+
+        There is no trace if it was too large or the window was not completed. The first call
+        frees the trace.
+        """
         if self._trace is None:
             return None
         trace, self._trace = json.loads(self._trace), None
@@ -198,12 +208,13 @@ def kernel_times(
 
     Args:
         document: content of the trace file.
-        line_at: returns the line that the training thread executed at a Unix time in ns.
+        line_at: returns the line that the training thread executed at a Unix time in ns; ``None``
+            outside the user's code.
 
     Returns:
-        A dict of lines to the seconds of the kernels and copies that they launched, with the key
-        ``None`` for launches outside the user's code; and the seconds in which at least one kernel
-        or copy ran, summed over devices.
+        First, the seconds of the kernels and copies that each line launched; the key ``None`` is
+        for work that was launched outside the user's code, or whose launch is unknown. Second, the
+        seconds in which at least one kernel or copy ran, summed over devices.
     """
     trace = Trace(document)
     by_line: dict[Line | None, float] = defaultdict(float)

@@ -1,8 +1,9 @@
 """Records one window of steps with PyTorch's profiler.
 
-PyTorch supports only one active profiler per process. If the training creates another one while a
-window is open, PyTorch resets Kineto, and ending the window afterwards terminates the process
-(torch 2.13). Therefore the window is ended before the other profiler is created.
+PyTorch supports only one active profiler per process. If the training creates another profiler
+while a window is open, PyTorch resets Kineto, its tracing library. Ending the window afterwards
+would terminate the process (torch 2.13). Therefore the window is ended before the other profiler is
+created.
 """
 
 import gc
@@ -22,7 +23,8 @@ from energy_callbacks.profiling.frameworks.protocol import (
 
 RUNNING: Final = threading.Lock()
 """A lock that is held while a window is open in this process."""
-# Mean size of an event in Kineto's JSON in bytes; events have 200 to 500 bytes (torch 2.13).
+# Assumed mean size in bytes of an event in the JSON file of a trace. The size of events is 200 to
+# 500 bytes (torch 2.13).
 _BYTES_OF_EVENT: Final = 300
 _OCCUPIED: Final = (
     "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
@@ -34,8 +36,8 @@ class TorchRecorder:
     """A ``TraceRecorder`` for PyTorch.
 
     Args:
-        path: path of the trace file, without a suffix.
-        warm_up_steps: number of steps that are not recorded, in which the tracing of CUDA starts.
+        path: path of the trace file without its suffix ``.json``.
+        warm_up_steps: number of steps before the recorded ones, in which tracing of CUDA starts.
         active_steps: number of recorded steps.
         max_events: maximum number of events of a trace.
         max_bytes: maximum size of a trace in bytes.
@@ -92,7 +94,11 @@ class TorchRecorder:
         self._is_recorded = True
 
     def _leaving_before(self, create: Callable[..., None]) -> Callable[..., None]:
-        """Return a constructor of PyTorch's profilers that first ends this window."""
+        """Return a function that ends this window, then calls ``create``.
+
+        Args:
+            create: the ``__init__`` method of PyTorch's profilers.
+        """
 
         def leave_and_create(other: Any, *args: Any, **settings: Any) -> None:
             if self._profile is not None:
@@ -103,7 +109,7 @@ class TorchRecorder:
         return leave_and_create
 
     def step(self) -> None:
-        """Receive the end of a step; see ``TraceRecorder.step``."""
+        """Handle the end of a step; see ``TraceRecorder.step``."""
         if self._is_replaced:
             raise OccupiedError(_OCCUPIED)
         self._profile.step()
@@ -136,7 +142,7 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """Discard the open window; if another thread opened it, it may end slightly later."""
+        """Discard the open window; on another thread than ``open``, it may end after this call."""
         if not on_thread(self._thread, self._end):
             self._end()
 
@@ -146,12 +152,15 @@ class TorchRecorder:
             try:
                 profile.stop()
             finally:
-                profile.profiler = None  # free the events, which a reference cycle keeps alive
+                profile.profiler = None  # free the events, which a reference cycle keeps in memory
                 self._undo.close()
 
 
 def _is_foreign() -> bool:
-    """Return whether the training itself has a PyTorch profiler, running or scheduled."""
+    """Return whether the training has a PyTorch profiler of its own, whether running or not.
+
+    Returns ``False`` while a window of this package is open.
+    """
     if RUNNING.locked():
         return False
     torch: Any = sys.modules["torch"]
@@ -159,7 +168,7 @@ def _is_foreign() -> bool:
         return True
     if not _has_other(torch.profiler.profile):
         return False
-    gc.collect()  # a reference cycle may keep a profiler that has ended
+    gc.collect()  # a reference cycle may keep an ended profiler in memory
     return _has_other(torch.profiler.profile)
 
 
@@ -169,11 +178,11 @@ def _has_other(profile: type) -> bool:
 
 
 def _profile(**settings: Any) -> Any:
-    """Return a ``torch.profiler.profile`` that ``_has_other`` recognises by its ``__module__``.
+    """Return a ``torch.profiler.profile`` that ``_has_other`` ignores because of its module.
 
     ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` are off, because each
-    makes steps slower and traces larger. In addition, ``with_stack`` breaks the spans of steps
-    (pytorch/pytorch#174555).
+    makes steps slower and traces larger. In addition, ``with_stack`` makes the spans of steps in
+    the trace incorrect (pytorch/pytorch#174555).
     """
     import torch.profiler
 

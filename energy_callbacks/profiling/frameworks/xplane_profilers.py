@@ -1,4 +1,4 @@
-"""The functions with which TensorFlow and JAX start and stop a trace in the format "xplane"."""
+"""Provides TensorFlow's and JAX's functions to start and stop a trace in the format "xplane"."""
 
 from typing import Any, Literal
 

@@ -1,7 +1,8 @@
 """Profiles Python calls with cProfile, and summarises them as a table of functions and a call tree.
 
-cProfile records the direct callers of a function, but not whole call stacks. The subtree of a
-function is therefore an estimate, which has the same proportions wherever the function appears.
+cProfile records the direct callers of a function, but not whole call stacks. In the call tree, the
+times of a function's callees are therefore estimates: wherever the function appears, its time is
+divided among its callees in the same proportions.
 """
 
 import cProfile
@@ -21,21 +22,21 @@ from energy_callbacks.profiling.common.main_thread import on_thread
 Function = tuple[str, int, str]
 """File, line and name of a function, as in ``pstats``; the file of functions in C is ``~``."""
 
-# Limits of the table in the report: number of functions with the most own time, and also of
-# functions with the most cumulative time.
+# The table in the report contains this number of functions with the most own time (time in callees
+# excluded), and the same number of functions with the most cumulative time (callees included).
 _FUNCTIONS: Final = 20
-# Limits of the icicle chart: number of rectangles, number of levels, and minimum width of a
-# rectangle as a share of the total.
+# Limits of the icicle chart: maximum number of rectangles, maximum number of levels, and minimum
+# width of a rectangle as a share of the total.
 _NODES, _DEPTH, _NARROWEST_SHARE = 300, 24, 0.004
 
 
 class ProfileWindow:
-    """A period in which cProfile profiles the calling thread, or since Python 3.12 all threads.
+    """A period in which cProfile profiles the calling thread (Python 3.12 or later: all threads).
 
     The period begins when the object is created.
 
     Raises:
-        ValueError: if another profiler is active in this process.
+        ValueError: if another profiler is active.
     """
 
     _open: ClassVar["set[ProfileWindow]"] = set()
@@ -52,7 +53,11 @@ class ProfileWindow:
         self._open.add(self)
 
     def end(self) -> None:
-        """End the period; before Python 3.12, a call from another thread may take effect later."""
+        """End the period, if it has not ended yet.
+
+        Before Python 3.12, a call on another thread than the profiled one takes effect later, and
+        only if the profiled thread is the main thread.
+        """
         if self not in self._open:
             return
         self._open.discard(self)
@@ -69,7 +74,7 @@ class ProfileWindow:
 
     @classmethod
     def end_all(cls) -> None:
-        """End all periods of this process."""
+        """End all periods that have not ended yet."""
         for window in tuple(cls._open):
             window.end()
 
@@ -93,7 +98,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _active_profiler() -> str | None:
-    """Return the name of the active profiler of this thread (since Python 3.12: of the process)."""
+    """Return a description of the active profiler; ``None`` if no profiler is active.
+
+    Before Python 3.12, only the profiler of this thread is found.
+    """
     if (function := sys.getprofile()) is not None:
         return repr(function)
     if sys.version_info >= (3, 12):
@@ -105,8 +113,9 @@ class Calls:
     """The statistics of finished profiles.
 
     Args:
-        stats: ``pstats.Stats(...).stats``: for each function the number of primitive calls and of
-            all calls, own and cumulative seconds, and the same four numbers by caller.
+        stats: ``pstats.Stats(...).stats``: for each function the number of primitive (not
+            recursive) calls, the number of all calls, own seconds, cumulative seconds, and the same
+            four numbers by caller.
     """
 
     def __init__(self, stats: Mapping[Function, Any]) -> None:
@@ -129,7 +138,7 @@ class Calls:
     def top(self) -> list[dict[str, Any]]:
         """Return the 20 functions with the most own time and the 20 with the most cumulative time.
 
-        They are in descending order of own time.
+        The functions are in descending order of own time; each is listed once.
         """
         by_own, by_cumulative = (
             sorted(self._stats, key=lambda function: self._stats[function][column], reverse=True)
@@ -147,7 +156,7 @@ class Calls:
         return sorted(nodes, key=lambda node: (node["depth"], node["start_s"]))[:_NODES]
 
     def _uncalled_s(self, function: Function) -> float:
-        """Return the seconds in calls of a function that have no recorded caller."""
+        """Return the cumulative seconds of a function's calls that have no recorded caller."""
         *_, cumulative_s, callers = self._stats[function]
         called_s = sum(line[3] for caller, line in callers.items() if caller != function)
         return max(float(cumulative_s - called_s), 0.0)
@@ -170,16 +179,17 @@ class Calls:
             start_s += width_s
 
     def _below(self, function: Function, width_s: float) -> list[tuple[Function, float]]:
-        """Return the callees of a function with their seconds, scaled to ``width_s`` in total."""
+        """Return the callees of a function with their seconds if the function takes ``width_s``."""
         callees = [(callee, s) for callee, s in self._callees[function] if callee != function]
         total_s = max(self._stats[function][3], sum(s for _, s in callees))
         return [(callee, s * width_s / total_s) for callee, s in callees] if total_s > 0.0 else []
 
 
 def label(function: Function) -> str:
-    """Return the label of a function: its name, the last two parts of its path, and its line.
+    """Return the label of a function: name, last two parts of the file's path, and line.
 
-    Functions written in C have neither file nor line; cProfile gives a description of them.
+    Functions written in C have neither file nor line; their label is based on the description that
+    cProfile gives as their name.
 
     >>> label(("/home/me/project/data.py", 12, "load"))
     'load (project/data.py:12)'

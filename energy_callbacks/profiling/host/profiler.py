@@ -1,4 +1,4 @@
-"""``HostProfiler``: profiles Python calls of some steps, and memory by line of given functions."""
+"""``HostProfiler``: profiles Python calls of some steps, and memory use of functions by line."""
 
 import logging
 import sys
@@ -16,7 +16,7 @@ from energy_callbacks.profiling.host.workers import Workers, WorkerTracker
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum wait for sensors, which report with a delay of one to two seconds.
+# Maximum time to wait for sensor readings, which arrive with a delay of one to two seconds.
 _PATIENCE_S: Final = 3.0
 # Maximum number of lines of the memory table in the report.
 _LINES: Final = 60
@@ -24,7 +24,7 @@ _LINES: Final = 60
 
 @dataclass(eq=False, kw_only=True)
 class HostProfiler(AttemptProfiler["_HostRun"]):
-    """Profiles the Python calls of some training steps, and the memory by line of given functions.
+    """Profiles the Python calls of some training steps, and the memory use of functions by line.
 
     ::
 
@@ -32,8 +32,8 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
 
     The files are in ``<run folder>/profile``: ``host.prof`` for SnakeViz and ``pstats``, and
     ``memory_lines.txt``. Each worker process of a ``DataLoader`` writes such files with its
-    process id in their names. Only rank 0 is profiled. Both measurements slow down the profiled
-    code.
+    process id in their names. Only rank 0 is profiled. Profiling of calls and profiling of memory
+    both slow down the profiled code.
 
     Args:
         skip: number of steps before the profiled ones.
@@ -47,7 +47,7 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
 
     Raises:
         ValueError: if a number is out of range or a function does not exist.
-        TypeError: if a name is not that of a Python function.
+        TypeError: if an element of ``functions`` does not denote a Python function.
     """
 
     skip: int = 10
@@ -106,7 +106,7 @@ class _HostRun:
         """Do nothing: the profiled period depends on steps only."""
 
     def step(self, t_s: float) -> None:
-        """Count a step; begin or end the profile of calls if it is time."""
+        """Handle the end of a step; begin or end the profile of calls if due."""
         if self._is_over:
             return
         settings = self._settings
@@ -148,7 +148,7 @@ class _HostRun:
             self._meter.record_profile("host", record)
 
     def _calls(self, window: ProfileWindow) -> dict[str, Any]:
-        """Write ``host.prof``; return the record of the calls with the energy of the host."""
+        """Write ``host.prof``; return a record of the calls and their host energy."""
         calls = window.save(self._folder / "host.prof")
         energy_j = None
         if self._end_s > self._start_s:
@@ -169,7 +169,7 @@ class _HostRun:
 
 
 def _memory(text: str, path: Path) -> dict[str, Any]:
-    """Write the memory table to a file; return the record with the table's first lines."""
+    """Write the memory table to a file; return a record with the first lines of the table."""
     atomic_files.write(path, text)
     lines = text.splitlines()
     return {"file": path.name, "lines": lines[:_LINES], "left_out": max(len(lines) - _LINES, 0)}

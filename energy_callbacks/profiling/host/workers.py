@@ -1,8 +1,8 @@
 """Profiles the worker processes of PyTorch's ``DataLoader``; each worker writes its own files.
 
-While a profiler runs, each new worker gets a ``WorkerTracker``. Its methods replace the loader's
-``worker_init_fn``, to start profiling, and ``collate_fn``, to count batches. Both methods call the
-user's functions.
+While a ``HostProfiler`` runs, each new worker gets a ``WorkerTracker``. Its method ``begin``
+replaces the loader's ``worker_init_fn`` and starts profiling; its method ``collated`` replaces
+``collate_fn`` and counts batches. Both methods also call the user's functions that they replace.
 """
 
 import functools
@@ -23,8 +23,8 @@ from energy_callbacks.profiling.host.calls import Calls, ProfileWindow
 
 logger = logging.getLogger("energy_callbacks")
 
-# Minimum interval between writes of a worker's memory table. If the worker is killed, the table
-# that it wrote last remains.
+# Minimum interval between writes of a worker's memory table. The table is written repeatedly, so
+# that the last one remains if the worker is killed.
 _SAVED_EVERY_S: Final = 1.0
 # Maximum number of lines of all workers' memory tables together in the report.
 _LINES: Final = 40
@@ -37,10 +37,11 @@ class WorkerTracker:
     Attributes:
         folder: folder for the files.
         functions: names of the functions whose memory is measured by line until the worker ends.
-        batches: number of batches after which the profiling of calls ends.
-        longest_s: time in seconds after which the profiling of calls ends with the next batch.
+        batches: number of batches until the profiling of calls ends.
+        longest_s: seconds from the start of the worker; the profiling of calls ends with the first
+            batch that is complete after this time.
         inherited: the memory profile of the parent process, which a forked worker inherits and
-            ends; ``None`` if there is none.
+            must end; ``None`` if there is none.
         init: the user's ``worker_init_fn``; ``None`` if not given.
         collate: the user's ``collate_fn``; ``None`` in the template of ``Workers``.
     """
@@ -114,7 +115,7 @@ class WorkerTracker:
 
 @contextmanager
 def _logged_errors() -> Iterator[None]:
-    """Log file errors in the block, such as a full disk, instead of raising them."""
+    """Log errors of file operations, such as a full disk, instead of raising them."""
     try:
         yield
     except OSError as error:
@@ -125,7 +126,8 @@ class Workers:
     """Profiles the workers that start between the creation of this object and ``stop``.
 
     Args:
-        template: a tracker without the user's functions, which is copied for each loader.
+        template: a tracker without ``init`` and ``collate``. When workers start, it is copied, and
+            the copy gets these functions from the loader.
     """
 
     def __init__(self, template: WorkerTracker) -> None:
@@ -136,7 +138,7 @@ class Workers:
         self._undo.callback(when_imported("torch.utils.data.dataloader", self._patch))
 
     def _patch(self, loaders: Any) -> None:
-        """Replace ``DataLoader.__iter__`` in a module, so that new workers get a tracker."""
+        """Replace ``DataLoader.__iter__`` in PyTorch's module so that new workers get a tracker."""
         create = loaders.DataLoader.__iter__
 
         @functools.wraps(create)
@@ -158,9 +160,9 @@ class Workers:
         """Stop tracking new workers, and return the results of the workers so far.
 
         Returns:
-            Number of processes, names of at most 32 of their files, functions with their times
-            summed over processes, and the first lines of the memory tables; ``None`` if no worker
-            has written a file.
+            Number of workers that have written files, names of at most 32 of these files, functions
+            with their times summed over workers, and the first lines of the memory tables; ``None``
+            if no worker has written a file.
         """
         self._undo.close()
         profiles, tables = self._files("host.*.prof"), self._files("memory_lines.*.txt")
