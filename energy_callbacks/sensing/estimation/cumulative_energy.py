@@ -1,7 +1,7 @@
 """Stores the cumulative energy of one device, and computes the energy between two moments.
 
 The cumulative energy C(t), in joules, is known at knots and interpolated between them. The
-energy of a window is a difference of C, so the energies of adjacent windows add up exactly.
+energy from t1 to t2 is C(t2) - C(t1), so the energies of adjacent time spans add up exactly.
 """
 
 import math
@@ -17,17 +17,19 @@ from energy_callbacks.sensing.estimation.series import Array, BoundedColumns
 
 T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
-# The columns that accumulate from knot to knot.
+# The columns that accumulate from knot to knot: ENERGY, WALK, LOOSE and UNSEEN.
 _RUNNING: Final = slice(ENERGY, UNSEEN + 1)
-# Columns of a knot, and the columns of an interval from which they are computed, in the same order.
+# Columns of a knot, and for each of them the column of ``PowerIntervals`` that it is computed from.
 _COPIED: Final = (T, ENERGY, WALK, LOOSE, UNSEEN, BEND, EDGE, INSIDE)
 _FROM: Final = (iv.END, iv.AREA, iv.NOISE, iv.NOISE, iv.END, iv.BEND, iv.EDGE, iv.INSIDE)
-# Relative rounding error of sums over days; a coverage below this counts as 0.
+# Relative rounding error of sums over days. A coverage that differs from 0 or 1 by less than this
+# counts as 0 or 1.
 _ROUNDING: Final = 1e-9
-# Old knots are thinned to one per second when they span at least this time.
+# Knots older than ``keep_s`` are thinned as soon as those that are not thinned yet span this time.
 _COMPACT_S: Final = 20.0
-# Types of the columns that do not grow during the attempt; the other columns need float64.
+# Types of the columns whose values do not grow during the attempt; the other columns need float64.
 _TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
+# The most accurate method is the first.
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
 
@@ -39,10 +41,11 @@ class Intervals:
         t_s: times of the knots, (n + 1,).
         energy_j: energy of each interval, (n,).
         noise_j2: variance of ``energy_j``, (n,).
-        edge_j2: variance of the energy up to any moment inside the interval, (n,).
+        edge_j2: additional variance of the cumulative energy at any moment inside the interval, not
+            part of ``noise_j2``, (n,).
         seen_s: seconds of the interval that readings cover, (n,).
-        method: the least accurate method among the intervals.
-        relative_error: bound of the systematic error, as a fraction of the energy.
+        method: the least accurate of the methods by which the energies were computed.
+        relative_error: bound of the systematic error of ``energy_j``, as a fraction of it.
     """
 
     t_s: Array
@@ -55,24 +58,32 @@ class Intervals:
 
 
 class CumulativeEnergy(BoundedColumns):
-    """Knots of C(t): all from at least the last ``keep_s`` seconds, and one per second before.
+    """A table of knots of C(t).
 
-    Each row is one knot. An anchor is a reading of the energy counter that fixes C. Columns of a
-    row; those marked * describe the interval that ends at the knot:
+    All knots of at least the last ``keep_s`` seconds are stored. Of the time before, one knot per
+    second and the moments passed to ``pin`` are kept.
+
+    An anchor is a reading of the energy counter from which C is computed. Each row of the table is
+    one knot and has these columns; those marked * describe the interval that ends at the knot:
 
     ======  ==================================================================================
     T       time, s
     ENERGY  C(t), J
-    WALK    variance of C that grows from knot to knot, J^2 (power between samples)
+    WALK    variance of C due to unknown power between readings, J^2; grows from knot to knot
     LOOSE   the part of WALK from intervals that are not between two anchors, J^2
-    UNSEEN  time since the first knot without the time that readings cover, s
-    POINT   variance of C(t) relative to the anchors, J^2, without LOOSE
+    UNSEEN  the part of the time since the first knot that no reading covers, s
+    POINT   variance of C(t) relative to the anchors, J^2; does not include LOOSE
     METHOD  * index into ``METHODS``
-    BEND    * increase of power over the interval, W: C is a parabola there
-    EDGE    * variance of C at any moment of the interval, J^2; does not accumulate
-    INSIDE  * error of C inside the interval, J: the variance at position x, from 0 to 1, is
-            INSIDE^2 x (1 - x)
+    BEND    * increase of power from the start to the end of the interval, W: C is a parabola
+            in the interval
+    EDGE    * additional variance of C at each moment of the interval, J^2; does not accumulate
+            from knot to knot
+    INSIDE  * additional error of C inside the interval, J: the variance at position x (0 at the
+            start, 1 at the end) is INSIDE^2 x (1 - x)
     ======  ==================================================================================
+
+    Args:
+        keep_s: time before the newest final knot from which all knots are kept, s.
     """
 
     def __init__(self, keep_s: float) -> None:
@@ -82,23 +93,24 @@ class CumulativeEnergy(BoundedColumns):
         self._compacted_s = -np.inf
 
     def time_of(self, index: int) -> float:
-        """Return the time of one knot, by index from the start or (negative) from the end."""
+        """Return the time of the knot with this index; -1 is the newest knot."""
         return float(self.column(T)[index])
 
     def following(self, intervals: Array, factor: float, method: Method) -> Array:
         """Return the knots that extend the curve by ``intervals``.
 
-        If there are no knots yet, the first one is at the start of the first interval. A gap
-        between the last knot and the first interval becomes an interval that no reading covers. The
-        whole variance of the intervals is added to LOOSE.
+        If there are no knots yet, the first new knot is at the start of the first interval. A gap
+        between the last knot and the first interval becomes an interval without energy that no
+        reading covers. NOISE of the intervals is added to LOOSE; for intervals between two anchors,
+        ``set_bridge`` then corrects LOOSE.
 
         Args:
             intervals: rows of ``PowerIntervals``, (n, 8).
             factor: factor by which the energy of the intervals is multiplied.
-            method: how the energy was found.
+            method: method by which the energy was computed.
 
         Returns:
-            Rows to append, (m, 10).
+            The rows to append, (m, 10).
         """
         if not len(intervals):
             return np.empty((0, WIDTH))
@@ -126,12 +138,14 @@ class CumulativeEnergy(BoundedColumns):
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
-        """Set the errors of ``rows`` between two anchors.
+        """Set LOOSE and POINT of new knots between two anchors.
 
-        Between anchors the error is that of a random walk with fixed ends, and LOOSE does not grow.
+        Between anchors the error of C is that of a random walk with fixed ends, and LOOSE does not
+        grow.
 
         Args:
-            rows: knots from the first anchor to the second, changed in place.
+            rows: knots after the first anchor up to the second anchor, inclusive, before they are
+                appended; changed in place.
             anchor_variance: variance of C at the anchors, J^2.
         """
         start = self.column(WALK)[-1] if len(self) else 0.0
@@ -141,13 +155,14 @@ class CumulativeEnergy(BoundedColumns):
         rows[:, POINT] = walked * (1.0 - walked / total) + anchor_variance
 
     def pin(self, t_s: float) -> None:
-        """Keep the value of C at this moment when knots are thinned."""
+        """Keep a knot at this moment when knots are thinned."""
         self._pins.append(t_s)
 
     def at(self, t_s: float) -> list[float]:
-        """Return the row interpolated at ``t_s``; before and after all knots, C is constant.
+        """Return the row interpolated at ``t_s``.
 
-        EDGE of this row is the variance of C at ``t_s`` that does not accumulate, in J^2.
+        Before the first knot and after the last knot, C is constant. EDGE of the returned row
+        includes the variance that INSIDE describes.
         """
         after = min(int(self.column(T).searchsorted(t_s)), len(self) - 1)
         right = self.row(after)
@@ -159,7 +174,7 @@ class CumulativeEnergy(BoundedColumns):
         share = (t_s - left[T]) / width_s
         row = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
         bow = share * (1.0 - share)
-        # Power is linear inside the interval, so C is a parabola through its two knots.
+        # Power is linear inside the interval, so C is a parabola through the two knots.
         row[ENERGY] -= right[BEND] * width_s * bow / 2.0
         row[POINT] = max(left[POINT], right[POINT])
         row[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
@@ -170,13 +185,16 @@ class CumulativeEnergy(BoundedColumns):
     def energy(
         self, start_s: float, end_s: float, relative_error: float, scale_error: float = 0.0
     ) -> Energy:
-        """Return the energy from ``start_s`` to ``end_s``.
+        """Return the energy from ``start_s`` to ``end_s``, with its errors.
+
+        The energy is that of the time between the first and the last knot; ``coverage`` is below 1
+        if ``start_s`` or ``end_s`` is outside of it, or if there are gaps.
 
         Args:
-            start_s: start of the window.
-            end_s: end of the window; coverage is below 1 if readings do not reach it.
+            start_s: start of the time span, monotonic time.
+            end_s: end of the time span, after ``start_s``.
             relative_error: bound of the systematic error, as a fraction of the energy.
-            scale_error: additional random error, as a fraction of the energy.
+            scale_error: additional standard error, as a fraction of the energy.
         """
         if not len(self):
             return Energy(energy_j=None)
@@ -196,7 +214,7 @@ class CumulativeEnergy(BoundedColumns):
         )
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return the joules and the coverage that ``energy`` returns."""
+        """Return ``energy_j`` and ``coverage`` as ``energy`` does, without computing errors."""
         return self._seen(self.at(start_s), self.at(end_s)) if len(self) else (None, 0.0)
 
     def _seen(self, start: list[float], end: list[float]) -> tuple[float | None, float]:
@@ -210,7 +228,7 @@ class CumulativeEnergy(BoundedColumns):
         return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
-        """Return the intervals whose end t is in ``start_s < t <= end_s``; ``None`` if none is."""
+        """Return the intervals with an end in ``start_s < t_s <= end_s``; ``None`` if none has."""
         t_s = self.column(T)
         low = max(int(t_s.searchsorted(start_s, side="right")), 1)
         high = int(t_s.searchsorted(end_s, side="right"))
@@ -229,14 +247,16 @@ class CumulativeEnergy(BoundedColumns):
         )
 
     def _method(self, start_s: float, end_s: float) -> Method:
-        """Return the least accurate method in the window."""
+        """Return the least accurate method of all intervals between two moments."""
         t_s, methods = self.column(T), self.column(METHOD)
         low, high = t_s.searchsorted(start_s, side="right"), t_s.searchsorted(end_s)
         used = methods[low : high + 1]
         return METHODS[int(used.max() if len(used) else methods[-1])]
 
     def compact(self, committed: int) -> int:
-        """Thin the knots that are older than ``keep_s``, and return the number of dropped rows.
+        """Thin old knots if there are enough of them, and return the number of dropped rows.
+
+        Knots are old if they are more than ``keep_s`` before the newest final knot.
 
         Args:
             committed: number of rows that are final; later rows are not changed.
@@ -247,7 +267,7 @@ class CumulativeEnergy(BoundedColumns):
         horizon_s = t_s[committed - 1] - self._keep_s
         if horizon_s - max(self._compacted_s, t_s[0]) < _COMPACT_S:
             return 0
-        # Thinning the same rows twice would lose pins and errors.
+        # Thinned rows are not thinned again, because that would lose pins and errors.
         low, high = (int(i) for i in np.searchsorted(t_s, [self._compacted_s, horizon_s]))
         first = max(low - 1, 0)
         thin = self._thinned(self.rows(first, high))
@@ -256,7 +276,10 @@ class CumulativeEnergy(BoundedColumns):
         return high - first - 1 - len(thin)
 
     def _thinned(self, rows: Array) -> Array:
-        """Return rows to replace all but the first: the last knot of each second, and the pins."""
+        """Return the rows that replace all rows after the first one.
+
+        These are the last knot of each second, and the row interpolated at each pinned moment.
+        """
         first, last = rows[0, T], rows[-1, T]
         seconds = np.floor(rows[1:, T])
         keep = rows[1:, T][np.diff(seconds, append=np.inf) != 0.0]
@@ -277,7 +300,7 @@ class CumulativeEnergy(BoundedColumns):
 
 
 def _highest(values: Array, low: NDArray[np.intp], high: NDArray[np.intp]) -> Array:
-    """Return the maximum of ``values[low]`` to ``values[high]``, both included, for each pair."""
+    """Return, for each pair of ``low`` and ``high``, the maximum of ``values[low : high + 1]``."""
     bounds = np.column_stack([low, high + 1]).ravel()
     highest: Array = np.maximum.reduceat(np.append(values, -np.inf), bounds)[::2]
     return highest

@@ -1,16 +1,17 @@
-"""Computes the cumulative energy C(t) of a device from its power and energy readings.
+"""Computes the cumulative energy C(t) of a device from its power readings and its energy counter.
 
 The energy counter determines the total, and power readings determine the shape::
 
     shape    S(t) = integral of (s + tau ds/dt)   s: power readings, shifted back by the sensor's
                                                   lag; tau: the sensor's response time
-    anchor   a counter reading                    between two anchors, C rises as the counter does
-    segment  the time between two anchors         in it, C follows S, scaled by a factor
-    factor   rise of the counter / rise of S      averaged over recent segments
+    anchor   a reading of the counter             between two anchors, C rises as the counter does
+    segment  the time between two anchors         in a segment, C has the shape of S
+    factor   rise of the counter / rise of S      averaged over recent segments; S is multiplied by
+                                                  the factor where there are no anchors
 
-Without a counter, C is S. C is linear between counter readings if there are no power readings, or
-if the counter is read about as often as power readings are updated. Each interval has a method, so
-that every figure can state how it was found.
+Without a counter, C is S. C is linear between two anchors if power readings cover less than half of
+the time between them, or if the anchors are about as frequent as updates of the power readings.
+Each interval has a method, so that every figure can state how it was computed.
 """
 
 import math
@@ -26,54 +27,63 @@ from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
-# An anchor is used if the uncertainty of its time is at most this fraction of its segment. Other
-# anchors would add more error than they remove: on an H200, power readings and counter agree within
-# 0.7 % (docs/how-it-measures.md, seven load patterns).
+# If a device has power readings, a counter reading is used only if the uncertainty of the time
+# since the previous anchor is at most this fraction of that time. Other counter readings would add
+# more error than they remove: on an H200, power readings and counter agree within 0.7 %
+# (docs/how-it-measures.md, seven load patterns).
 _ANCHOR_SHARE: Final = 0.01
-# If counter and power readings of a card differ by more than a factor of two, one of them is wrong.
-# The wide range applies to power readings that determine only the order of magnitude: those that
-# average over a part of the time only (a quarter on some cards), and those that are hardly more
-# frequent than readings of the counter.
+# Plausible ratios of the counter's rise to the energy of the power readings. If counter and power
+# readings of a card differ by more than a factor of two, one of them is wrong. The wide range
+# applies to power readings that determine only the order of magnitude: readings that average over
+# only a part of the time (a quarter on some cards), and readings that are hardly more frequent than
+# anchors.
 _FACTOR_RANGE: Final = (0.5, 2.0)
 _WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
 # Once the factor is known, power readings and counter agree within 1 % (H200). A difference of more
 # than 10 % plus six standard errors is implausible.
 _UNUSUAL: Final = 0.1
 _UNUSUAL_ERRORS: Final = 6.0
-# Relative change of the factor from one anchor to the next.
+# Standard deviation of the relative change of the factor from one segment to the next.
 _SCALE_NOISE: Final = 0.001
-# Time over which the factor is averaged. On an H200 this is ten segments, which reduces the scatter
-# of the factor from 0.7 % to 0.2 %.
+# Time constant of the exponential average of the factor, s. On an H200, the average of ten segments
+# of 1 s reduces the scatter of the factor from 0.7 % to 0.2 %.
 _FACTOR_MEMORY_S: Final = 10.0
-# After this time without an anchor, power readings are used alone. It is a little more than twice
-# the counter's longest interval, so that a single unusable reading has no effect.
+# After this time without an anchor, s, power readings are used alone. The time is a little more
+# than twice the longest interval between two reads of the counter (4 s), so that a single unusable
+# counter reading has no effect.
 _COUNTER_SILENT_S: Final = 9.0
-# After this time without power readings, an anchor does not wait for them.
+# A counter reading waits until power readings reach its time, but not if the newest power reading
+# is older than the newest counter reading by more than this, s.
 _POWER_SILENT_S: Final = 2.0
-# If a segment is at most this multiple of the time resolution of the power readings, the counter
-# alone is more accurate.
+# If a segment is at most this many times as long as the time resolution of the power readings, the
+# counter alone is used, because it is more accurate.
 _DENSE: Final = 1.05
-# If more readings than this are waiting, they are processed.
+# New readings are processed at the next query, or earlier if there are more of them than this.
 _MOST_UNREAD: Final = 500
-# In segments with fewer power readings than this, the counter reduces EDGE.
+# Anchors reduce EDGE in a short segment: EDGE is multiplied by (number of intervals in the segment)
+# / _LONG_SEGMENT if this is less than 1.
 _LONG_SEGMENT: Final = 18
-# Number of segments over which the difference of power readings and counter is averaged.
+# Number of segments over which variances and the length of segments are averaged.
 _VARIANCE_MEMORY: Final = 10.0
-# Weight of the assumption that the variance stated for the readings is right, relative to the data.
+# The observed variance of a segment's energy is the squared difference between counter and power
+# readings; the stated variance is what ``PowerIntervals`` computes. NOISE is multiplied by their
+# ratio. _VARIANCE_PRIOR is the weight, relative to the observations, of the assumption that the
+# ratio is 1. _LEAST_RATIO is the smallest ratio that is used, however well readings and counter
+# agree.
 _VARIANCE_PRIOR: Final = 0.2
-# The stated variance is multiplied by at least this, however well readings and counter agree.
 _LEAST_RATIO: Final = 0.8
 
 
 class EnergyCurve:
-    """Cumulative energy of one device, extended by its readings.
+    """Computes the cumulative energy of one device from the readings that are added.
 
-    The curve is final up to ``settled_s``, and provisional from there to ``newest_s``.
+    The curve is final up to ``settled_s``, and provisional from ``settled_s`` to ``newest_s``.
 
     Args:
-        channels: the device's channels; those of quantity ``power`` and ``energy`` are used.
-        keep_s: newest part of the curve with full resolution, in seconds; earlier parts have one
-            knot per second.
+        channels: the device's channels; the first of quantity ``power`` and the first of quantity
+            ``energy`` are used.
+        keep_s: how long the curve keeps its full resolution, s; older parts have one knot per
+            second, and the moments passed to ``pin``.
     """
 
     def __init__(self, channels: Sequence[Channel], keep_s: float = 600.0) -> None:
@@ -96,7 +106,7 @@ class EnergyCurve:
         self._factor: float | None = None
         self._known_j = np.zeros(2)
         self._counted = SignalVariability()
-        self._variances = np.zeros(2)  # of the energy of a segment: observed, stated
+        self._variances = np.zeros(2)  # of a segment's energy: mean observed, mean stated
         self._variance_ratio = 1.0
         self._segment_s = 1.0
         self._unread = 0
@@ -104,7 +114,7 @@ class EnergyCurve:
 
     @property
     def settled_s(self) -> float | None:
-        """The moment up to which the curve is final; ``None`` if nothing is final yet."""
+        """The moment up to which the curve is final; ``None`` if no part of it is final yet."""
         self._process_unread()
         return self._settled_s if self._committed else None
 
@@ -126,7 +136,10 @@ class EnergyCurve:
 
     @property
     def disagreements(self) -> int:
-        """Number of segments in which counter and power readings contradicted each other."""
+        """Number of segments in which the counter contradicted the power readings.
+
+        Includes segments in which the counter decreased or rose faster than ``MOST_POWER_W``.
+        """
         self._process_unread()
         return self._disagreements
 
@@ -136,7 +149,7 @@ class EnergyCurve:
         return self._shape.impossible
 
     def energy(self, start_s: float, end_s: float) -> Energy:
-        """Return the energy between two different moments, with its errors."""
+        """Return the energy from ``start_s`` to ``end_s``, which must be later, with its errors."""
         self._process_unread()
         width_s = end_s - start_s
         is_scaled = self._factor is not None
@@ -144,19 +157,20 @@ class EnergyCurve:
         return self._knots.energy(start_s, end_s, self._relative_error, scale_error)
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return the joules and the coverage that ``energy`` returns."""
+        """Return ``energy_j`` and ``coverage`` as ``energy`` does, without computing errors."""
         self._process_unread()
         return self._knots.seen(start_s, end_s)
 
     def intervals(
         self, start_s: float, end_s: float, *, provisional: bool = False
     ) -> Intervals | None:
-        """Return the intervals whose end t is in ``start_s < t <= end_s``; ``None`` if none is.
+        """Return the intervals that end at ``start_s < t_s <= end_s``; ``None`` if there are none.
 
         Args:
-            start_s: start of the window, monotonic time.
-            end_s: end of the window.
-            provisional: whether to include intervals that may still change a little.
+            start_s: start of the time span, monotonic time.
+            end_s: end of the time span.
+            provisional: whether to include intervals after ``settled_s``, whose energy may still
+                change a little.
         """
         until_s = self.newest_s if provisional else self.settled_s
         if until_s is None:
@@ -164,11 +178,11 @@ class EnergyCurve:
         return self._knots.intervals(start_s, min(end_s, until_s), self._relative_error)
 
     def pin(self, t_s: float) -> None:
-        """Keep the curve exact at this moment when old knots are thinned."""
+        """Keep a knot at this moment when old knots are thinned."""
         self._knots.pin(t_s)
 
     def add(self, readings: Sequence[Reading]) -> None:
-        """Add new readings of this device."""
+        """Add new readings of this device; quantities other than power and energy are ignored."""
         for reading in readings:
             if reading.channel.quantity == "power":
                 self._shape.add(reading.t_s, reading.value)
@@ -191,7 +205,7 @@ class EnergyCurve:
 
     def _update(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
-        self._shape.take(self._settled_s)  # drop late readings of settled times
+        self._shape.take(self._settled_s)  # drop intervals of late readings
         if self._has_counter:
             self._anchor_all(is_final=is_final)
         if is_final or not self._has_counter:
@@ -211,7 +225,7 @@ class EnergyCurve:
             self._anchor = None
 
     def _is_ready(self, anchor: Reading) -> bool:
-        """Return whether power readings reach the time of the anchor, or are no longer expected."""
+        """Return whether power readings reach the time of ``anchor`` or are not waited for."""
         end_s = self._shape.end_s
         return end_s >= anchor.t_s or self._waiting[-1].t_s - end_s > _POWER_SILENT_S
 
@@ -263,9 +277,10 @@ class EnergyCurve:
         return _agree(rise_j, segment, _FACTOR_RANGE) and self._is_usual(rise_j, segment)
 
     def _is_usual(self, rise_j: float, segment: Array) -> bool:
-        """Return whether the counter agrees with the readings times the usual factor.
+        """Return whether the counter's rise agrees with the readings' energy times the factor.
 
-        This detects a counter that stopped in the segment and shows only a part of the energy.
+        It does not agree if the counter stopped for a part of the segment. Returns ``True`` if this
+        cannot be checked: before the factor is known, or if the segment has gaps.
         """
         has_holes = bool((segment[:, iv.SEEN] == 0.0).any())
         if self._factor is None or has_holes:
@@ -277,19 +292,33 @@ class EnergyCurve:
     def _errors_between_rises(
         self, rise_j: float, width_s: float, segment: Array | None
     ) -> tuple[float, float]:
-        """Return EDGE and INSIDE of an interval whose energy is known from the counter alone."""
+        """Return EDGE and INSIDE of an interval whose energy is known from the counter alone.
+
+        Args:
+            rise_j: energy of the interval.
+            width_s: width of the interval.
+            segment: intervals of the power readings in this interval; ``None`` if they cover too
+                little of it.
+        """
         if segment is None or not self._counted.is_known:
-            return 0.0, rise_j / math.sqrt(3.0)  # any power is possible
+            return 0.0, rise_j / math.sqrt(3.0)  # the power may be distributed in any way
         power_w, instant = rise_j / width_s, None
         seen = segment[segment[:, iv.SEEN] > 0.0]
         if len(seen) and self._shape.window_s < width_s:
             off = (seen[:, iv.AREA] / seen[:, iv.SEEN] - power_w) ** 2
-            off += seen[:, iv.BEND] ** 2 / 4.0  # the readings are at the ends of the intervals
+            # The readings are at the ends of an interval, BEND / 2 above and below its mean.
+            off += seen[:, iv.BEND] ** 2 / 4.0
             instant = float(np.average(off, weights=seen[:, iv.SEEN]))
         return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
-        """Scale the variance of a segment by the agreement of readings and counter so far."""
+        """Scale NOISE and EDGE of a segment, in place, by how well readings and counter agree.
+
+        Args:
+            segment: intervals of the power readings between two anchors.
+            energy_j: energy of the segment by the counter, divided by the factor.
+            point: variance of C at the anchors, J^2.
+        """
         off_j = energy_j - segment[:, iv.AREA].sum()
         stated = segment[:, iv.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
         newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])
@@ -301,16 +330,20 @@ class EnergyCurve:
         segment[:, iv.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
 
     def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:
-        """Return the factor averaged over recent segments; that of one segment is less accurate."""
+        """Update and return the factor.
+
+        It is an average over recent segments, because the factor of one segment is less accurate.
+        """
         keep = np.exp(-width_s / _FACTOR_MEMORY_S)
         self._known_j = keep * self._known_j + np.array([rise_j, area_j])
         self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
         return self._factor or 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
-        """Remove and return the intervals before a segment, and those that fill the segment.
+        """Remove and return the power intervals before a segment, and those in the segment.
 
-        Gaps at the ends of the segment are filled by intervals that no reading covers.
+        If there are intervals in the segment, gaps at its ends are filled by intervals that no
+        reading covers.
         """
         lead, segment = self._shape.take(start_s), self._shape.take(end_s)
         if len(segment):
@@ -325,7 +358,7 @@ class EnergyCurve:
         return self._anchored_method if self._factor is not None else self._shape_method
 
     def _commit_shape(self, intervals: Array, method: Method) -> None:
-        """Make intervals final without using the counter; gaps remain uncovered."""
+        """Make intervals final without fitting them to anchors; gaps are not covered."""
         self._knots.append(self._as_knots(intervals, method))
         self._committed = len(self._knots)
 
@@ -340,7 +373,7 @@ class EnergyCurve:
 
 
 def _gap(start_s: float, end_s: float, neighbour: Array) -> Array:
-    """Return an interval without readings that has the mean power of its neighbour."""
+    """Return an interval that no reading covers, with the mean power of the interval beside it."""
     row = np.zeros(iv.WIDTH)
     width_s = neighbour[iv.END] - neighbour[iv.START]
     area_j = neighbour[iv.AREA] / width_s * (end_s - start_s)
@@ -349,9 +382,15 @@ def _gap(start_s: float, end_s: float, neighbour: Array) -> Array:
 
 
 def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
-    """Return whether a counter's rise is within ``factors`` of the energy of readings.
+    """Return whether the counter's rise, divided by the energy of the readings, is in a range.
 
-    The power may have jumped at any time between two readings.
+    The energy of the readings is uncertain, because power may have jumped at any time between two
+    readings.
+
+    Args:
+        rise_j: rise of the counter in the segment.
+        segment: intervals of the power readings in the segment.
+        factors: lowest and highest ratio.
     """
     area_j = segment[:, iv.AREA].sum()
     slack_j = np.abs(segment[:, iv.BEND] * segment[:, iv.SEEN]).sum() / 2.0
@@ -360,7 +399,11 @@ def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
 
 
 def _fitted(intervals: Array, energy_j: float) -> Array:
-    """Return intervals that sum to ``energy_j``; the most uncertain ones change the most."""
+    """Return the intervals, changed so that their energies sum to ``energy_j``.
+
+    Intervals with a larger NOISE change more. If the energy of an interval would become negative,
+    all energies are multiplied by one number instead.
+    """
     fitted, area = intervals.copy(), intervals[:, iv.AREA]
     total_j, noise = area.sum(), intervals[:, iv.NOISE]
     if not total_j:
@@ -373,7 +416,10 @@ def _fitted(intervals: Array, energy_j: float) -> Array:
 
 
 def _covered_by_counter(intervals: Array) -> Array:
-    """Return the intervals with gaps counted as covered; inside a gap any power is possible."""
+    """Return the intervals with gaps marked as covered, because the counter covers them.
+
+    In a gap, power may be distributed in any way, which determines INSIDE.
+    """
     seen = intervals.copy()
     is_gap = seen[:, iv.SEEN] == 0.0
     seen[is_gap, iv.INSIDE] = np.abs(seen[is_gap, iv.AREA]) / np.sqrt(3.0)
@@ -382,7 +428,7 @@ def _covered_by_counter(intervals: Array) -> Array:
 
 
 def _without_gaps(intervals: Array) -> Array:
-    """Return the intervals with zero energy in gaps, which the report shows as not covered."""
+    """Return the intervals with the energy of gaps set to 0; gaps reduce the coverage."""
     is_seen = intervals[:, iv.SEEN] != 0.0
     if is_seen.all():
         return intervals
@@ -392,10 +438,10 @@ def _without_gaps(intervals: Array) -> Array:
 
 
 def _anchor_variance(before: Reading, anchor: Reading) -> float:
-    """Return the variance of C at an anchor, J^2, from the uniform error of the anchor's time.
+    """Return the variance of C at two adjacent anchors, J^2, due to the error of their times.
 
-    Half of the variance is used, because adjacent anchors have nearly the same error: their times
-    come from one clock.
+    The time error is uniform in +- ``t_error_s``. Half of its variance is used, because adjacent
+    anchors have nearly the same error: their times come from one clock.
     """
     power_w = (anchor.value - before.value) / (anchor.t_s - before.t_s)
     return float((power_w * max(before.t_error_s, anchor.t_error_s)) ** 2 / 6.0)

@@ -17,20 +17,24 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""Readings beyond +- this are dropped: no device draws more (a GB200 module draws up to 2.7 kW)."""
+"""Power readings above this value, or below its negative, are dropped as impossible.
+
+No device draws more: a GB200 module draws up to 2.7 kW.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hidden:
-    """Variance due to power between readings, as fractions of (rise of power x width)^2.
+    """Parameters of the error due to changes of power between two readings.
 
-    The first number of a pair is for smooth readings, the second for rough readings; see
-    ``SignalVariability``.
+    The variances are fractions of (change of power x width of the interval)^2. The first number of
+    each pair is for smooth readings, the second for rough readings; see
+    ``SignalVariability.variance``.
 
     Attributes:
         noise: variance of the energy of an interval, which later readings do not reduce.
-        edge: variance of the energy up to a moment inside the interval; later readings compensate
-            this error.
+        edge: variance of the energy from the start of the interval to a moment inside it; later
+            readings compensate this error.
         smooth_ratio: argument of ``SignalVariability``.
     """
 
@@ -39,48 +43,63 @@ class _Hidden:
     smooth_ratio: float
 
 
-# The following fractions are fitted so that the 95 % intervals of six sensors reach their nominal
-# coverage and are not too wide (tests/benchmarks/calibration.py): _FILTERED for sensors with a
-# response time, _PLAIN for sensors without one, and _MEAN for means. For single jumps and a
-# first-order filter, the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
+# The following numbers are fitted so that the 95 % confidence intervals of six sensors contain the
+# true energy in 95 % of cases and are not too wide (tests/benchmarks/calibration.py): _FILTERED for
+# sensors with a response time, _PLAIN for sensors without one, and _MEAN (a pair as in ``_Hidden``)
+# for means. For a single jump of power and a first-order filter, ``noise`` can be computed: it is
+# 0.0053 if the response time is 15 ms and the interval is 20 ms wide.
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
-# A mean does not show changes that repeat within its window. They add a variance of
-# (_UNSEEN x mean)^2 or, if there are instant readings, _UNSEEN_BY_INSTANT times their variance.
+# A mean does not show changes of power that repeat within its window. They add a variance, W^2, of
+# (_UNSEEN x mean)^2 or, if there are instant readings in the window, of _UNSEEN_BY_INSTANT times
+# the mean square deviation of these readings from the mean.
 _UNSEEN: Final = 0.072
 _UNSEEN_BY_INSTANT: Final = 0.037
-# A gauge hides changes within its window, as a mean does, if the window is at least this fraction
-# of the interval between readings.
+# If the window of a gauge is at least this fraction of the interval between two readings, _UNSEEN
+# applies to the gauge too.
 _WHOLE: Final = 0.75
-# A mean over more than _SMEARING reading intervals smooths all changes of power. Its variance is
-# _SMEARED times the variance of the readings in one window, plus (_SMEARED_UNSEEN x reading)^2.
+# If the window of a gauge is longer than _SMEARING intervals between readings, the readings show
+# all changes of power smoothed. This adds a variance, W^2, of _SMEARED times the variance of the
+# readings in one window, plus (_SMEARED_UNSEEN x reading)^2.
 _SMEARED: Final = 0.42
 _SMEARED_UNSEEN: Final = 0.0065
 _SMEARING: Final = 3.0
 # If two readings are more than this many sensor periods apart, some readings are missing, and power
 # may have changed in between.
 _MISSING: Final = 4.0
-# Relative quantisation and noise of a reading.
+# Relative error of a reading due to quantisation and noise.
 _READING: Final = 0.001
 
 
 class PowerIntervals:
-    """Intervals between consecutive power readings, not yet final in the energy curve, (n, 8).
+    """The intervals between consecutive power readings that are not yet final in the energy curve.
 
-    ======  =======================================================================
-    START   time, s
-    END     time, s
-    AREA    energy according to the readings, J: the trapezoid plus tau times the rise
+    Each interval is a row of 8 columns:
+
+    ======  ==================================================================================
+    START   time of the start, s
+    END     time of the end, s
+    AREA    energy according to the readings, J: width times mean power of both readings, plus
+            response time times increase of power; width times reading for a channel of means
     NOISE   variance of AREA, J^2; later readings do not reduce it
-    SEEN    seconds that readings cover: the width, or 0 if readings are missing
-    BEND    increase of power over the interval, W
-    EDGE    variance of the energy up to any moment inside, J^2; does not accumulate
-    INSIDE  error at a moment inside, J: at position x, 0 to 1, the variance is INSIDE^2 x (1 - x)
-    ======  =======================================================================
+    SEEN    seconds that readings cover: the width, or 0 for a gap
+    BEND    increase of power from the start to the end of the interval, W
+    EDGE    additional variance of the energy from START to any moment of the interval, J^2;
+            does not accumulate over intervals
+    INSIDE  additional error of this energy, J: the variance at position x (0 at START, 1 at
+            END) is INSIDE^2 x (1 - x)
+    ======  ==================================================================================
+
+    Attributes:
+        impossible: number of readings that were dropped because of ``MOST_POWER_W``.
+        window_s: time over which a reading averages, s; 0 if not known.
+        resolution_s: the larger of ``window_s`` and the sensor's period; infinite without a
+            channel.
+        is_sparse: whether readings average over only a part of the sensor's period.
 
     Args:
-        channel: the power channel; ``None`` for a device without one, which gets no intervals.
+        channel: the power channel; ``None`` for a device without one, which has no intervals.
     """
 
     def __init__(self, channel: Channel | None) -> None:
@@ -88,7 +107,8 @@ class PowerIntervals:
         self._is_mean = channel is not None and channel.kind == "mean"
         self._lag_s = sensor.lag_s
         self._response_s = sensor.response_s
-        # Readings further apart leave a gap; a mean covers the time since the previous reading.
+        # Two readings of a gauge further apart than this leave a gap. Means leave no gaps, because
+        # each covers the time since the previous reading.
         self._max_gap_s = max(5.0 * sensor.period_s, 1.0) if sensor.period_s else math.inf
         self._longest_s = _MISSING * (sensor.period_s or math.inf)
         self._hidden = _FILTERED if sensor.response_s else _PLAIN
@@ -111,7 +131,7 @@ class PowerIntervals:
 
     @property
     def end_s(self) -> float:
-        """Time of the newest reading minus the sensor's lag; minus infinity without readings."""
+        """Time of the newest reading minus the sensor's lag; minus infinity before any reading."""
         return self._last[0] if self._last else -math.inf
 
     def add(self, t_s: float, power_w: float) -> None:
@@ -147,23 +167,34 @@ class PowerIntervals:
         return row
 
     def _set_errors(self, row: Row, local: float) -> None:
-        """Set the errors of an interval; ``local`` is the squared change of power near it, W^2."""
+        """Set NOISE and EDGE of an interval.
+
+        Args:
+            row: the interval, changed in place.
+            local: square of the change of power in or near the interval, W^2.
+        """
         width_s, hidden, variance = row[SEEN], self._hidden, self._variability.variance
         unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
         row[NOISE] = width_s**2 * variance(local, *hidden.noise)
         row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
 
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
-        """Set the errors of the interval before ``row``, in which ``row`` locates jumps of power.
+        """Set the errors of the interval before ``row``.
 
-        The sensor is a first-order filter. Under constant power, its value approaches that power by
-        a known fraction per interval, so that the power can be computed. If power jumps, the
-        computed power changes in the interval of the jump and in the next one, by fractions that
-        depend on the time of the jump.
+        The sensor is a first-order filter. If power is constant during an interval, the reading
+        approaches it by a known fraction, so that the power can be computed from two readings. If
+        power jumps, the computed power changes in two steps: in the interval of the jump and in the
+        next interval. How the jump is divided between them depends on its time. The errors are
+        computed from the product of the two steps, which is 0 for a jump at the time of a reading.
+
+        Args:
+            row: the newest interval, before it is added to the intervals.
+            low_w: reading at its start.
+            high_w: reading at its end.
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._set_newest_errors()  # a gap follows this interval
+            self._set_newest_errors()  # it is followed by a gap
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
@@ -174,7 +205,7 @@ class PowerIntervals:
         self._newest = row
 
     def _smeared(self, t_s: float, power_w: float) -> float:
-        """Return the variance, J^2, of the energy up to a moment in the window of a long mean."""
+        """Return EDGE, J^2, of an interval that is much shorter than the window of the gauge."""
         self._window.append((t_s, power_w))
         while self._window[0][0] < t_s - self.window_s:
             self._window.popleft()
@@ -183,7 +214,7 @@ class PowerIntervals:
         return (_SMEARED * variance + (_SMEARED_UNSEEN * power_w) ** 2) * self.window_s**2
 
     def _set_newest_errors(self) -> None:
-        """Set the errors of the newest interval without the next reading."""
+        """Set the errors of the newest interval if the next reading is not known yet."""
         if self._newest is not None:
             self._set_errors(self._newest, self._jump_w**2)
             self._newest = None
@@ -197,7 +228,10 @@ class PowerIntervals:
         return np.array(self._rows).reshape(-1, WIDTH)
 
     def take(self, until_s: float = np.inf) -> Array:
-        """Remove and return the intervals before ``until_s``, cutting the one that contains it."""
+        """Remove and return the intervals before ``until_s``, (n, 8).
+
+        An interval that contains ``until_s`` is cut there, and its second part is kept.
+        """
         if not self._rows or self._rows[0][START] >= until_s:
             return np.empty((0, WIDTH))
         self._set_newest_errors()
@@ -213,23 +247,23 @@ class PowerIntervals:
 def errors_of_mean(
     variability: SignalVariability, power_w: float, width_s: float, instant: float | None = None
 ) -> tuple[float, float]:
-    """Return EDGE and INSIDE of an interval if only its mean power is known.
+    """Return EDGE and INSIDE of an interval of which only the mean power is known.
 
     Args:
-        variability: variability of the means, including this one.
+        variability: variability of the mean powers, including that of this interval.
         power_w: mean power in the interval.
         width_s: width of the interval.
-        instant: mean square deviation of instant readings from the mean, W^2; ``None`` if there
-            are none.
+        instant: mean square deviation of instant power readings in the interval from ``power_w``,
+            W^2; ``None`` if there are no instant readings.
     """
     unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
     inside = variability.variance(variability.local, *_MEAN)
-    # x (1 - x) is 1/6 on average.
+    # The mean of x (1 - x) from 0 to 1 is 1/6, so the mean variance is ``inside``.
     return unseen * width_s**2, width_s * math.sqrt(6.0 * inside)
 
 
 def _cut(row: Row, t_s: float) -> tuple[Row, Row]:
-    """Return the parts of ``row`` before and after ``t_s``; power is linear inside ``row``."""
+    """Return the parts of an interval before and after ``t_s``; power is linear inside it."""
     width_s = row[END] - row[START]
     share = (t_s - row[START]) / width_s
     left, right = [v * share for v in row], [v * (1.0 - share) for v in row]

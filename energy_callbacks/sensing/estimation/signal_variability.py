@@ -1,35 +1,37 @@
 """Estimates from a series of readings how much the load varies between readings.
 
-If readings rise once and stay constant, the load does not vary in between. If readings rise and
-fall all the time, it does. A ratio distinguishes the two cases: the mean square of the difference
-between a reading and the last but one, divided by that between consecutive readings. The ratio is 2
-or more after single jumps, 1 if readings are independent, and less if the load repeats faster than
-it is read.
+If readings rise once and then stay constant, the load does not vary between readings. If readings
+rise and fall all the time, the load varies. A ratio distinguishes the two cases: the mean square of
+the difference between a reading and the last but one, divided by the mean square of the difference
+between consecutive readings. The ratio is 2 or more for single jumps, 1 for independent readings,
+and less than 1 if readings alternate, because the load repeats faster than it is read.
 """
 
 from typing import Final
 
-# The ratio for independent readings.
+# The ratio, see above, of independent readings.
 _ROUGH: Final = 1.0
-# Number of readings over which means are taken: one second of samples on an H200.
+# Number of readings over which means are taken, with exponential weights. It is the number of power
+# samples of an H200 in one second.
 _MEMORY: Final = 50.0
-# Minimum number of differences for an estimate.
+# Minimum number of differences between consecutive readings for an estimate.
 _FEWEST: Final = 3.0
 
 
 class SignalVariability:
-    """Running statistics of a series of readings.
+    """Computes running statistics of a series of readings.
 
     Attributes:
         typical: mean square of the difference between consecutive readings.
         local: square of the newest difference between consecutive readings, or half of the square
-            of the previous difference if that is larger.
+            of the previous difference if this half is larger.
         spread: mean square deviation of the readings from their mean.
-        smooth: 1 for single jumps between constant levels, 0 for independent readings, or a number
-            between 0 and 1.
+        smooth: how much the series resembles single jumps between constant levels (1) instead of
+            independent or alternating readings (0); from 0 to 1.
 
     Args:
-        smooth_ratio: the ratio of mean squares from which on ``smooth`` is 1; above 1.
+        smooth_ratio: the lowest ratio, as defined in the module, for which ``smooth`` is 1; must be
+            above 1.
     """
 
     def __init__(self, smooth_ratio: float = 2.0) -> None:
@@ -54,7 +56,7 @@ class SignalVariability:
             count = self._count = count + 1.0
         square = (value - last) ** 2
         self.local, self._newest = max(square, self._newest / 2.0), square
-        once = self.typical  # a jump in this reading may not persist
+        once = self.typical  # without this reading, whose jump may not persist
         self.typical = once + (square - once) / count
         off = value - self._mean
         self._mean += off / count
@@ -70,12 +72,15 @@ class SignalVariability:
         return self._count >= _FEWEST
 
     def variance(self, local: float, if_smooth: float, if_rough: float) -> float:
-        """Return the variance due to changes between readings, in the unit of readings squared.
+        """Return the variance due to changes between readings, in the squared unit of readings.
+
+        If ``smooth`` is 1, the variance is ``if_smooth`` times the argument ``local``; if it is 0,
+        ``if_rough`` times ``typical``; otherwise it is interpolated.
 
         Args:
-            local: mean square of nearby differences, which is used if the series is smooth.
-            if_smooth: the variance as a fraction of ``local``, for a smooth series.
-            if_rough: the variance as a fraction of ``typical``, for a rough series.
+            local: square of the difference between nearby readings.
+            if_smooth: variance of a smooth series, as a fraction of ``local``.
+            if_rough: variance of a rough series, as a fraction of ``typical``.
         """
         smooth = self.smooth
         if smooth == 1.0:
