@@ -1,6 +1,6 @@
 """Public import path of the callback and the batch-size search for Lightning.
 
-The batch-size search is imported only when one of its names is first used.
+The batch-size search is imported when one of its names is first accessed.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ _LATER: Final = ("BatchSizeTuner", "tune_batch_size", "with_batch_size")
 
 
 def __getattr__(name: str) -> object:
-    """Import a name of the batch-size search when it is first used.
+    """Return a class or function of the batch-size search, importing the search if necessary.
 
     Raises:
         AttributeError: for any other name.

@@ -39,12 +39,12 @@ def header(
         program: name of the program that wrote the log.
         unix_s: wall time at which the run began, in Unix seconds; ``None`` if the caller sets it
             later.
-        name: name of the run; ``None`` uses the name of the file without its suffix.
-        version: version of the program.
+        name: name of the run; ``None`` uses the name of the log file without its suffix.
+        version: version of the program; ``None`` if unknown.
         host: name of the host that was measured; ``None`` uses ``UNKNOWN_HOST``.
-        command: command line of the training.
-        tags: settings of the training; the first 20 are kept.
-        place: location as in the ``config`` of a journal's header.
+        command: command line of the training; ``None`` if unknown.
+        tags: names to values of settings of the training; the first 20 are kept.
+        place: location, in the format of ``config`` in a journal's header; ``None`` if unknown.
         pue: power usage effectiveness of the building.
     """
     return {
@@ -73,7 +73,7 @@ def header(
 
 
 def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
-    """Return the line of a device, with its sensors by quantity."""
+    """Return the line of a device; ``sensors`` has the sensor of each measured quantity."""
     return journal.device_record(
         device,
         [
@@ -84,12 +84,12 @@ def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
 
 
 def span(phase: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Return the line of a phase, with energy by key of the device."""
+    """Return the line of a phase; ``energy`` is the energy of each device by device key."""
     return {"kind": "span", "phase": phase, **_timed(start_s, end_s, energy)}
 
 
 def window(name: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Return the line of a window inside a phase, with energy by key of the device."""
+    """Return the line of a window inside a phase; ``energy`` as in ``span``."""
     return {"kind": "window", "name": name, **_timed(start_s, end_s, energy)}
 
 
@@ -103,7 +103,7 @@ def _timed(start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record
 
 
 def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """Return the last line of a journal: total energy by key of the device."""
+    """Return the last line of a journal; ``energy`` is the total of each device by device key."""
     as_json = journal.energies_as_json(energy)
     return journal.totals(end_s, "finished", None, as_json, sampler_cpu_s=None, missed_readings={})
 

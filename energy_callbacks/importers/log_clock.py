@@ -1,4 +1,4 @@
-"""Converts the times of a log to seconds that never decrease, and reports changes of its clock."""
+"""Converts the times of a log to seconds that never decrease, and reports clock changes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,34 +6,34 @@ from typing import Final
 from energy_callbacks.importers.values import Moment, unix_s
 
 _HOUR_S: Final = 3600.0
-# Maximum time between the two samples around a change to or from summer time. The step of local
-# time differs from an hour by the time between these samples.
+# Maximum time between the last sample before and the first sample after a change to or from summer
+# time. The step of the local time differs from an hour by the time between these two samples.
 _SLACK_S: Final = 60.0
-# Maximum pause between two samples. A larger step of the log's time means that the clock was set.
+# Maximum time between two samples. A larger step forward means that the log's clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
 
 
 class LogClock:
     """Converts the moments of a log, in the order of the file, to seconds since the first one.
 
-    * If local time goes back by an hour, or by up to a minute less, summer time has ended: the hour
-      is added again.
-    * Any other step back, and any step ahead of more than a week, means that the clock was set:
-      the step counts as no time. If the next moment continues from the moment before the step, only
-      the time of one sample was wrong, and the correction is undone.
+    * If times without time zone go back by 59 to 60 minutes, summer time has ended: an hour is
+      added to all times from then on.
+    * Any other step back, and any step forward of more than a week, means that the clock was set:
+      the duration of the step is taken as 0. If the next moment continues from the moment before
+      the step, only the time of one sample was wrong, and the correction is undone.
     """
 
     def __init__(self) -> None:
         self._first: Moment | None = None
         self._last_s = self._last_t_s = 0.0
-        # Seconds added to the log's time: now, and before the last step of the clock.
+        # Seconds to add to the log's times: at present, and before the last step of the clock.
         self._added_s = self._added_before_s = 0.0
         self._clock_steps_s: list[float] = []
         self._winter_changes = self._summer_changes = 0
 
     @property
     def unix_s(self) -> float:
-        """Wall time of the first moment; 0.0 if there was none."""
+        """Wall time of the first moment, in Unix seconds; 0.0 if there was none."""
         return unix_s(self._first) if self._first else 0.0
 
     @property
@@ -47,7 +47,7 @@ class LogClock:
             self._first, self._last_s = moment, moment.s
         step_s, elapsed_s = moment.s - self._last_s, moment.s - self._first.s
         if 0.0 <= elapsed_s + self._added_before_s - self._last_t_s <= _MOST_STEP_S:
-            self._added_s = self._added_before_s  # the last time was wrong, or there was no step
+            self._added_s = self._added_before_s  # the previous time was wrong, or did not step
         elif step_s < 0.0 or step_s > _MOST_STEP_S:
             self._step_clock(step_s, is_local=moment.is_local)
         if moment.is_local and 0.0 <= step_s - _HOUR_S <= _SLACK_S:

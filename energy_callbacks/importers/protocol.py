@@ -1,4 +1,4 @@
-"""The protocol of a log format, and the log file that a format reads."""
+"""Defines ``Importer``, the protocol of a log format, and ``Log``, the file that it reads."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ class Log:
 
     Attributes:
         path: the file.
-        choice: name of the run to read if the file has several, given after ``#``; ``None`` if not
-            given.
+        choice: name of the run to read, which the user gives after ``#`` if the file has several
+            runs; ``None`` if not given.
         head: beginning of the file as text, at most ``files.HEAD_BYTES`` characters.
     """
 
@@ -34,7 +34,10 @@ class Log:
 
     @property
     def run_id(self) -> str:
-        """Hash of file size, ``head`` and ``choice``; the same for each import of the same run."""
+        """Identifier of the run: a hash of file size, ``head`` and ``choice``.
+
+        It is the same whenever the same file is imported with the same choice.
+        """
         known = f"{self.path.stat().st_size} {self.choice} {self.head}"
         return hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()[:12]
 
@@ -44,7 +47,7 @@ class Log:
         return self.head.partition("\n")[0].strip()
 
     def columns(self) -> list[str]:
-        """Return the column names of a CSV file in lower case, without units in brackets."""
+        """Return the column names of a CSV file in lower case, without units such as ``[W]``."""
         return [cell.lower().split(" [")[0] for cell in files.cells(self.first_line)]
 
     def rows(
@@ -54,10 +57,10 @@ class Log:
         *,
         complete_only: bool = False,
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the rows of a CSV file with their line numbers, counted from 0.
+        """Yield line number (from 0) and cells (by column name) of each row of a CSV file.
 
         Args:
-            damage: counts the rows with a wrong number of cells, which are skipped.
+            damage: counts the skipped rows, such as rows with a wrong number of cells.
             columns: names of the columns; ``None`` reads them from the first line, which is then
                 not yielded.
             complete_only: see ``files.lines``.
@@ -74,7 +77,9 @@ class Log:
                 damage.places += 1
 
     def chosen(self, runs: Mapping[str, T], label: Callable[[T], str]) -> T:
-        """Return the run that ``choice`` selects (``last`` for the last run), or the only run.
+        """Return the run that ``choice`` selects, or the only run if ``choice`` is ``None``.
+
+        The choice ``last`` selects the last run.
 
         Args:
             runs: runs by name, in the order of the file.
@@ -100,7 +105,7 @@ class Log:
 
 
 class Importer(Protocol):
-    """A module of ``importers.formats``: one file format."""
+    """A module of ``importers.formats``, which reads one file format."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
@@ -112,7 +117,7 @@ class Importer(Protocol):
         ...
 
     def records(self, log: Log) -> Iterator[Record]:
-        """Yield the records of a journal, in the format that a measurement would have written.
+        """Convert a log to a journal, and yield the records (lines) of the journal.
 
         The first record is the header. The file is read when the first record is requested.
 

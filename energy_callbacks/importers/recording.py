@@ -1,6 +1,6 @@
 """Integrates the power samples of a log, and yields a journal with ``series`` lines and one phase.
 
-Power is integrated with the trapezoidal rule. Gaps are not integrated.
+Power is integrated over time with the trapezoidal rule. Gaps between samples are left out.
 """
 
 import heapq
@@ -24,12 +24,13 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Array, DeviceSamples, Samples
 
 RELATIVE_ERROR: Final = 0.1
-"""Relative systematic error of power from another program. The error is large because the driver
-offers several averages of power and it is not known which of them the program read."""
+"""Relative systematic error of power that another program recorded. It is large because the driver
+offers several averages of power, and it is not known which of them the program read."""
 GAP_STEPS: Final = 5.0
-"""There is a gap between two samples with power if they are further apart than this multiple of
-the median time between samples."""
-# Time between two ``series`` lines in seconds; the meter writes its lines about as often.
+"""There is a gap between two consecutive samples with power if they are further apart than this
+multiple of the median time between samples."""
+# One ``series`` line is written for each interval of this length, in seconds. The interval in the
+# journals of the meter is about the same.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",
@@ -40,16 +41,17 @@ _QUANTITIES: Final[dict[str, Quantity]] = {
 
 
 class Curve:
-    """Cumulative energy at each sample.
+    """Computes the cumulative energy of a device at each sample.
 
-    Power is interpolated linearly between samples that are at most five usual steps apart; the
-    usual step is the median of all positive steps. If power changes from ``a`` to ``b`` watts at an
-    unknown moment within ``dt`` seconds, the error is uniform within ``±|b - a| dt / 2``; its
-    standard deviation is ``|b - a| dt / sqrt(12)``.
+    A step is the time between two consecutive samples; the usual step is the median of the steps
+    above zero. Power is interpolated linearly between samples that are at most five usual steps
+    apart; longer times are gaps. If power changes from ``a`` to ``b`` watts at an unknown moment
+    within ``dt`` seconds, the error of the energy is uniform within ``±|b - a| dt / 2``, with the
+    standard deviation ``|b - a| dt / sqrt(12)``.
 
     Args:
         t_s: times of the samples, ascending, (n,).
-        power_w: power at these times, NaN if not known, (n,).
+        power_w: power in W at these times, NaN if unknown, (n,).
 
     Attributes:
         energy_j: energy since the first known power, without the gaps, (n,); NaN at samples without
@@ -57,11 +59,11 @@ class Curve:
         seen_s: time since the first known power, without the gaps, (n,); NaN at samples without
             power.
         is_edge: whether the sample is the first or last with power, or next to a gap, (n,).
-        step_s: usual time between two samples; ``None`` if all have the same time.
-        total_j: energy at the last sample with power.
+        step_s: the usual step in seconds; ``None`` if all samples have the same time.
+        total_j: energy at the last sample with power; 0.0 if no sample has power.
         stderr_j: standard error of ``total_j``, from the change of power between samples.
-        covered_s: time from the first to the last sample with power without the gaps.
-        gap_s: total time of the gaps.
+        covered_s: time from the first to the last sample with power, without the gaps.
+        gap_s: total time of the gaps in seconds.
         gaps: number of gaps.
 
     >>> curve = Curve(np.array([0.0, 1.0, 2.0, 3.0, 13.0, 14.0]), np.full(6, 100.0))
@@ -97,7 +99,7 @@ def recorded(
 
     Args:
         log: the file.
-        header: first line; if its ``unix_s`` is ``None``, it is set to the first time in the log.
+        header: first line; ``None`` as its ``unix_s`` is replaced by the first time in the log.
         samples: all samples of the file.
         notes: journal lines with warnings and remarks about the format of the log.
 
@@ -199,7 +201,11 @@ def _remarks(program: str, curves: Sequence[Curve], clock: LogClock) -> Iterator
 
 
 def _rows(samples: DeviceSamples, curve: Curve) -> Iterator[Record]:
-    """Yield ``series`` lines: one for every 0.8 s with samples, and one on each side of a gap."""
+    """Yield the ``series`` lines of a device.
+
+    There is a line for the first sample, for the last sample of every 0.8 s, and for each sample
+    with ``Curve.is_edge``.
+    """
     t_s, energy_j = samples.column("t_s"), curve.energy_j
     is_row = np.append(np.diff(np.floor(t_s / _ROW_S)) > 0.0, True) | curve.is_edge
     is_row[0] = True
@@ -217,7 +223,15 @@ def _rows(samples: DeviceSamples, curve: Curve) -> Iterator[Record]:
 
 
 def _power_w(energy_j: Array, seen_s: Array) -> Array:
-    """Return the mean power since the previous row with known energy; NaN after a gap."""
+    """Return the mean power between each row and the previous row with known energy.
+
+    The power is NaN if the energy of the row is unknown, if there is no such previous row, or if
+    all the time between both rows is a gap.
+
+    Args:
+        energy_j: ``Curve.energy_j`` at each row, (n,).
+        seen_s: ``Curve.seen_s`` at each row, (n,).
+    """
     power_w = np.full(len(energy_j), np.nan)
     [known] = np.nonzero(~np.isnan(energy_j))
     duration_s = np.diff(seen_s[known])
@@ -227,7 +241,12 @@ def _power_w(energy_j: Array, seen_s: Array) -> Array:
 
 
 def _gauges(samples: DeviceSamples, rows: NDArray[np.intp]) -> dict[str, Array]:
-    """Return the mean utilisation and the maximum of each other gauge since the previous row."""
+    """Return the mean utilisation and the maximum of every other gauge since the previous row.
+
+    Args:
+        samples: the samples of a device.
+        rows: index of the sample of each row, ascending.
+    """
     first = np.append(0, rows[:-1] + 1)
     gauges = {name: np.fmax.reduceat(samples.column(name), first) for name in _QUANTITIES}
     load = samples.column("utilisation")

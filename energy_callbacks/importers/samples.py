@@ -18,13 +18,13 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.sensing.estimation.power_intervals import MOST_POWER_W
 
 MOST_SAMPLES: Final = 3_000_000
-"""Maximum number of samples in one log, over all devices: about four days of eight cards at
-1 sample per second. A report on a log of this size takes 90 s and 1 GB of memory."""
+"""Maximum number of samples in one log, summed over all devices: about four days of eight cards at
+1 sample per second. Computing the report of a log of this size takes 90 s and 1 GB of memory."""
 MOST_DEVICES: Final = 1024
 COLUMNS: Final = (
     "t_s", "power_w", "utilisation", "memory_used_bytes", "temperature_c", "clock_hz"
 )  # fmt: skip
-"""Names of the values of a sample; unknown values are NaN."""
+"""Names of the values that are stored for each sample; unknown values are NaN."""
 _SCOPES: Final[dict[str, Scope]] = {"gpu": "gpu", "cpu": "host"}
 Names = tuple[str, ...]
 Array = NDArray[np.float64]
@@ -34,21 +34,22 @@ Array = NDArray[np.float64]
 class Layout:
     """Names of the fields of a sample in a log format.
 
-    A field may have several names; the first name that is present is read.
+    An attribute of type ``Names`` has the possible names of one field; the first name that a sample
+    has is read.
 
     Attributes:
         power: power in W.
-        utilisation: load in per cent.
+        utilisation: utilisation in per cent.
         memory_used: memory in use on the device, in the unit that ``memory_bytes`` expects.
         temperature: temperature of the chip in degrees Celsius.
-        clock: clock of the multiprocessors in MHz.
+        clock: clock frequency of the multiprocessors in MHz.
         index: number of the device; the default is the number in the key of the device.
         name: product name.
-        uuid: identifier of the device.
+        uuid: unique identifier of the device.
         limit: power limit in W.
         memory_total: total memory of the device, in the same unit as ``memory_used``.
         memory_bytes: converts ``memory_used`` and ``memory_total`` to bytes.
-        zero_is_known: whether 0 W is a real reading; if not, it means unknown power.
+        zero_is_known: ``True`` if 0 W is a real reading, ``False`` if it means unknown power.
     """
 
     power: Names = ()
@@ -71,7 +72,7 @@ class DeviceSamples:
 
     Attributes:
         device: properties of the device, from its first sample.
-        unusable: number of samples with missing, negative or impossible power.
+        unusable: number of samples without usable power; see ``Samples.add``.
         values: values of all samples in one flat array, each sample in the order of ``COLUMNS``.
     """
 
@@ -88,7 +89,7 @@ class DeviceSamples:
 
     @property
     def has_power(self) -> bool:
-        """Whether any sample has a power."""
+        """Whether any sample has usable power."""
         return self.unusable < len(self)
 
 
@@ -110,11 +111,14 @@ class Samples:
 
     @property
     def end_s(self) -> float:
-        """Time of the last sample, in s since the first; 0.0 if there is none."""
+        """Time of the last sample, in seconds since the first moment; 0.0 without samples."""
         return max((one.values[-len(COLUMNS)] for one in self.devices.values()), default=0.0)
 
     def t_s(self, moment: values.Moment | None) -> float | None:
-        """Return the seconds since the first moment; ``None`` is counted as damage and returned."""
+        """Return the seconds from the log's first moment to ``moment``.
+
+        ``None``, a time that could not be parsed, is counted as damage and returned.
+        """
         if moment is None:
             self.damage.places += 1
             return None
@@ -125,9 +129,10 @@ class Samples:
 
         Args:
             key: key of the device: ``gpu`` or ``cpu``, and a number.
-            t_s: time since the beginning of the log, ascending.
-            row: fields of the sample. Power that is not a number, is negative or is more than a
-                device can draw is counted as unusable and left out.
+            t_s: seconds since the first moment of the log, ascending.
+            row: fields of the sample by name. Power is counted as unusable and stored as NaN if it
+                is not a number, is negative, is more than a device can draw, or is 0 W and
+                ``zero_is_known`` is ``False``.
 
         Raises:
             JournalError: for more samples or devices than the maximum.

@@ -1,4 +1,4 @@
-"""Parses numbers and times in files of other programs; returns ``None`` for anything else."""
+"""Parses numbers and times in files of other programs; invalid values become ``None``."""
 
 import math
 import re
@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.units import bytes_from_mebibytes, hertz_from_megahertz
 
-# A number with an optional unit: "117.25 W", "97 %", "1024 MiB".
+# Matches a number with an optional unit: "117.25 W", "97 %", "1024 MiB".
 _NUMBER: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([A-Za-z%]*)\s*")
 # Maximum length of a text that is parsed, in characters.
 _LONGEST: Final = 64
-# Values from these limits on are not plausible: 1 PiB, 100 GHz, device number 10 000.
+# Values of at least these limits are not plausible: 1 PiB, 100 GHz, device number 10 000.
 _MOST_BYTES, _MOST_MHZ, _MOST_INDEX = 2**50, 1e5, 10_000
 
 
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number from a number or a text; a unit after the number is ignored.
+    """Convert a number or a text to a finite ``float``; a unit after the number is ignored.
 
     >>> number(3), number("117.25 W"), number("[N/A]"), number(float("nan")), number(True)
     (3.0, 117.25, None, None, None)
@@ -46,7 +46,7 @@ def number(value: Any) -> float | None:
 
 
 def at_least_0(value: Any) -> float | None:
-    """Return a number that is not negative.
+    """Convert a value as ``number`` does; negative numbers become ``None``.
 
     >>> at_least_0("0"), at_least_0(-1)
     (0.0, None)
@@ -56,7 +56,9 @@ def at_least_0(value: Any) -> float | None:
 
 
 def above_0(value: Any) -> float | None:
-    """Return a positive number; ``None`` for 0, because many programs write 0 for "unknown".
+    """Convert a value as ``number`` does; negative numbers and 0 become ``None``.
+
+    Many programs write 0 for "unknown".
 
     >>> above_0(0.0), above_0("2 W")
     (None, 2.0)
@@ -85,7 +87,7 @@ def celsius(value: Any) -> float | None:
 
 
 def size_bytes(value: Any) -> float | None:
-    """Return a plausible memory size in bytes.
+    """Return a memory size in bytes; ``None`` if it is negative or at least 1 PiB.
 
     >>> size_bytes(1024), size_bytes(1e300), size_bytes(-1)
     (1024.0, None, None)
@@ -95,7 +97,7 @@ def size_bytes(value: Any) -> float | None:
 
 
 def size_from_mebibytes(value: Any) -> float | None:
-    """Convert a plausible memory size from MiB to bytes.
+    """Convert a memory size from MiB to bytes; ``None`` as in ``size_bytes``.
 
     >>> size_from_mebibytes("1 MiB")
     1048576.0
@@ -105,7 +107,7 @@ def size_from_mebibytes(value: Any) -> float | None:
 
 
 def clock_from_megahertz(value: Any) -> float | None:
-    """Convert a clock frequency from MHz to Hz; 0 MHz counts as unknown (not readable).
+    """Convert a clock frequency from MHz to Hz; ``None`` for 0 (not readable) or 100 GHz and more.
 
     >>> clock_from_megahertz("1980 MHz"), clock_from_megahertz(0)
     (1980000000.0, None)
@@ -145,10 +147,10 @@ def moment(text: Any) -> Moment | None:
 
 
 def unix_s(moment: Moment) -> float:
-    """Return a moment as Unix time.
+    """Convert a moment to Unix time in seconds.
 
-    Local times are taken to be in the time zone of this machine, or in UTC if they are outside the
-    range of the conversion.
+    A local time is taken to be in the time zone of this machine, or in UTC if the platform cannot
+    convert it.
     """
     if not moment.is_local:
         return moment.s
@@ -159,7 +161,7 @@ def unix_s(moment: Moment) -> float:
 
 
 def short_text(value: Any) -> str | None:
-    """Return a text as one line of at most 200 characters; ``None`` if it is blank or no text."""
+    """Return a text as one line of at most 200 characters; ``None`` if blank or not a text."""
     if not isinstance(value, str) or not value.strip():
         return None
     return " ".join(value.split())[:200]

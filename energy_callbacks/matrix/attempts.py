@@ -1,16 +1,16 @@
-"""The results folder: the attempts of each job, their outcomes, and which attempt counts.
+"""Manages the results folder: the attempts of each job, their outcomes, and which attempt counts.
 
-In this package, an attempt is one execution of a job. A job that failed or was killed can be
-attempted again.
+In ``matrix/``, an attempt is one execution of a job. If an attempt fails or is killed, the job can
+be attempted again.
 
 ::
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
-        job.json        the job: command, parameters, environment, host, time of the start
+        job.json        command, parameters, environment, host, time of the start
         output.txt      output of the command
-        outcome.json    exit code and time of the end; missing while the attempt runs, or if it was
-                        killed
-        energy_report.* attempts/  ...: files of energy-callbacks run
+        outcome.json    exit code and time of the end; missing while the attempt runs, or if the
+                        process that started it was killed
+        ...             files that energy-callbacks run writes, such as energy_report.json
 """
 
 import json
@@ -31,8 +31,8 @@ OUTPUT: Final = "output.txt"
 _JOB: Final = "job.json"
 _OUTCOME: Final = "outcome.json"
 _LOCK: Final = "matrix.lock"
-# An attempt on another host counts as ended if its journals have not grown for this time. They grow
-# every 0.8 s, but a shared file system may show the growth late.
+# An attempt on another host counts as ended if its files have not changed for this time, in s. Its
+# journal changes every 0.8 s, but a shared file system may show changes late.
 _SILENT_S: Final = 90.0
 # Number of bytes at the end of an output from which ``last_lines`` takes its lines.
 _TAIL_BYTES: Final = 4000
@@ -44,9 +44,9 @@ class Outcome:
 
     Attributes:
         exit_code: exit code of the command, negative if a signal ended it; ``None`` while it runs,
-            or if it was killed together with the process that measured it.
-        started_unix_s: time of the start.
-        ended_unix_s: time of the end; ``None`` if not known.
+            or if the process that started the attempt was killed.
+        started_unix_s: Unix time of the start, in seconds.
+        ended_unix_s: Unix time of the end, in seconds; ``None`` if ``exit_code`` is ``None``.
         host: name of the host on which the attempt ran.
         folder: folder of the attempt, which is a run folder.
         is_running: whether the attempt is still running.
@@ -76,7 +76,7 @@ class Outcome:
         return "ok" if self.is_done else f"exit code {self.exit_code}"
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """Return the last ``count`` lines of the attempt's output; empty if there is none."""
+        """Return the last ``count`` lines in the last 4000 bytes of the attempt's output."""
         with suppress(OSError), (self.folder / OUTPUT).open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             return file.read().decode(errors="replace").splitlines()[-count:]
@@ -84,7 +84,7 @@ class Outcome:
 
 
 class AlreadyRunning(EnergyCallbacksError):
-    """Another process is running the same job or matrix."""
+    """Another process runs the same job, or uses the same results folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Results:
     working_folder: Path
 
     def outcomes(self, job: MatrixJob) -> list[Outcome]:
-        """Return the outcome of each attempt, oldest first."""
+        """Return the outcome of each attempt of a job, oldest first."""
         folders = {
             int(path.name[4:]): path
             for path in self._folder_of(job).glob("try-*")
@@ -113,9 +113,9 @@ class Results:
         return [_outcome(folder) for _, folder in sorted(folders.items())]
 
     def outcome(self, job: MatrixJob) -> Outcome | None:
-        """Return the outcome of the first successful attempt, otherwise of the newest attempt.
+        """Return the outcome of a job: of its first successful attempt, otherwise of its newest.
 
-        Return ``None`` if there is no attempt.
+        Return ``None`` if the job has no attempt.
 
         Raises:
             ValueError: if the successful attempt had another command or environment than ``job``.
@@ -128,19 +128,19 @@ class Results:
         return outcomes[-1] if outcomes else None
 
     def newest(self, job: MatrixJob) -> Outcome | None:
-        """Return the outcome of the newest attempt; ``None`` if there is none."""
+        """Return the outcome of the newest attempt of a job; ``None`` if the job has none."""
         return next(reversed(self.outcomes(job)), None)
 
     def missing(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
-        """Return the jobs that have not succeeded, in order."""
+        """Return those of ``jobs`` that have not succeeded, in the same order."""
         outcomes = [(job, self.outcome(job)) for job in jobs]
         return [job for job, outcome in outcomes if outcome is None or not outcome.is_done]
 
     def begin(self, job: MatrixJob) -> Path:
-        """Create and return the folder of a new attempt.
+        """Create the folder of a new attempt of a job, and return the folder.
 
         Raises:
-            AlreadyRunning: if an older attempt of the job still runs.
+            AlreadyRunning: if an earlier attempt of the job is still running.
         """
         self.check_free(job)
         number = len(list(self._folder_of(job).glob("try-*"))) + 1
@@ -158,7 +158,7 @@ class Results:
         """Check that no attempt of a job is running.
 
         Raises:
-            AlreadyRunning: if an older attempt of the job still runs.
+            AlreadyRunning: if an attempt of the job is running.
         """
         for one in self.outcomes(job):
             if one.is_running:
@@ -182,7 +182,9 @@ class Results:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other matrix uses it; a killed process loses its lock.
+        """Lock the folder in a ``with`` block, so that no other matrix uses the folder.
+
+        If the process is killed, the operating system releases the lock.
 
         Raises:
             AlreadyRunning: if another process holds the lock.
@@ -206,12 +208,12 @@ class Results:
 
 
 def write_jobs(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
-    """Write jobs to a file from which another machine can run a job by its index."""
+    """Write jobs and settings to a file, so that another machine can run a job by its index."""
     write_json(path, {"results": asdict(results), "jobs": [asdict(job) for job in jobs]})
 
 
 def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
-    """Read a file that ``write_jobs`` wrote.
+    """Return the settings and the jobs in a file that ``write_jobs`` wrote.
 
     Raises:
         ValueError: if the file is invalid or does not exist on this machine.
@@ -235,14 +237,14 @@ def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON atomically."""
+    """Write ``content`` as JSON to a file, atomically."""
     atomic_files.write(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def _outcome(folder: Path) -> Outcome:
     job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     ended: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # missing while it runs, incomplete if killed
+    with suppress(OSError, ValueError):  # missing while the attempt runs, or damaged
         ended = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
     return Outcome(
         exit_code=ended.get("exit_code"),
@@ -255,7 +257,7 @@ def _outcome(folder: Path) -> Outcome:
 
 
 def _check_same(job: MatrixJob, done: Outcome) -> None:
-    """Raise ``ValueError`` if an attempt had another command or environment than ``job``."""
+    """Raise ``ValueError`` if attempt ``done`` had another command or environment than ``job``."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     for what, now, then in (
         ("command", list(job.words), saved["words"]),
@@ -269,11 +271,11 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
 
 
 def is_running(folder: Path, host: str) -> bool:
-    """Return whether an attempt without an outcome still runs.
+    """Return whether an attempt without ``outcome.json`` is still running.
 
-    On this host, an attempt runs if there is a process with the attempt's folder as an argument or
-    as run folder. On another host, it counts as running if one of the JSON files in its folder has
-    changed in the last 90 s.
+    On this host, an attempt is running if a process has the attempt's folder as an argument or in
+    the environment variable ``ENERGY_CALLBACKS_RUN_DIR``. On another host, an attempt counts as
+    running if a JSON file in its folder has changed in the last 90 s.
     """
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))

@@ -1,7 +1,7 @@
-"""Reads CSV of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv[,nounits] -lms 100``.
+"""Reads output of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv -lms 100``.
 
-The first line has the names of the columns, with their units unless ``nounits`` was given; cells
-may have units too. Files without this line (``noheader``) are refused.
+The first line has the names of the columns. Column names and cells may contain units. Files without
+this line (nvidia-smi's option ``noheader``) are refused.
 """
 
 import re
@@ -21,7 +21,7 @@ from energy_callbacks.importers.values import moment
 NAME: Final = "nvidia-smi"
 # All names are those of `nvidia-smi --help-query-gpu`.
 _LAYOUT: Final = Layout(
-    # ``power.draw`` is equal to one of the other two, depending on the model of the card.
+    # ``power.draw`` equals the average or the instantaneous power, depending on the card's model.
     power=("power.draw", "power.draw.average", "power.draw.instant"),
     utilisation=("utilization.gpu",),
     memory_used=("memory.used",),
@@ -35,15 +35,16 @@ _LAYOUT: Final = Layout(
 )
 # Columns that identify a card, in order of preference.
 _CARDS: Final = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
-# Start of a row; a file whose first line matches has no column names.
+# Matches the timestamp at the start of a row. If the first line of a file matches, the file has no
+# column names.
 _NAMELESS: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
-# A sample has one row per card. The time between two samples is at least this multiple of the time
-# between the rows of one sample.
+# For each sample, nvidia-smi writes one row per card. Two consecutive rows belong to different
+# samples if the time between them is more than this multiple of the time between rows of a sample.
 _APART: Final = 20.0
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the file has columns of nvidia-smi, or its rows without column names."""
+    """Return whether the first line has nvidia-smi's column names, or starts with a timestamp."""
     columns = log.columns()
     has_names = "timestamp" in columns and not {*_LAYOUT.power, "memory.used"}.isdisjoint(columns)
     return has_names or bool(_NAMELESS.match(log.first_line))
@@ -61,7 +62,7 @@ def records(log: Log) -> Iterator[Record]:
     keys: dict[str, str] = {}
     for _, row in log.rows(samples.damage, complete_only=True):
         if "timestamp" in map(str.lower, row.values()):
-            continue  # the column names again, because two files were concatenated
+            continue  # the column names again, because outputs were concatenated
         t_s = samples.t_s(moment(row["timestamp"]))
         if t_s is not None:
             card = "" if card_column is None else row[card_column]
@@ -72,10 +73,11 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _refuse_several(log: Log, samples: Samples) -> None:
-    """Raise ``JournalError`` if rows seem to be of several cards that cannot be told apart.
+    """Raise ``JournalError`` if the rows seem to come from several cards.
 
-    nvidia-smi writes the rows of all cards at nearly the same time, so they form groups of equal
-    size.
+    This function is called if no column identifies the card. nvidia-smi writes the rows of all
+    cards at nearly the same time, so the rows of each sample form a group, and all groups have the
+    same size.
     """
     for one in samples.devices.values():
         steps_s = np.diff(one.column("t_s"))

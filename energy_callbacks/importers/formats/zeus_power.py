@@ -1,8 +1,8 @@
 """Reads files of older versions of Zeus' ``PowerMonitor``: Unix time, and power of each card in W.
 
-Zeus writes no column names; a first line ``time,power0,...`` is accepted too. Zeus drops readings
-that equal the previous one. Power that stays the same for more than five times the usual time
-between two readings therefore looks like a gap.
+Zeus writes no column names; files with a first line ``time,power0,...`` are accepted too. Zeus
+drops readings that equal the previous one. If the power stays the same for more than five times the
+median time between two samples, this module therefore reports a gap.
 """
 
 import re
@@ -19,17 +19,17 @@ NAME: Final = "Zeus"
 _LAYOUT: Final = Layout(power=("power",))
 _TIMES: Final = ("time", "timestamp")
 _POWER: Final = re.compile(r"(?:gpu|power)_?(\d{0,3})(?:_power)?")
-# Unix times from 2001 to 2096.
+# Limits of plausible Unix times in the first column: the years 2001 to 2096.
 _EARLIEST_S, _LATEST_S = 1e9, 4e9
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the first line is a time and powers, or the names of such columns."""
+    """Return whether the first line has a Unix time and powers, or names of such columns."""
     return _keys(log) is not None
 
 
 def _keys(log: Log) -> list[str] | None:
-    """Return a device key for each column after the first; ``None`` if the format is different."""
+    """Return a device key for each column after the first; ``None`` for another format."""
     names = log.columns()
     if len(names) < 2:
         return None

@@ -2,8 +2,8 @@
 
 The files ``summary_power_*.csv`` in the trace data of Zeus have the columns ``dataset``,
 ``network``, ``batch_size``, ``optimizer``, ``power_limit`` (W), ``time_per_epoch`` (s) and
-``average_power`` (W). Each row is read as a run of one epoch. ``summary.csv#12`` selects row 12;
-the first row after the column names is row 1.
+``average_power`` (W). Each row is read as a run of one epoch. ``FILE.csv#12`` selects row 12; the
+first row after the column names is row 1.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ Row = dict[str, str]
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the file has the columns of time and power."""
+    """Return whether the file has the columns ``time_per_epoch`` and ``average_power``."""
     return set(log.columns()) >= set(_NEEDED)
 
 
@@ -55,7 +55,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _rows(log: Log, damage: files.Damage) -> dict[str, Row]:
-    """Return the usable rows by row number."""
+    """Return the rows with plausible time and power, by row number as text."""
     rows = {}
     for number, row in log.rows(damage):
         duration_s, power_w = (above_0(row[name]) or 0.0 for name in _NEEDED)

@@ -1,10 +1,10 @@
 """Reads logs of Zeus' ``ZeusMonitor(log_file=...)``: the energy of each card in each window.
 
 Columns are ``start_time`` (Unix), ``window_name``, ``elapsed_time`` (s), ``gpu0_energy`` (J), ...
-Successive windows become phases. The energy of a window inside another window is subtracted from
-the outer window. Windows that are nested more deeply, or that partly overlap another window, are
-ignored with a warning.
-Numbers at the end of window names are removed, so that repeated windows have the same name.
+Successive windows become phases. In the report, the energy of a window inside another window is
+subtracted from that of the outer window. Windows that are nested more deeply, or that partly
+overlap another window, are ignored with a warning. Numbers at the end of window names are removed,
+so that repeated windows have the same name.
 """
 
 import math
@@ -29,15 +29,15 @@ _NAMES: Final = ["start_time", "window_name", "elapsed_time"]
 _ENERGY: Final = "_energy"
 _CARD: Final = re.compile(r"gpu(\d{1,3})_energy")
 _NUMBERED: Final = re.compile(r"[\s_\-/:.#]*\d+$")
-# Zeus reads the energy counter of a card at both ends of a window. The gain error is taken from
-# the source of this package for the same counter. The counter has a new value every 100 ms
-# (documentation of Zeus), and a window may begin at any moment between two values.
+# Zeus reads the energy counter of a card at both ends of a window. The relative error of the
+# counter is the one that ``sensing/sources/nvidia/known_sensors.py`` uses. The counter has a new
+# value every 100 ms (documentation of Zeus).
 _RELATIVE_ERROR: Final = 0.05
 _TICK_S: Final = 0.1
 _SENSOR: Final = Sensor(
     name="windows in a log of Zeus", period_s=_TICK_S, relative_error=_RELATIVE_ERROR
 )
-# Tolerance in comparisons of window ends, which are known to about a microsecond.
+# Tolerance when starts and ends of windows are compared. Their precision is about a microsecond.
 _SLACK_S: Final = 1e-3
 _MOST_S: Final = 10 * 365 * 86400.0
 
@@ -51,7 +51,7 @@ class _Window:
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the columns are the three that describe a window, and one energy per card."""
+    """Return whether the columns are the three of a window, followed by one energy per card."""
     names = log.columns()
     return names[:3] == _NAMES and len(names) > 3 and all(map(_CARD.fullmatch, names[3:]))
 
@@ -115,11 +115,15 @@ def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Windo
 
 
 def _energy(energy_j: float | None, duration_s: float) -> Energy:
-    """Return the energy of a window; 0 J counts as unknown: the counter did not change in it."""
+    """Return the energy of a window.
+
+    0 J counts as unknown, because it means that the counter did not change during the window.
+    """
     if not energy_j:
         return UNKNOWN
-    # Each end is at any moment between two counter values, so its error is uniform over 100 ms. The
-    # errors of both ends together have a standard deviation of 100 ms / sqrt(6).
+    # The window may start and end at any moment between two counter values. The error of each of
+    # these two times is uniform over 100 ms, and the error of the duration between them has a
+    # standard deviation of 100 ms / sqrt(6).
     stderr_j = energy_j / duration_s * _TICK_S / 6.0**0.5
     return Energy(
         energy_j=energy_j,
@@ -131,7 +135,7 @@ def _energy(energy_j: float | None, duration_s: float) -> Energy:
 
 
 def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], int]:
-    """Return successive windows, the windows inside them, and the number of other windows."""
+    """Return successive windows, the windows inside them, and the number of ignored windows."""
     outer, inner, aside = [windows[0]], list[_Window](), 0
     for one in windows[1:]:
         if one.start_s >= outer[-1].end_s - _SLACK_S:
@@ -146,7 +150,7 @@ def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], i
 
 
 def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iterator[Record]:
-    """Yield a phase for each window and for the time between two windows."""
+    """Yield the journal line of a phase for each window, and for each time between two windows."""
     previous_s = 0.0
     for one in outer:
         start_s, end_s = max(one.start_s - zero_s, previous_s), one.end_s - zero_s
