@@ -1,4 +1,4 @@
-"""Filters our figures in logged rows, separately for each of the trainer's other callbacks."""
+"""Selects which of our figures the trainer's other callbacks receive in a row of logs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
-# Tags of the figures that console callbacks print, rounded to four significant digits.
+# Console callbacks receive only the figures with these tags.
 _CONSOLE = frozenset(
     (
         "power/gpu_w",
@@ -22,7 +22,7 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Return no figures. Used for TensorBoard's callback: we write with its writer directly."""
+    """Return no figures. For TensorBoard, ``TrainerTensorBoardOutput`` writes them instead."""
     return {}
 
 
@@ -32,7 +32,7 @@ def console(scalars: Scalars) -> Scalars:
 
 
 class LogRow:
-    """Holds the row of logs that the Trainer currently passes to its callbacks, and our figures."""
+    """Stores the newest row, which is the Trainer's dictionary of logs, and our figures in it."""
 
     def __init__(self) -> None:
         self._logs: dict[str, Any] | None = None
@@ -44,7 +44,12 @@ class LogRow:
         logs.update(scalars)
 
     def show(self, logs: dict[str, Any] | None, select: Callable[[Scalars], Scalars]) -> None:
-        """Replace our figures in ``logs`` with selected ones, if ``logs`` is the current row."""
+        """If ``logs`` is the newest row, replace our figures in it with the selected figures.
+
+        Args:
+            logs: the logs that a callback is going to receive; ``None`` if there are none.
+            select: receives all figures of the row; returns those that the callback receives.
+        """
         if logs is None or logs is not self._logs:
             return
         for tag in self._scalars:
@@ -53,11 +58,11 @@ class LogRow:
 
 
 class LogFilter(TrainerCallback):
-    """Selects which of our figures the following callbacks of the trainer receive.
+    """Selects which of our figures the callbacks after this filter receive.
 
     Args:
-        row: the current row, shared by all filters.
-        select: receives all figures of a row; returns those that the following callbacks receive.
+        row: the newest row; all filters of a trainer share this object.
+        select: receives all figures of a row; returns those that the next callbacks receive.
     """
 
     def __init__(self, row: LogRow, select: Callable[[Scalars], Scalars]) -> None:
@@ -70,10 +75,12 @@ class LogFilter(TrainerCallback):
 
 
 class LastCallback(TrainerCallback):
-    """The trainer's last callback. After an event has reached it, the loop waits for data.
+    """The trainer's last callback: tells our callback when all callbacks have received an event.
+
+    After the last event of a step, the training loop waits for data.
 
     Args:
-        ours: our callback.
+        ours: our callback, an ``EnergyHooks``.
     """
 
     def __init__(self, ours: Any) -> None:

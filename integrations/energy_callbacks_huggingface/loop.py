@@ -1,4 +1,4 @@
-"""Reads counts, ranks and GPUs of a training from the Trainer, without reading its data."""
+"""Reads sample counts, metrics, ranks and GPUs from the Trainer, without fetching data."""
 
 import itertools
 import logging
@@ -18,11 +18,12 @@ from energy_callbacks.dashboard import Facts
 # ``say`` prints a line without disturbing the progress bar.
 say, warn = tqdm.write, logging.getLogger("energy_callbacks").warning
 
+# A value in the logs is not a metric of the model if its name ends with one of these.
 _NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_tokens_seen")
 
 
 def run_folder(args: Any) -> Path:
-    """Return the run folder, next to the checkpoints: ``<output_dir>/energy``."""
+    """Return the default run folder, which is next to the checkpoints: ``<output_dir>/energy``."""
     return Path(args.output_dir) / "energy"
 
 
@@ -49,8 +50,9 @@ def process(args: Any, version: str) -> TrainingProcess:
 def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host measures the GPUs of all ranks of the host that are visible to it,
-    because only rank 0 logs figures. The report counts each GPU once.
+    The first rank of a host also measures the GPUs of the host's other ranks, if these GPUs are
+    visible to it. Otherwise the figures, which only rank 0 logs, would include a single GPU. The
+    report counts each GPU once.
     """
     if args.device.type != "cuda":
         return ()
@@ -78,18 +80,19 @@ def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
 def samples(
     args: Any, state: Any, loader: Any, micro_batches: int, *, since_step: int
 ) -> float | None:
-    """Return the number of samples in the last micro-batches of this rank; ``None`` if unknown.
+    """Return the number of samples in the newest micro-batches of this rank; ``None`` if unknown.
 
-    All batches count as full, except the last batch of an epoch if there is a single process and
-    the length of its sampler is known. With several processes, Accelerate fills that batch up with
-    other samples.
+    All micro-batches count as full, except the last one of an epoch if there is a single process
+    and the length of the sampler is known. With several processes, Accelerate fills up the
+    last micro-batch with samples from the start of the epoch.
 
     Args:
         args: ``TrainingArguments`` of the trainer.
         state: ``TrainerState`` of the trainer.
         loader: the training loader; if it is no ``DataLoader``, ``state`` gives the batch size.
-        micro_batches: number of micro-batches to count.
-        since_step: number of micro-batches since the last optimizer step.
+        micro_batches: number of micro-batches to count, up to the newest one.
+        since_step: number of micro-batches that ``state.epoch`` does not include yet: those since
+            the last optimizer step.
     """
     is_loader = isinstance(loader, DataLoader)
     sampler: Any = loader.batch_sampler if is_loader else None
@@ -100,7 +103,8 @@ def samples(
         return None
     if isinstance(sampler, BatchSamplerShard) and sampler.split_batches:
         size //= sampler.num_processes
-    # TRL's online trainers (GRPO, RLOO) fetch the prompts of several micro-batches at once.
+    # Online trainers of the library TRL (GRPO, RLOO) fetch prompts for several micro-batches at
+    # once.
     size //= getattr(args, "steps_per_generation", None) or 1
     missing = 0
     if args.world_size == 1 and type(sampler) is BatchSampler:
@@ -109,32 +113,35 @@ def samples(
 
 
 def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
-    """Return ``size`` minus the samples of the newest batch; 0 unless that batch ends an epoch."""
+    """Return how many samples the newest batch lacks; 0 unless it is the last of an epoch."""
     try:
         drawn, batches = len(sampler.sampler), len(sampler)
-    except TypeError:  # a stream: every batch counts as full
+    except TypeError:  # a stream has no length: every batch counts as full
         return 0
     is_last = round(epoch * batches + since_step) % batches == 0
     return -drawn % size if is_last and not sampler.drop_last else 0
 
 
 def is_training_row(logs: Iterable[str]) -> bool:
-    """Return whether the logs are a row of training, not of an evaluation."""
+    """Return whether the logs describe training, not an evaluation."""
     return "loss" in logs or is_final_row(logs)
 
 
 def is_final_row(logs: Iterable[str]) -> bool:
-    """Return whether the logs are the last row of ``train``. Users may also log ``train_loss``."""
+    """Return whether the logs are the last row of ``train``.
+
+    ``train_loss`` alone does not show this, because users may log it too.
+    """
     return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
 
 
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics of the model in a row, without the Trainer's durations and counts."""
+    """Return the metrics of the model in a row of logs, without epoch, durations and counts."""
     return {name: value for name, value in logs.items() if not name.endswith(_NO_METRIC)}
 
 
 def last_metrics(state: Any) -> dict[str, float]:
-    """Return the mean loss of the training, and the metrics of the last evaluation."""
+    """Return the mean loss of the training, and the last value of each evaluation metric."""
     rows = itertools.chain.from_iterable(row.items() for row in state.log_history)
     return {
         name: float(value)
@@ -146,7 +153,7 @@ def last_metrics(state: Any) -> dict[str, float]:
 
 
 def facts(args: Any, state: Any) -> Facts:
-    """Return hyperparameters by name. TensorBoard shows them to compare trainings."""
+    """Return hyperparameters by name, which TensorBoard shows to compare trainings."""
     return {
         "framework": "huggingface",
         "world_size": args.world_size,

@@ -17,13 +17,14 @@ class Session:
 
     Args:
         meter: a running meter.
-        call: the user's call; ``None`` if it was not found, so that its end cannot be detected.
+        call: the user's call; ``None`` if it was not found. Its end cannot be detected then.
         phase: ``train`` for a call of ``train``; ``validation`` or ``predict`` for other calls.
         others: the other callbacks of the trainer.
         inputs: counts samples and tokens in the inputs of the model.
 
     Attributes:
-        summary: the report in one line; ``None`` before the last row, empty if no report was saved.
+        summary: the report in one line; empty if no report was saved, ``None`` before the last row
+            of ``train``.
     """
 
     def __init__(
@@ -48,15 +49,15 @@ class Session:
         meter.enter(phase)
 
     def is_under_way(self) -> bool:
-        """Return whether the call is running; ``True`` if the call was not found."""
+        """Return whether the call is still running; always ``True`` if the call was not found."""
         return self.call is None or self.call.is_under_way()
 
     def see(self) -> None:
-        """Note the time of an event. A later event may assign the time since then to a phase."""
+        """Note the time of an event. The next event may assign the time since then to a phase."""
         self._seen_s = self._meter.now_s()
 
     def begin_training(self, args: Any, state: Any, model: Any) -> None:
-        """Reset counts, and add a counting hook to the model, when training starts or restarts."""
+        """Reset counts, and start to count the model's inputs, when training starts or restarts."""
         self._tokens_seen = state.num_input_tokens_seen
         self._predicts_since_s = None
         facts = partial(loop.facts, args, state)
@@ -65,11 +66,14 @@ class Session:
         self.see()
 
     def tuned(self) -> None:
-        """Assign the time since the last step or window to ``tuning``, after memory ran out."""
+        """Assign the time since the last step or window to the phase ``tuning``.
+
+        Called after an out-of-memory error, when the Trainer restarts with a smaller batch size.
+        """
         self._name("tuning", self._settled_s)
 
     def begin_step(self) -> None:
-        """Start a step. All its micro-batches have been fetched."""
+        """Start an optimizer step. All its micro-batches have been fetched."""
         self._meter.mark("data_ready")
         self._micro_batches = 0
         self._predicts_since_s = None
@@ -90,11 +94,11 @@ class Session:
         self._settled_s = self._seen_s
 
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
-        """End an epoch, and count micro-batches that belong to no step.
+        """End an epoch, and count micro-batches that belong to no optimizer step.
 
-        Such micro-batches exist if a callback stops the training within a step. In transformers
-        4.50 they also exist if the numbers of dataset rows and of batches have different remainders
-        when divided by ``gradient_accumulation_steps``.
+        There are such micro-batches if a callback stops the training within a step. In transformers
+        4.50 there are also some if the number of dataset rows and the number of batches have
+        different remainders when divided by ``gradient_accumulation_steps``.
         """
         if left_over := self._micro_batches:
             self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
@@ -103,7 +107,10 @@ class Session:
     def _consumed(
         self, args: Any, state: Any, loader: Any, *, since_step: int
     ) -> tuple[float | None, float | None]:
-        """Return the numbers of samples and tokens since the last call; ``None`` if unknown."""
+        """Return the numbers of samples and tokens since this method was called last.
+
+        The numbers are those of this rank, and ``None`` if unknown.
+        """
         done, self._micro_batches = self._micro_batches, 0
         before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen
         if self.inputs.counts("batch_size_fn"):
@@ -114,20 +121,21 @@ class Session:
             return samples, self.inputs.take("length_fn", done)
         if args.include_num_input_tokens_seen in (False, "no"):
             return samples, None
-        # The Trainer sums tokens over all ranks.
+        # The Trainer's count is the sum over all ranks.
         return samples, (self._tokens_seen - before) / float(args.world_size)
 
     def predict(self) -> None:
-        """Note a batch of an evaluation or prediction.
+        """Note that a batch of an evaluation or prediction has ended.
 
-        The evaluation or prediction began at the last event before its first batch.
+        There is no hook for the start of an evaluation or prediction. The last event before its
+        first batch counts as the start.
         """
         if self._predicts_since_s is None:
             self._predicts_since_s = self._seen_s
         self.see()
 
     def predicted(self, name: str) -> None:
-        """Assign an evaluation or prediction inside training to the phase ``name``."""
+        """Assign the time of an evaluation or prediction in ``train`` to the phase ``name``."""
         if self._predicts_since_s is not None:
             self._name(name, self._predicts_since_s)
 
@@ -136,7 +144,7 @@ class Session:
         self._name("checkpoint", self._seen_s)
 
     def _name(self, name: str, start_s: float) -> None:
-        """Assign the time since ``start_s`` to the phase ``name``; then the loop waits for data."""
+        """Assign the time since ``start_s`` to a phase, and mark that the loop waits for data."""
         self.see()
         self._meter.window(name, start_s, self._seen_s)
         self._meter.mark("batch_done")
@@ -144,18 +152,21 @@ class Session:
         self._predicts_since_s = None
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures of a row; after the last row, also write the report to TensorBoard."""
+        """Write our figures of a row; at the last row, also write the report to TensorBoard.
+
+        The arguments are those of ``OtherTrainerCallbacks.write``.
+        """
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
         if self.summary:
             self._dashboard.end(lambda: loop.last_metrics(state), state.global_step)
 
     def stop(self) -> None:
-        """Leave the phase and stop the meter; its totals are final afterwards."""
+        """Leave the phase and stop the meter. Its totals are final afterwards."""
         self._meter.leave(self.phase)
         self._meter.stop()
 
     def close(self) -> None:
-        """Remove the hook from the model, and the filters from the trainer's list of callbacks."""
+        """Remove the model's hook and the filters of callbacks, and close our own event file."""
         self.inputs.detach()
         self.others.leave()

@@ -1,4 +1,7 @@
-"""Begins and ends sessions; decides which callback measures; stores the meter's state."""
+"""Begins and ends sessions, decides which callback measures, and stores the meter's state.
+
+A session measures one call of ``train``, ``evaluate`` or ``predict``.
+"""
 
 from typing import Any, ClassVar
 
@@ -13,8 +16,8 @@ from energy_callbacks_huggingface.batches import Counter, InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
 
-# Key of the meter's state in a checkpoint. It must not be a class name: when resuming, the Trainer
-# looks for a callback with that name.
+# Key of the meter's state in a checkpoint. It must not be the name of a callback class: with
+# ``restore_callback_states_from_checkpoint``, the Trainer replaces callbacks of that class.
 STATE_KEY = "energy_callbacks"
 
 
@@ -27,6 +30,9 @@ class EnergySessions(TrainerCallback):
             size of the loader.
         length_fn: returns the number of tokens in the model's inputs; ``None`` uses the Trainer's
             count.
+
+    Attributes:
+        is_from_report_to: whether ``report_to=["energy"]`` has added the callback.
     """
 
     is_from_report_to: ClassVar[bool] = False
@@ -58,14 +64,18 @@ class EnergySessions(TrainerCallback):
     def _prior(self, callbacks: list[Any]) -> list["EnergySessions"]:
         """Return the energy callbacks that have precedence over this callback.
 
-        Callbacks of the user have precedence over the callback from ``report_to``.
+        Callbacks of the user have precedence over the callback from ``report_to``. Among the
+        callbacks of the user, the first in the list has precedence.
         """
         ours = [one for one in callbacks if isinstance(one, EnergySessions)]
         ours.sort(key=lambda one: one.is_from_report_to)
         return ours[: ours.index(self)] if self in ours else []
 
     def _is_redundant(self, prior: list["EnergySessions"]) -> bool:
-        """Return whether another callback already measures the same training; if so, warn once."""
+        """Return whether another callback makes this one unnecessary; if so, warn once.
+
+        Two callbacks of the user may both measure if their run folders differ.
+        """
         folders = [one._meter.config.run_folder for one in prior]  # noqa: SLF001 - of our class
         if not prior or not (self.is_from_report_to or self._meter.config.run_folder in folders):
             return False
@@ -129,7 +139,7 @@ class EnergySessions(TrainerCallback):
         return session if session is not None and session.is_under_way() else None
 
     def _begin_alone(self, args: Any, state: Any, model: Any) -> Session | None:
-        """Begin a session for an evaluation or prediction outside training."""
+        """Begin a session for ``evaluate`` or ``predict``; inside ``train``, return ``None``."""
         if ActiveCall.find("train", package="transformers") is not None:
             return None
         prediction = ActiveCall.find("predict", package="transformers")

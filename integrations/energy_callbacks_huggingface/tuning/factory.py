@@ -16,7 +16,7 @@ class TrainerFactory(Protocol):
 
 
 def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
-    """Create a Trainer with a batch size, and check it.
+    """Create a Trainer with a batch size, and check that the size can be changed.
 
     Args:
         factory: the user's function.
@@ -51,10 +51,11 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
 
 
 def _check_training(trainer: Any) -> None:
-    """Check that ranks can run independently, and that nothing else changes the batch size.
+    """Check that ranks can run independently, and that only the search changes the batch size.
 
     Raises:
-        ValueError: if ranks depend on each other, or something else changes the batch size.
+        ValueError: if ranks depend on each other, if a process splits its batches among several
+            GPUs, or if the Trainer itself changes the batch size.
     """
     args, kind = trainer.args, trainer.accelerator.distributed_type.value
     if args.auto_find_batch_size:
@@ -82,10 +83,10 @@ def _check_training(trainer: Any) -> None:
 
 
 def _check_dataset(dataset: Any) -> None:
-    """Check that a dataset is not a stream: training must read again the rows that trials read.
+    """Check that a dataset is not a stream: trials and training must be able to read the same rows.
 
     Raises:
-        ValueError: for a dataset without ``len()`` or indexing.
+        ValueError: for an ``IterableDataset``, or a dataset without ``len()`` or indexing.
     """
     is_stream = isinstance(dataset, IterableDataset)
     if is_stream or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):

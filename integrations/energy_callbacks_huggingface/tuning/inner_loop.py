@@ -3,7 +3,7 @@
 ::
 
     train()                             the Trainer prepares model, loader and optimizer
-      on_train_begin                      our callback ends ``train`` here; others are not called
+      on_train_begin                      ``_Stop`` ends ``train``; no other callback is called
     step(size, accumulation)
       get_batch_samples                 the micro-batches, from the Trainer's own loader
       training_step                     once per micro-batch
@@ -21,8 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import TrainerCallback
 
-# Collective operations that a step may contain, for example to sum tokens over all ranks. They are
-# replaced, because ranks run independently here.
+# Methods of Accelerate that exchange values between ranks, for example to sum tokens. They are
+# replaced, because ranks run independently here and would wait for each other.
 _COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
 
 
@@ -53,7 +53,7 @@ class InnerLoop:
 
     @property
     def keep(self) -> list[Any]:
-        """The objects that a step changes: model, optimizer, scheduler and any scaler."""
+        """The objects that a step changes: model, optimizer, scheduler, and any gradient scaler."""
         trainer = self._trainer
         scaler = trainer.accelerator.scaler
         kept = [self._model, trainer.optimizer, trainer.lr_scheduler]
@@ -68,13 +68,13 @@ class InnerLoop:
         self._step(self._batches, accumulation)
 
     def step_on(self, rows: Sequence[int], accumulation: int = 1) -> None:
-        """Run one optimizer step; every micro-batch has the rows with these indices."""
+        """Run one optimizer step; every micro-batch contains the rows with the indices ``rows``."""
         self._set(len(rows), accumulation)
         batch = self._collate([self._dataset[row] for row in rows])
         self._step(iter([batch] * accumulation), accumulation)
 
     def close(self) -> None:
-        """Release the loader and its workers; the next step creates a new loader."""
+        """Release the loader and its workers; the next call of ``step`` creates a new loader."""
         self._size, self._batches = None, iter(())
         # Accelerate keeps references to all loaders that it has prepared.
         self._trainer.accelerator._dataloaders.clear()  # noqa: SLF001
@@ -82,7 +82,7 @@ class InnerLoop:
     def _set(self, size: int, accumulation: int) -> None:
         trainer = self._trainer
         trainer._train_batch_size = size  # noqa: SLF001 - batch size of the next loader
-        # Samplers that group rows by length read it from ``args``.
+        # Samplers that group rows by length read the batch size from ``args``.
         trainer.args.per_device_train_batch_size = size
         trainer.args.gradient_accumulation_steps = accumulation
         trainer.current_gradient_accumulation_steps = accumulation
@@ -91,7 +91,7 @@ class InnerLoop:
         trainer, args, accelerator = self._trainer, self._trainer.args, self._trainer.accelerator
         fetched, items = trainer.get_batch_samples(batches, accumulation, args.device)
         for place, inputs in enumerate(fetched, start=1):
-            # Accelerate's optimizer steps only if gradients are marked as complete.
+            # Accelerate's optimizer changes weights only if gradients are marked as complete.
             accelerator.gradient_state._set_sync_gradients(place == accumulation)  # noqa: SLF001
             loss = trainer.training_step(self._model, inputs, items)
             if args.logging_nan_inf_filter:
@@ -107,8 +107,8 @@ class InnerLoop:
 def full_batches(trainer: Any, size: int) -> Iterator[Any]:
     """Yield full batches from a new loader of the Trainer, epoch after epoch, without end."""
     loader = trainer.get_train_dataloader()
-    # By default, ranks synchronize their generators at the start of an epoch. Here they start
-    # epochs at different times, and would wait for each other.
+    # By default, ranks synchronize their random generators at the start of an epoch. Here, ranks
+    # start epochs at different times, and would wait for each other.
     loader.rng_types = None
     count = rows_of(loader, size) // (size * trainer.args.world_size)
     while True:
@@ -118,7 +118,7 @@ def full_batches(trainer: Any, size: int) -> Iterator[Any]:
 
 
 def rows_of(loader: Any, size: int) -> int:
-    """Return how many rows all ranks together draw in an epoch.
+    """Return the number of rows that all ranks together draw in an epoch.
 
     Args:
         loader: the loader of the Trainer.
@@ -143,7 +143,7 @@ def rows_of(loader: Any, size: int) -> int:
 
 
 class _Prepared(BaseException):
-    """Raised when the Trainer has prepared itself; ``except Exception`` does not catch it."""
+    """Raised when a Trainer is ready to train; ``except Exception`` does not catch it."""
 
 
 class _Stop(TrainerCallback):
@@ -152,7 +152,11 @@ class _Stop(TrainerCallback):
 
 
 def _prepare(trainer: Any) -> None:
-    """Make a trainer create its loader, optimizer and scheduler, and wrap its model."""
+    """Make a trainer create loader, optimizer and scheduler, and wrap its model, without training.
+
+    Raises:
+        RuntimeError: if the trainer has trained, because it did not call ``on_train_begin``.
+    """
     trainer.args = copy.copy(trainer.args)  # other trainers may use the original
     trainer.callback_handler = copy.copy(trainer.callback_handler)
     trainer.callback_handler.callbacks = [_Stop()]

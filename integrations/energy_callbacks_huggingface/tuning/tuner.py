@@ -36,9 +36,9 @@ def tune_batch_size(
         trainer = make_trainer(**batch_arguments(result))
         trainer.train()
 
-    One trainer is created. Its loader, ``training_step``, optimizer and scheduler are run; there
-    are no callbacks, logs, evaluations or checkpoints. Afterwards the state of the model, of random
-    generators, and of an optimizer that was passed to the Trainer is restored, so the factory may
+    One trainer is created. Trials use its loader, ``training_step``, optimizer and scheduler, but
+    no callbacks, logs, evaluations or checkpoints. Afterwards the states of the model, of random
+    generators, and of an optimizer that was passed to the Trainer are restored, so the factory may
     use the same objects again. Under ``torchrun`` every rank must call this function; all ranks
     return the same size.
 
@@ -48,15 +48,16 @@ def tune_batch_size(
         length_fn: returns the length of a row of ``train_dataset``, such as its number of tokens.
             Each trial begins with a batch of the longest rows. ``None`` uses the column
             ``length_column_name`` of ``TrainingArguments`` if it exists, otherwise the number of
-            ``input_ids``. If rows have neither, trials use the batches of the loader only.
+            ``input_ids``. If rows have neither, trials use only batches of the loader.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``,
-            micro-batches are accumulated, so each optimizer step has that number of samples.
+            micro-batches are accumulated, so each optimizer step has that number of samples over
+            all ranks.
 
     Returns:
         The measured sizes, and the chosen batch size per device with its accumulation.
 
     Raises:
-        NothingFits: if the smallest size does not run.
+        NothingFits: if no size fits, or no size can be recommended.
         TypeError: for an unknown option, or a factory that does not return a Trainer.
         ValueError: for invalid options, or a training whose batch size cannot be changed or whose
             ranks cannot run independently.
@@ -74,7 +75,7 @@ def tune_batch_size(
 
 
 def batch_arguments(result: BatchSizeResult) -> dict[str, int]:
-    """Return the result as keyword arguments of ``TrainingArguments`` and the factory.
+    """Return the chosen size as keyword arguments for ``TrainingArguments`` or the factory.
 
     Args:
         result: returned by ``tune_batch_size``.
@@ -102,8 +103,8 @@ def _tuned(
 
         def worst(size: int) -> None:
             assert rows is not None
-            # With accumulation, the second micro-batch needs the most memory: for its activations
-            # and for the gradients of the first micro-batch.
+            # With accumulation, the second micro-batch needs the most memory, because memory then
+            # contains its activations and the gradients of the first micro-batch.
             loop.step_on(rows[:size], 1 if step_samples in (None, size) else 2)
 
         def restore() -> None:
@@ -126,9 +127,9 @@ def _tuned(
 def _keep_attributes(owners: Iterable[Any]) -> Callable[[], None]:
     """Return a function that restores attributes of objects, and items of their dicts and lists.
 
-    To prepare a model for training, the Trainer and Accelerate add hooks to modules, wrap their
+    To prepare a model for training, the Trainer and Accelerate add hooks to its modules, wrap their
     ``forward``, and mark them as prepared. A ``state_dict`` does not contain these changes. The
-    values of tensors are not restored here.
+    returned function does not restore the values of tensors.
     """
     attributes = [vars(owner) for owner in owners]
     values = [value for held in attributes for value in held.values()]
