@@ -34,15 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=get_args(EngineName), help="instead of the one in the file")
     add("--dry-run", action="store_true", help="print the jobs in their order, and run nothing")
     add("--collect", action="store_true", help="write the page of what is there, and run nothing")
-    # With --task, FILE is a file that attempts.write_jobs has written, and the job of this number
-    # runs.
+    # Schedulers call the command with --task N. It then runs only job N, counted from 0, and FILE
+    # is a list of jobs that attempts.write_jobs has written.
     add("--task", type=int, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the jobs that have not succeeded yet, write the results page, and print the results.
 
-    With ``--dry-run`` the jobs are only printed. With ``--collect`` no job runs.
+    With ``--dry-run``, the jobs are only printed. With ``--collect``, no job runs. With ``--task``,
+    one job runs, and no page is written.
+
+    Returns:
+        The exit code: 1 if jobs are left that have neither succeeded nor are queued (with
+        ``--collect``: if a job has failed); 128 plus the number of the signal that interrupted the
+        jobs; 0 otherwise. With ``--task``, see ``_run_task``.
     """
     if is_disabled():
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")
@@ -87,7 +93,7 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
     """Run the jobs that have not succeeded and are not queued.
 
     Returns:
-        The number of the signal that interrupted the jobs; ``None`` if no signal did.
+        The number of the signal that interrupted the jobs; ``None`` if they were not interrupted.
     """
     if count := results.strangers(jobs):
         print(
@@ -99,7 +105,7 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
     queued = engine.queued(missing, results)
     todo = [job for job in missing if job not in queued]
     for job in todo:
-        results.check_free(job)  # all jobs are checked before the first one starts
+        results.check_free(job)  # every job is checked before the first job starts
     with JobProgress(len(jobs), len(jobs) - len(todo)) as progress:
         if queued:
             progress.say(f"waiting or running: {counted(len(queued))}; call again to collect")
@@ -107,13 +113,26 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
 
 
 def _run_task(file: Path, number: int) -> int:
-    """Run one job of a file that ``attempts.write_jobs`` has written; return the exit code."""
+    """Run one job of a file that ``attempts.write_jobs`` has written.
+
+    Args:
+        file: path of the file.
+        number: index of the job in the file, counted from 0.
+
+    Returns:
+        The exit code of the job's command, as a number from 0 to 255; 0 if the job had already
+        succeeded. If a signal interrupted the job, 128 plus the number of the signal. 128 if the
+        outcome is not known.
+
+    Raises:
+        ValueError: if the file cannot be used, or contains no job of this number.
+    """
     results, jobs = attempts.read_jobs(file)
     if not 0 <= number < len(jobs):
         raise ValueError(f"--task {number}: {file} has {len(jobs)} jobs, counted from 0")
     job = jobs[number]
     if not results.missing([job]):
-        return 0  # the scheduler started a job again that had already succeeded
+        return 0  # the scheduler has started the job again, although it had succeeded
     time.sleep(results.cool_down_s)
     with JobProgress(1, 0) as progress:
         signal_number = LocalEngine(gpus=None).run([job], results, progress)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HELP = "show power, energy, load, memory and processes of all devices, live"
+# Maximum number of processes per device in the table.
 _SHOWN_PROCESSES: Final = 3
-# Keys of the JSON output: fields of ``Device``, then fields of ``DeviceLook``.
+# Fields of ``Device`` and fields of ``DeviceLook`` that the JSON output contains under their names.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the state of the devices for ``--seconds`` or until Ctrl-C."""
+    """Print the state of the devices repeatedly, for ``--seconds`` or until Ctrl-C; return 0."""
     from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
@@ -64,12 +65,12 @@ def _seconds(word: str) -> float:
 
 
 def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[list[DeviceLook]]:
-    """Yield the state of all devices after each interval, and once more at ``total_s``.
+    """Yield the state of all devices at regular intervals; the last state is that at ``total_s``.
 
     Args:
         watch: provides the state of the devices.
-        interval_s: interval between two states, s.
-        total_s: time of the last state, in s since the start of ``watch``; ``None`` for no end.
+        interval_s: time between two states, s; longer if reading and showing a state takes longer.
+        total_s: time of the last state, in s since ``watch`` was created; ``None`` for no end.
     """
     end_s = float("inf") if total_s is None else total_s
     due_s = interval_s
@@ -82,7 +83,14 @@ def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[l
 
 
 def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
-    """Return the state of all devices as JSON types, in SI units; unknown values are ``None``."""
+    """Return the state of all devices as JSON types; unknown values are ``None``.
+
+    Units are SI units and degrees Celsius, as in ``DeviceLook``.
+
+    Args:
+        elapsed_s: time since the start of the measurement, s.
+        devices: state of each device.
+    """
     return {
         "unix_s": time.time(),
         "elapsed_s": elapsed_s,
@@ -104,7 +112,13 @@ def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
 def _show(
     watch: Watch, looks: Iterator[list[DeviceLook]], missing: tuple[tuple[str, str, str], ...]
 ) -> None:
-    """Show each state in a table that is updated, or in a new table if there is no terminal."""
+    """Show the states in one table that is updated, or without a terminal in one table each.
+
+    Args:
+        watch: provides the elapsed time and the problems of sources.
+        looks: the states; each is a list with the state of all devices.
+        missing: name, reason and remedy of each sensor that cannot be read.
+    """
     from rich.console import Console
     from rich.live import Live
 

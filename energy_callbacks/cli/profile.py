@@ -1,4 +1,4 @@
-"""``energy-callbacks profile``: runs an unmodified training script under profilers."""
+"""``energy-callbacks profile``: runs an unmodified training script with profilers."""
 
 import argparse
 import re
@@ -25,17 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the script as ``energy-callbacks run`` does, and return its exit code."""
+    """Run the script with profilers and measure it as ``energy-callbacks run`` does.
+
+    Returns:
+        The exit code of the script.
+    """
     python, program = _split(measured.words(arguments))
     program_name = program[1] if program[0] == "-m" else Path(program[0]).stem
     arguments.name = arguments.name or program_name
-    # -P: the launcher must not import modules from the working folder, such as a json.py there.
+    # -P keeps Python from importing modules of the launcher, such as json, from the working folder.
     launcher = [python, "-P", "-m", "energy_callbacks.profiling.launch"]
     return measured.measure(arguments, [*launcher, *launch.options(arguments), "--", *program])
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
-    """Return the interpreter, and the script or module with its arguments.
+    """Return the Python interpreter, and the script or module with its arguments.
+
+    If ``words`` does not start with an interpreter, the interpreter of this process is returned.
 
     Raises:
         ValueError: if no script or module is given, or the script does not exist.

@@ -1,7 +1,8 @@
 """``energy-callbacks project``: projects energy, emissions and cost of a job to many jobs.
 
-The result is the energy, emissions and cost per day and year of a job that runs many times per day,
-and the saving by a change of the job.
+For runs, the results are energy, emissions and cost of one job, and of all jobs of a day and of a
+year; for two runs also the saving if the second run replaces the first. For comparisons, the
+results are the savings per day and per year.
 """
 
 import argparse
@@ -34,6 +35,7 @@ _OF_RATIOS = (
     "The intervals are those of the ratios; what the sensors leave open of the energy before the "
     "change is not in a comparison."
 )
+# Name of a comparison's file, and maximum length of the lines of printed notes in characters.
 _COMPARISON, _WIDTH = "comparison.json", 80
 
 
@@ -68,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute the projection of runs or comparisons, and print it."""
+    """Compute the projection of runs or comparisons, and print it; return 0."""
     comparisons = [path for path in map(_comparison_at, arguments.paths) if path is not None]
     if comparisons and len(comparisons) < len(arguments.paths):
         raise ValueError("give comparisons, or one or two runs, and not both")
@@ -85,7 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _comparison_at(path: Path) -> Path | None:
-    """Return the comparison file at a path or in a folder; ``None`` if there is none."""
+    """Return the path of the comparison file that is at ``path`` or in the folder ``path``.
+
+    Returns:
+        ``None`` if there is no such file, or if ``path`` is a run folder (it contains
+        ``attempts``), even if a comparison was saved in it.
+    """
     if path.is_dir() and (path / _COMPARISON).is_file() and not (path / "attempts").is_dir():
         return path / _COMPARISON
     if not path.is_file() or path.suffix != ".json":
@@ -95,7 +102,7 @@ def _comparison_at(path: Path) -> Path | None:
 
 
 def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> None:
-    """Print the projection of one run, or of two runs and the saving of the second run."""
+    """Print the projection of one run, or of two runs and of the saving by the second run."""
     fleet = _fleet(arguments, reports[0])
     columns = [
         ProjectionColumn(title=one.run.name or f"run {one.run.run_id}", job=job_of(one))
@@ -114,7 +121,10 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
 
 
 def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:
-    """Print the projection of the changes in energy and time between groups of comparisons."""
+    """Print the projection of the changes in energy and time that comparisons found.
+
+    Each change is the difference between the first group of a comparison and another group.
+    """
     fleet = _fleet(arguments, None)
     comparisons = {path: model.from_json(path.read_text("utf-8", "replace")) for path in paths}
     changes = [change for path, one in comparisons.items() for change in changes_of(one, str(path))]
@@ -125,9 +135,10 @@ def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -
 
 
 def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
-    """Return number of jobs, carbon intensity, power usage effectiveness (PUE) and price.
+    """Return the number of jobs per day and the properties of the data centre.
 
-    Values that are not in the arguments come from the report, if there is one.
+    Carbon intensity, power usage effectiveness (PUE) and price that are not in the arguments are
+    those of the report, if there is one.
     """
     pue, price, emissions = arguments.pue, arguments.price_per_kwh, None
     if report is not None:
@@ -146,9 +157,17 @@ def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
 
 
 def _intensity(arguments: argparse.Namespace, emissions: Any) -> carbon.Intensity:
-    """Return the carbon intensity in the arguments, by default that in the emissions of a report.
+    """Return the carbon intensity that the arguments give as a number or by a country.
 
-    Without either, it is the intensity of the place in CodeCarbon's configuration.
+    Without either, return the intensity in ``emissions``. If ``emissions`` is ``None``, return that
+    of the location in CodeCarbon's configuration.
+
+    Args:
+        arguments: arguments of the command.
+        emissions: the ``emissions`` of a report; ``None`` if there are none.
+
+    Raises:
+        ValueError: if the arguments are not valid.
     """
     own = arguments.kg_per_kwh
     if own is not None:
@@ -193,10 +212,10 @@ def _print(
 
     Args:
         arguments: arguments of the command, which select the output format.
-        fleet: number of jobs, carbon intensity, PUE and price.
-        value: content of the JSON output.
-        tables: header and rows of each table of the text output.
-        notes: limitations of the projection.
+        fleet: number of jobs per day, and properties of the data centre.
+        value: results for the JSON output.
+        tables: header and rows of each table for the text and markdown output.
+        notes: sentences about the limitations of the projection.
     """
     if arguments.json:
         print(json.dumps({**value, "fleet": asdict(fleet), "notes": list(notes)}, indent=2))

@@ -15,9 +15,9 @@ from energy_callbacks.query import TABLES, QueryAnswer, query
 
 HELP = "ask any number of reports a question in SQL"
 
-# Maximum length of a cell of the text table in characters, and maximum number of skipped runs that
-# are listed.
+# Maximum length of a cell of the printed table, in characters.
 _LONGEST_CELL: Final = 60
+# Maximum number of skipped runs that are listed.
 _NAMED: Final = 10
 
 
@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the result of the query, and list the skipped runs on standard error."""
+    """Print the result of the query, and list the skipped runs on standard error; return 0.
+
+    With ``--columns``, print the tables and their columns instead.
+    """
     if arguments.columns:
         _print_columns(as_json=arguments.json)
         return 0
@@ -80,7 +83,7 @@ def _print_columns(*, as_json: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, without wrapping and colours if standard output is not a terminal."""
+    """Print a table; if standard output is not a terminal, without wrapped cells and colours."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -98,7 +101,10 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as one line of text of limited length; floats have six significant digits."""
+    """Return a value as one line of text with at most ``_LONGEST_CELL`` characters.
+
+    Floats are rounded to six significant digits.
+    """
     if value is None:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else formatting.one_line(str(_plain(value)))
@@ -106,7 +112,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to a type that CSV and JSON support; NaN and infinity become ``None``."""
+    """Convert a value to types that JSON supports; NaN and infinity become ``None``."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dt.date):
@@ -127,7 +133,7 @@ def _print_json(answer: QueryAnswer) -> None:
 
 
 def _report_skipped(answer: QueryAnswer) -> None:
-    """Print the number of skipped runs, and list the first ``_NAMED`` of them."""
+    """Print the number of skipped runs to standard error, and list the first ``_NAMED`` of them."""
     if not answer.skipped:
         return
     count = f"{answer.reports} reports read, {len(answer.skipped)} runs left out"

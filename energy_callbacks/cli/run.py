@@ -30,11 +30,13 @@ from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 HELP = "measure any command from its start to its end"
 
-# Signals that are passed on to the command.
+# Signals that are held back while the command runs. They are passed on to the command, unless a
+# terminal sent them: it also sends them to the command itself.
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Options that are passed to ``EnergyConfig`` as settings of the same name.
 _SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
-# Interval at which the GPUs that the command uses are looked up. A shorter use may be missed.
+# Interval in s at which the processes on the GPUs are listed, to find the GPUs that the command
+# uses. A GPU that the command uses for a shorter time may be missed.
 _CARD_CHECK_S: Final = 0.5
 
 
@@ -90,24 +92,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def words(arguments: argparse.Namespace) -> list[str]:
-    """Return the command and its arguments: the words after ``--``."""
+    """Return the command to measure with its arguments: the words after ``--``."""
     given: list[str] = arguments.words
     return given[1:] if given[:1] == ["--"] else given
 
 
 def measure(arguments: argparse.Namespace, command: list[str]) -> int:
-    """Measure a command; return its exit code, or end by the signal that ended the command.
+    """Measure a command, and write the report.
 
     If the package is disabled, or if another ``energy-callbacks run`` measures this process, the
-    command replaces this process and is not measured here.
+    command replaces this process, and this call measures nothing.
 
     Args:
         arguments: settings that ``add_settings`` declares.
         command: program and arguments.
 
+    Returns:
+        The exit code of the command; 126 or 127, as in a shell, if the command cannot be run. If a
+        signal ended the command, the same signal ends this process instead.
+
     Raises:
-        ValueError: if there is no command, or if this process is one of several processes of a
-            launcher (``WORLD_SIZE`` above 1).
+        ValueError: if there is no command, if this process is one of several processes of a
+            launcher (``WORLD_SIZE`` above 1), or if the run folder already contains a run.
+        JournalError: if the older run to compare with cannot be read.
     """
     if not command:
         raise ValueError("no command: write it after --, as in: run -- python train.py")
@@ -134,7 +141,7 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
 
 
 def _is_measured() -> bool:
-    """Return whether this process runs inside a command that is being measured."""
+    """Return whether another ``energy-callbacks run`` measures this process."""
     folder = os.environ.get(RUN_DIR_VARIABLE)
     for path in journal.find(Path(folder)) if folder else ():
         with suppress(JournalError):
@@ -145,7 +152,11 @@ def _is_measured() -> bool:
 
 
 def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter:
-    """Return a started meter that writes to the run folder of a command."""
+    """Return a started meter for a command.
+
+    Raises:
+        ValueError: if the run folder already contains a run.
+    """
     name = arguments.name or _name_of(command)
     config = EnergyConfig(
         report_dir=arguments.out,
@@ -161,25 +172,37 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """Return the name of the script in a command; without a script, the name of the program."""
+    """Return the name of the command's script, or of its program if there is no script.
+
+    The name has no suffix. A script is the first argument that ends with ``.py`` or ``.sh``.
+    """
     scripts = [word for word in command[1:] if word.endswith((".py", ".sh"))]
     return Path(scripts[0] if scripts else command[0]).stem
 
 
 def _new_folder(name: str) -> Path:
-    """Create a run folder named after the run and the time."""
+    """Create and return a folder in ``energy_runs``, named after the run and the current time."""
     return new_folder(Path("energy_runs") / f"{_safe(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
 def _safe(name: str) -> str:
-    """Return the name, changed to a file name that is valid on all file systems."""
+    """Return a file name for a run that is valid on all file systems, at most 60 characters."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
 
 
 def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> int:
-    """Measure a command, and return its exit code or the negative number of the ending signal.
+    """Run a command, and stop the meter when the command has ended.
 
-    Child processes that outlive the command are not waited for.
+    Child processes of the command that outlive it are not waited for. If a signal has already
+    arrived, the command is not started.
+
+    Args:
+        meter: the running meter.
+        command: program and arguments.
+        hold: the active hold of ``_PASSED_ON``.
+
+    Returns:
+        The exit code of the command, or minus the number of the signal that ended it.
     """
     hold.wait(0.0)
     if (number := hold.first) is not None:
@@ -222,11 +245,11 @@ def _with_descendants(pid: int) -> set[int]:
 
 
 def _report(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> None:
-    """Write the report files to the run folder, and print a summary on standard error.
+    """Write the files of the report to the run folder, and print a summary to standard error.
 
     Args:
         meter: the stopped meter.
-        before: report of an older run to compare with; ``None`` to compare with no run.
+        before: report of an older run to compare with; ``None`` for no comparison.
         graphs: whether to save the charts as PNG files.
     """
     folder = meter.run_folder
@@ -252,7 +275,10 @@ def _say(text: str) -> None:
 
 
 def _save_samples(folder: Path, name: str) -> None:
-    """Write the GPU samples to files with the names and fields that GPU loggers use."""
+    """Write the readings of the GPUs in the format that tools for files of gputop read.
+
+    The files are JSON, a plot, and a text summary. Without readings, no file is written.
+    """
     attempts, _, _ = gather(folder)
     samples = gpu_stats.samples(attempts)
     if not samples:

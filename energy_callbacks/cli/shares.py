@@ -4,7 +4,11 @@ import argparse
 
 
 def share(word: str) -> float:
-    """Parse a share, at least 0 and below 10, written with or without a per cent sign.
+    """Return the share that a word states as a fraction or with a per cent sign.
+
+    Raises:
+        ArgumentTypeError: if the share is negative, or 10 (1000 %) or more.
+        ValueError: if the word is not a number.
 
     >>> share("5%"), share("5 %"), share("0.05")
     (0.05, 0.05, 0.05)

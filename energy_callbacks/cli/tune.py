@@ -54,7 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search for a batch size, and print the table of trials."""
+    """Search for a batch size, and print the chosen size and a table of all sizes; return 0.
+
+    With ``--json``, also write the result to a file and print the path of the file.
+    """
     given = {name: getattr(arguments, name, None) for name in OPTIONS}
     options = cast("TuningOptions", {k: v for k, v in given.items() if v is not None})
     result = tune_batch_size(_step(arguments.step), **options)
@@ -77,10 +80,12 @@ def _objective(word: str) -> str | float:
 
 
 def _step(name: str) -> Callable[[int], Any]:
-    """Return the function ``MODULE:FUNCTION``; if it takes no argument, the function it returns.
+    """Return the training step that ``MODULE:FUNCTION`` names.
+
+    If the function accepts no positional argument, it is called, and its result is the step.
 
     Raises:
-        ValueError: if the name is not valid, or neither the object nor its result is callable.
+        ValueError: if there is no such function, or if the step is not callable.
     """
     if ":" not in name:
         raise ValueError(f"{name!r} names no function; write it as MODULE:FUNCTION")

@@ -8,6 +8,7 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.compare.statistics import ALPHA
 from energy_callbacks.core import formatting
 
+# Text after the change, by the basis of the effect: the data from which its interval is computed.
 _BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs alone"}
 
 
@@ -63,7 +64,10 @@ def _on_quality(effect: Effect, quality: Quality | None, metric: str | None) -> 
 
 
 def change(effect: Effect) -> str:
-    """Format the ratio of an effect as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
+    """Format the ratio of an effect as a change in per cent, with its interval if it is known.
+
+    An example is ``-5.1 % (-6.0 to -4.2)``.
+    """
     percent = signed_percent(effect.ratio)
     if effect.low is None or effect.high is None:
         return percent
@@ -72,7 +76,7 @@ def change(effect: Effect) -> str:
 
 
 def detectable(share: float) -> str:
-    """Format the smallest detectable change, which is given as a share.
+    """Format the smallest detectable change, given as a share (0.021 is 2.1 %).
 
     >>> detectable(0.021), detectable(3.0)
     ('2.1 %', 'over 100 %')

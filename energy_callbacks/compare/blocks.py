@@ -1,4 +1,4 @@
-"""Splits a run into blocks that are long enough to be nearly independent."""
+"""Splits a run into blocks of time that are long enough to be nearly independent."""
 
 from typing import Final
 
@@ -8,24 +8,28 @@ from energy_callbacks.compare.statistics import Array, Blocks
 from energy_callbacks.report.charts.bands import bands
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Minimum length of a block. Shorter blocks would be correlated, because caches, clocks and
-# temperatures change over seconds.
+# Minimum length of a block in s, before its edges are moved to the next data points. Shorter blocks
+# would be correlated, because caches, clocks and temperatures change over seconds.
 _BLOCK_S: Final = 10.0
-# Minimum and maximum number of blocks. Fewer blocks do not allow an estimate of their spread; more
+# Minimum and maximum number of blocks. From fewer blocks, their spread cannot be estimated; more
 # blocks do not improve the estimate.
 _FEWEST, _MOST = 8, 20
-# Number of time bins of the power curves.
+# Maximum number of time bins of the power curves.
 _BINS: Final = 2000
 
 
 def blocks(report: EnergyReport, quantity: str) -> Blocks | None:
-    """Return the blocks of a quantity, each about 10 s long or longer.
+    """Return the blocks of a run for one quantity, each about 10 s long or longer.
 
     The first block is left out, because a training does some work only once, at its start.
 
+    Args:
+        report: report of the run.
+        quantity: name of the quantity.
+
     Returns:
-        The blocks; ``None`` if fewer than eight blocks remain, or if the quantity over time is not
-        known.
+        8 to 20 blocks. ``None`` if fewer blocks remain, if the run has no data for the quantity, or
+        if the quantity is not ``power_w``, ``j_per_sample`` or ``j_per_step``.
     """
     if quantity == "power_w":
         return _of_power(report)
@@ -49,7 +53,16 @@ def _of_power(report: EnergyReport) -> Blocks | None:
 
 
 def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
-    """Cut cumulative curves into blocks of about equal time; drop the first, keep at most 20."""
+    """Cut two cumulative curves into blocks of about equal time, and drop the first block.
+
+    Args:
+        t_s: (n,) times of the points of both curves, s.
+        amount: (n,) cumulative energy at each point, J.
+        work: (n,) cumulative samples, steps or seconds at each point.
+
+    Returns:
+        As for ``blocks``.
+    """
     length_s = t_s[-1] - t_s[0]
     count = min(int(length_s / _BLOCK_S), len(t_s) - 1, _MOST + 1)
     if count - 1 < _FEWEST:
@@ -57,7 +70,8 @@ def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
     edges = np.searchsorted(t_s, np.linspace(t_s[0], t_s[-1], count + 1)[1:-1])
     edges = np.unique(np.append(edges, len(t_s) - 1))
     amounts, works = np.diff(amount[edges]), np.diff(work[edges])
-    # A block that contains only validation has no work, and counts may decrease after a resume.
+    # Blocks without work are left out, such as those that contain only validation. So are blocks in
+    # which the count of work decreases, because a resumed training repeats steps.
     kept = (works > 0.0) & (amounts > 0.0)
     if int(kept.sum()) < _FEWEST:
         return None

@@ -38,7 +38,7 @@ from energy_callbacks.version import __version__
 
 MARGIN: Final = 0.01
 """Default of ``margin`` in ``compare``: 1 % of the first group's mean metric."""
-# Maximum number of points of a curve in the charts, except curves of a metric.
+# Maximum number of points of each curve in ``RunCurve``, except the curve of the metric.
 _CURVE_POINTS: Final = 120
 
 Pairing = Literal["auto"] | bool
@@ -46,14 +46,14 @@ _T = TypeVar("_T")
 
 
 class Repeat(NamedTuple):
-    """One run of a group: its source (a path or name) and its report."""
+    """One run of a group: the path from which it was read, or its name, and its report."""
 
     source: str
     report: EnergyReport
 
 
 class _GroupReports(NamedTuple):
-    """One group and its reports."""
+    """A group, and the reports of its runs in the order of ``group.runs``."""
 
     group: Group
     reports: Sequence[EnergyReport]
@@ -70,7 +70,8 @@ def build(
 
     Args:
         groups: runs by name of the group.
-        judged: the metric by which quality is compared; ``None`` if there is none.
+        judged: the metric by which model quality is compared, with its target; ``None`` if no
+            metric is compared.
         paired: as in ``compare``.
         margin: as in ``compare``.
     """
@@ -105,10 +106,14 @@ def build(
 
 
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
-    """Return the headline quantity: the first energy known for all groups.
+    """Return the headline quantity: the first in ``ANSWERS`` with an effect for all groups.
 
-    Energies with an interval take precedence. If no energy is known for all groups, the result is
-    the quantity of the first effect, or ``None`` without effects.
+    Quantities whose effects all have an interval take precedence. If there is no such quantity, the
+    result is the quantity of the first effect, or ``None`` without effects.
+
+    Args:
+        effects: effects of all groups.
+        groups: names of all groups except the first, with which they are compared.
     """
     for has_interval in (True, False):
         for name in ANSWERS:
@@ -168,7 +173,10 @@ def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
 
 
 def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[Caveat]:
-    """Yield a caveat for each group with runs that lack the metric or do not reach the target."""
+    """Yield a caveat for each group with runs that lack the metric, or never reach the target.
+
+    A group of which both is true gets two caveats.
+    """
     if judged is None:
         return
     for side in sides:
@@ -216,8 +224,8 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
-            # Blocks cover only a part of the run. An interval from blocks gives only the relative
-            # width; the ratio is that of the whole runs. Otherwise, the factor is 1.
+            # ``ratio`` is that of the whole runs. Blocks cover only a part of a run, so their ratio
+            # differs: their interval is scaled to ``ratio``. For other intervals, the factor is 1.
             factor = ratio / interval.value
             known = {
                 "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),
@@ -252,7 +260,7 @@ def _interval(
 
 
 def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
-    """Return ``paired``, or for ``"auto"`` whether the groups ran alternately (ABAB or ABBA)."""
+    """Return ``paired``; for ``"auto"``, whether the groups ran alternately (ABAB or ABBA)."""
     if paired != "auto":
         return paired
     if len(old.runs) != len(new.runs) or len(old.runs) < 2:
@@ -290,10 +298,10 @@ def _quality(
     """Compare the metric of two groups; return ``None`` unless all runs have the metric.
 
     The difference is positive if the new group is better. The tolerance is ``margin`` times the
-    metric of the old group. The verdict is ``as good`` if the lower end of the 95 % interval of the
-    difference is at least ``-tolerance``. It is ``worse`` if the upper end is below 0 and the
-    difference is below ``-tolerance``. Otherwise, or if a run has not finished, it is ``not
-    resolved``.
+    absolute value of the old group's mean metric. The verdict is ``as good`` if the lower end of
+    the 95 % interval of the difference is at least ``-tolerance``. The verdict is ``worse`` if the
+    upper end is below 0 and the difference is below ``-tolerance``. Otherwise, or if a run has not
+    finished, the verdict is ``not resolved``.
     """
     if old.group.metric_mean is None or new.group.metric_mean is None:
         return None
@@ -343,10 +351,10 @@ def _curve(report: EnergyReport, judged: Goal | None) -> RunCurve:
 
 
 def _memory(report: EnergyReport, edges_s: Sequence[float]) -> tuple[float | None, ...]:
-    """Return the peak memory in each bin; ``None`` for a bin without readings.
+    """Return the peak memory in each time bin, in bytes; ``None`` for a bin without readings.
 
     The memory is that of the GPU with the highest peak, or of the process if the memory of no GPU
-    is known. The result is empty if no memory is known.
+    is known. The result is empty if neither memory is known, or if there are no bins.
     """
     kinds = {(one.host, one.key): one.kind for one in report.devices}
     curves = [one for one in report.series if any(one.memory_bytes)]

@@ -1,4 +1,4 @@
-"""Records of a comparison, and their JSON. ``None`` means not known."""
+"""Records of a comparison, and their conversion to and from JSON."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,11 @@ SCHEMA_VERSION = 1
 Verdict = Literal["lower", "higher", "not resolved"]
 QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
-"""Data of an interval: repeated runs, pairs of repeated runs, or blocks of two single runs."""
+"""Data from which an interval is computed.
+
+``runs``: the runs of two groups. ``pairs``: pairs of one run of each group. ``blocks``: blocks of
+time of two single runs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +32,14 @@ class RunValues:
 
     Attributes:
         run_id: identifier of the run.
-        name: name that the user gave to the run; ``None`` if none was given.
-        source: path from which the run was read; the name of the run if it was given as a report.
+        name: name that the user gave to the run; ``None`` if it has no name.
+        source: path from which the run was read. For an ``EnergyReport``, the name of the run, or
+            ``run`` and its identifier if it has no name.
         started_unix_s: wall time at which the run began, in Unix seconds.
-        values: value of each known quantity by its name, which contains the unit, such as
-            ``energy_j``.
+        values: known positive values by name of the quantity, such as ``energy_j``. The name
+            contains the unit.
         best_metric: best value of the compared metric in the run; ``None`` if the run lacks the
-            metric.
+            metric, or if no metric is compared.
     """
 
     run_id: str
@@ -49,11 +54,12 @@ class RunValues:
 class RunCurve:
     """Curves of one run for the charts; a curve that is not known is empty.
 
-    All curves except ``metric`` have a reduced number of points.
+    All curves have at most 120 points, except ``metric_energy_j`` and ``metric``. Energies are
+    those of GPUs and host together.
 
     Attributes:
         t_s: end of each time bin of ``power_w`` and ``memory_bytes``, since the start of the run.
-        power_w: sum of the mean powers of GPUs and host in each bin.
+        power_w: mean power of GPUs and host together in each bin.
         memory_bytes: peak memory in each bin, of the GPU with the highest peak, or of the process
             if the memory of no GPU is known; ``None`` for a bin without readings.
         step: numbers of optimizer steps.
@@ -80,7 +86,8 @@ class Group:
         runs: compared values of each run.
         curves: curves of each run, in the order of ``runs``.
         means: geometric mean of each quantity that is known for all runs of the group.
-        metric_mean: mean of the best values of the metric; ``None`` if a run lacks the metric.
+        metric_mean: arithmetic mean of the runs' ``best_metric``; ``None`` if a run lacks the
+            metric, or if no metric is compared.
     """
 
     name: str
@@ -92,23 +99,22 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The ratio of a group to the first group in one quantity.
+    """The effect of a group on one quantity: its ratio to the first group.
 
     Attributes:
         group: name of the group.
         quantity: name of the quantity with its unit, such as ``energy_j``.
         ratio: geometric mean of the group divided by the geometric mean of the first group.
-        low: lower end of the 95 % interval of the ratio, widened by the errors of the sensors if
-            the groups used different sensors; ``None`` without an interval, as for short single
-            runs.
-        high: upper end of the interval.
-        systematic: sum of the relative error bounds of both groups' sensors if the groups used
-            different sensors; otherwise 0.
+        low: lower end of the 95 % interval of the ratio, widened by ``systematic``. ``None`` if
+            there is no interval, because a group has only one run and there are no blocks.
+        high: upper end of the interval; ``None`` without an interval.
+        systematic: sum of the relative error bounds of both groups' sensors. It is 0 if the same
+            sensors measured both groups, and for quantities that are not an energy or a power.
         p: two-sided p-value of this effect alone; ``None`` without an interval.
         p_holm: p-value adjusted for all effects of the comparison (Holm); ``None`` without an
             interval.
         detectable: smallest change, as a share (0.03 is 3 %), that a comparison with this number
-            of runs detects in 80 % of cases; ``None`` without an interval.
+            of runs detects with a probability of 80 %; ``None`` without an interval.
         basis: data from which the interval is computed; ``None`` without an interval.
         verdict: ``lower`` or ``higher`` if ``p_holm`` is below 0.05, the interval does not contain
             1, and no caveat forbids a verdict; otherwise ``not resolved``.
@@ -183,12 +189,15 @@ class Comparison:
             none.
         direction: whether lower or higher values of the metric are better; ``None`` without a
             metric.
-        target: value of the metric; energy and time until a run first reaches the target are
-            compared. ``None`` without a metric.
+        target: target value of the metric. Energy and time until a run first reaches the target
+            are compared. ``None`` without a metric.
         primary: name of the headline quantity; ``None`` if no quantity can be compared.
         groups: the groups, in the order given.
-        effects: effect of each group except the first on each quantity.
-        qualities: comparison of the metric for each group except the first.
+        effects: effects of each group except the first, one for each quantity that is known for
+            all runs of this group and of the first group. Of the energies per sample, per token and
+            per step, only the first known one is compared.
+        qualities: comparison of the metric for each group except the first. If a run of the group
+            or of the first group lacks the metric, there is no entry for the group.
         caveats: limitations of the conclusions.
         answers: one sentence for each group except the first.
     """
@@ -212,7 +221,12 @@ class Comparison:
         return next((one for one in self.effects if (one.group, one.quantity) == keys), None)
 
     def answer(self, group: str) -> Effect | None:
-        """Return the effect of a group on ``primary``; if it is not known, the group's first."""
+        """Return the effect of a group on the quantity ``primary``.
+
+        Returns:
+            The first effect of the group if its effect on ``primary`` is not known; ``None`` if the
+            group has no effects.
+        """
         effects = [one for one in self.effects if one.group == group]
         primary = (one for one in effects if one.quantity == self.primary)
         return next(primary, effects[0] if effects else None)
@@ -222,7 +236,7 @@ class Comparison:
         return any(quantity in run.values for group in self.groups for run in group.runs)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write ``comparison.html``, ``comparison.json``, ``comparison.md`` and pictures.
+        """Write ``comparison.html``, ``comparison.json``, ``comparison.md``, and charts as PNG.
 
         Args:
             folder: folder for the files; created if missing.
@@ -255,7 +269,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def from_json(text: str) -> Comparison:
-    """Return the comparison from the JSON that ``to_json`` wrote.
+    """Return the comparison from JSON that ``to_json`` returned.
 
     Raises:
         JournalError: if the text is not a comparison, is damaged, or has a newer schema version.
