@@ -1,4 +1,4 @@
-"""Stores the series rows of a journal as columns: one table of numbers for each device."""
+"""Stores the readings in a journal's ``series`` lines: one table of numbers for each device."""
 
 import math
 from array import array
@@ -15,11 +15,13 @@ Row = Sequence[float | None]
 
 
 class DeviceColumns:
-    """The rows of one device; unknown values are NaN.
+    """The table of one device: a row per ``series`` line, a column per quantity.
+
+    Unknown values are NaN.
 
     Args:
-        names: names of the columns, time first.
-        table: (n, columns), in time order; ``None`` if there are no rows.
+        names: names of the columns; the first is ``t_s``.
+        table: (n, columns), rows in time order; ``None`` if there are no rows.
     """
 
     def __init__(
@@ -29,7 +31,7 @@ class DeviceColumns:
         self._table = np.empty((0, len(self._names))) if table is None else table
 
     def __getitem__(self, name: str) -> Array:
-        """Return a column by name, (n,); NaN if there is no such column."""
+        """Return the column ``name``, (n,); all values are NaN if there is no such column."""
         if name not in self._names:
             return np.full(len(self._table), np.nan)
         column: Array = self._table[:, self._names.index(name)]
@@ -37,12 +39,12 @@ class DeviceColumns:
 
     @property
     def seen_s(self) -> Array:
-        """Time up to which the energy of each row is known, (n,)."""
+        """For each row, the time up to which ``energy_j`` is known, in seconds, (n,)."""
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
     def moved(self, by_s: float, by_j: float) -> "DeviceColumns":
-        """Return a copy with ``by_s`` added to times and ``by_j`` to cumulative energies."""
+        """Return a copy with ``by_s`` added to times and ``by_j`` added to cumulative energies."""
         table = self._table.copy()
         for name, by in (("t_s", by_s), ("seen_s", by_s), ("energy_j", by_j)):
             if name in self._names:
@@ -51,37 +53,43 @@ class DeviceColumns:
 
     @classmethod
     def chained(cls, parts: Sequence["DeviceColumns"]) -> "DeviceColumns":
-        """Return the rows of all parts in order, with the column names of the last part."""
+        """Return the rows of all parts in order, in one table with the columns of the last part."""
         names = parts[-1]._names  # noqa: SLF001 - of the same class
         tables = [np.column_stack([one[name] for name in names]) for one in parts]
         return cls(names, np.concatenate(tables))
 
     @property
     def memory_bytes(self) -> Array:
-        """Used memory; if unknown, resident memory; if that is unknown, allocated memory; (n,)."""
+        """For each row, the first known of used, resident and allocated memory, in bytes, (n,)."""
         used, resident = self["memory_used_bytes"], self["rss_bytes"]
         other = np.where(np.isnan(resident), self["allocated_bytes"], resident)
         return np.where(np.isnan(used), other, used)
 
 
 class RowLog:
-    """Collects series lines as plain numbers.
+    """Collects the values of a journal's ``series`` lines in arrays of numbers.
 
-    Eight GPUs produce over a million rows a day. A number in an array takes 8 bytes; a number in a
-    record would take a hundred times as much.
+    A machine with eight GPUs produces over a million rows a day. In an array, a number takes 8
+    bytes; one Python object per row would take many times as much memory.
     """
 
     def __init__(self) -> None:
-        # Indices of devices, by device key.
+        # Index of each device, by device key.
         self._places: dict[str, int] = {}
-        # Of each row: time, index of its device, number of its values. Then the values of all rows.
+        # The first three arrays have an element for each row: its time, the index of its device,
+        # and the number of its values. ``_values`` has the values of all rows, one after the other.
         self._t_s = array("d")
         self._devices = array("I")
         self._lengths = array("I")
         self._values = array("d")
 
     def add(self, t_s: float, rows: Mapping[str, Row]) -> None:
-        """Add one line; values that are missing at the end of a row count as unknown.
+        """Add the rows of one ``series`` line.
+
+        Args:
+            t_s: time of the line, in seconds since the attempt began.
+            rows: values of each device, by device key; ``None`` for an unknown value. Values that
+                are missing at the end of a row are unknown too.
 
         Raises:
             TypeError: for a value that is neither a number nor a text, such as a list.
@@ -90,7 +98,7 @@ class RowLog:
         t_s, known = float(t_s), len(self._values)
         try:
             self._values.extend(chain.from_iterable(rows.values()))  # type: ignore[arg-type]
-        except TypeError:  # a value is null
+        except TypeError:  # a value is None
             del self._values[known:]
             self._values.extend([_number(value) for row in rows.values() for value in row])
         self._lengths.extend(map(len, rows.values()))
@@ -98,10 +106,10 @@ class RowLog:
         self._t_s.extend(repeat(t_s, len(rows)))
 
     def columns(self, names: Sequence[str]) -> dict[str, DeviceColumns]:
-        """Return the rows of each device, by device key.
+        """Return the table of each device, by device key.
 
         Args:
-            names: names of the values of a row, in order.
+            names: names of the values in a row, in the order of the values.
         """
         t_s, values = np.asarray(self._t_s), np.asarray(self._values)
         devices, lengths = np.asarray(self._devices), np.asarray(self._lengths)
@@ -115,13 +123,13 @@ class RowLog:
 
 
 def _table(t_s: Array, lengths: NDArray[np.uint32], values: Array, width: int) -> Array:
-    """Return time and ``width`` values of each row, (n, 1 + width).
+    """Return the time and ``width`` values of each row, (n, 1 + width); missing values are NaN.
 
     Args:
         t_s: (n,), times.
         lengths: (n,), number of values of each row.
-        values: values of all rows.
-        width: number of columns of values; more values than these are dropped.
+        values: values of all rows, one row after the other.
+        width: number of values to return for each row; further values of a row are dropped.
     """
     widest = max(width, int(lengths.max(initial=0)))
     table = np.full((len(t_s), 1 + widest), np.nan)

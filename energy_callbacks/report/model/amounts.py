@@ -10,14 +10,16 @@ FigureOrigin = Literal["measured", "estimated", "mixed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure(Energy):
-    """An energy with its errors, method, coverage and origin.
+    """The energy of a time span, with its errors, method, coverage and origin.
 
     Attributes:
-        energy_j: energy in the part of the time that readings cover, J; ``None`` if not known.
+        energy_j: energy in the part of the span that has readings, J; ``None`` if not known.
         stderr_j: random standard error, J.
-        systematic_j: bound of the error that all readings share, J.
-        method: how the energy was found; the methods of a sum are joined with ``", "``.
-        coverage: fraction of the time that readings cover, 0 to 1.
+        systematic_j: upper bound of the error that all readings share, J.
+        method: how the energy was computed, such as ``counter``; for a sum, the methods of its
+            parts, joined with ``", "``.
+        coverage: duration of the part of the span that has readings, divided by the duration of
+            the span, 0 to 1.
         origin: ``measured`` by sensors, ``estimated`` by models, or ``mixed``; ``None`` if the
             energy is not known.
     """
@@ -39,11 +41,12 @@ class Emissions:
     """Greenhouse gas emissions of the electricity, in kg of CO2 equivalent, including the PUE.
 
     Attributes:
-        kg: best value; ``None`` if the location is not known.
-        low_kg: lower end of the interval. The interval is known even if the location is not.
-        high_kg: upper end of the interval.
+        kg: best estimate of the emissions; ``None`` if the location is not known.
+        low_kg: lower end of the interval of the emissions. The interval is known even if the
+            location is not.
+        high_kg: upper end of the interval of the emissions.
         place: name of the location, for display; ``None`` if not known.
-        source: source of the carbon intensity and its interval.
+        source: publication from which the carbon intensity and its interval are taken.
         year: year of the carbon intensity; ``None`` if not known.
         kg_per_kwh: carbon intensity of the grid; ``None`` if the location is not known.
         low_kg_per_kwh: lower end of the interval of the carbon intensity.
@@ -78,19 +81,20 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """A forecast of the energy, duration and emissions of the whole run, made at its beginning.
+    """A forecast that was made early in an attempt.
 
-    Errors are half-widths of 95 % intervals. They exclude the systematic error of the sensors,
-    because it affects the forecast and the final energy equally.
+    It predicts the energy and emissions of the whole run, and the duration of the attempt. Errors
+    are half-widths of 95 % intervals. They exclude the systematic error of the sensors, because
+    that error affects the forecast and the final energy equally.
 
     Attributes:
         after: part of the training that the forecast is based on, such as ``the first epoch``.
-        steps: optimizer steps that the newest attempt had made when the forecast was made.
-        planned_steps: optimizer steps that the newest attempt was going to make in total.
-        energy_j: energy of GPUs and hosts over all attempts, J.
-        energy_error_j: error of ``energy_j``.
-        duration_s: duration of the newest attempt, in seconds.
-        duration_error_s: error of ``duration_s``.
+        steps: optimizer steps that the attempt had made when the forecast was made.
+        planned_steps: optimizer steps that the attempt was going to make in total.
+        energy_j: energy of GPUs and hosts in this attempt and all earlier attempts, J.
+        energy_error_j: error of ``energy_j``, J.
+        duration_s: duration of the attempt, in seconds.
+        duration_error_s: error of ``duration_s``, in seconds.
         emissions_kg: emissions, kg of CO2 equivalent; ``None`` if the location is not known.
         emissions_low_kg: lower end of the interval of the emissions; ``None`` if not known.
         emissions_high_kg: upper end of the interval of the emissions; ``None`` if not known.
@@ -114,12 +118,13 @@ class Ratio:
 
     Attributes:
         value_j: best value.
-        low_j: lower end of the interval; its half-width is the sum of 1.96 standard errors, the
-            systematic bound, and the error of the time without readings.
+        low_j: lower end of the interval, at least 0. The half-width of the interval is the sum of
+            1.96 standard errors, the systematic bound, and the error that results from time
+            without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error; ``None`` if not known.
-        systematic_j: bound of the error that all readings share; ``None`` if not known.
-        steps: number of optimizer steps that the mean is taken over; ``None`` if not known.
+        systematic_j: upper bound of the error that all readings share; ``None`` if not known.
+        steps: number of optimizer steps in which the work was done; ``None`` if not known.
     """
 
     value_j: float
@@ -131,7 +136,7 @@ class Ratio:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the random error is small enough to show the value; see ``records.Energy``."""
+        """Whether 1.96 times ``stderr_j`` is at most half the value; true if it is not known."""
         return self.stderr_j is None or is_resolved(self.value_j, self.stderr_j)
 
 
@@ -141,8 +146,8 @@ class Efficiency:
 
     Attributes:
         j_per_step: energy per executed optimizer step; ``None`` if not known.
-        j_per_sample: energy per sample; ``None`` if energy or samples are not known.
-        j_per_token: energy per token; ``None`` if energy or tokens are not known.
+        j_per_sample: energy per sample; ``None`` if not known, or if samples were not counted.
+        j_per_token: energy per token; ``None`` if not known, or if tokens were not counted.
     """
 
     j_per_step: Ratio | None
@@ -164,11 +169,12 @@ class WaitEnergy:
 
     Attributes:
         value_j: best value.
-        low_j: lower end of the 95 % interval; its half-width is the sum of 1.96 standard errors,
-            the systematic bound, and the error of the time without readings.
+        low_j: lower end of the 95 % interval, at least 0. The half-width of the interval is the
+            sum of 1.96 standard errors, the systematic bound, and the error that results from time
+            without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error.
-        systematic_j: bound of the error that all readings or all waits share.
+        systematic_j: upper bound of the error that all readings or all waits share.
     """
 
     value_j: float
@@ -191,8 +197,8 @@ class WaitEnergy:
 class DataWait:
     """Energy while the training waited for data, by scope; ``None`` if not known.
 
-    It is part of the energy of the phase ``train``. Not all of it is wasted: a device may have
-    executed work that was queued before the wait.
+    This energy is part of the energy of the phase ``train``. Not all of it is wasted: a device may
+    have executed work that was queued before the wait.
     """
 
     gpu: WaitEnergy | None
@@ -205,16 +211,18 @@ class Throughput:
     """The amount of work, its speed, and the waits for data.
 
     Attributes:
-        steps: number of optimizer steps; steps repeated after a resume are counted once.
-        replayed_steps: number of steps that were executed again after a resume.
+        steps: number of optimizer steps, without ``replayed_steps``.
+        replayed_steps: number of optimizer steps that were executed again after a resume.
         samples: number of samples of all ranks in all executed steps; ``None`` if not counted.
         tokens: number of tokens of all ranks in all executed steps; ``None`` if not counted.
         train_s: time in the phase ``train``, in seconds.
         samples_per_s: ``samples`` per second of ``train_s``; ``None`` if not known.
         tokens_per_s: ``tokens`` per second of ``train_s``; ``None`` if not known.
-        data_wait_s: time for which the training waited for data, in s; ``None`` if not known.
-        data_wait_fraction: ``data_wait_s`` as a share of ``train_s``; ``None`` if not known.
-        data_wait: energy of the devices during ``data_wait_s``; ``None`` if waits are not reported.
+        data_wait_s: time for which the lead process of each attempt (usually rank 0) waited for
+            data, in seconds; ``None`` if not known.
+        data_wait_fraction: ``data_wait_s`` divided by ``train_s``; ``None`` if not known.
+        data_wait: energy of the devices while the processes that read them waited for data;
+            ``None`` if waits are not reported.
     """
 
     steps: int

@@ -8,6 +8,7 @@ from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Ratio
 
+# Column heads of the table that ``rows`` returns; the last column marks the chosen size.
 HEAD = ("batch size", "samples/s", "power", "J/sample", "peak memory", "")
 
 
@@ -16,17 +17,17 @@ class BatchSizePoint:
     """The result of one trial of a batch size.
 
     Attributes:
-        size: samples per micro-batch on each rank.
-        accumulation: micro-batches per optimizer step.
+        size: number of samples in a micro-batch on each rank.
+        accumulation: number of micro-batches per optimizer step.
         fits: whether the trial ran without an out-of-memory error.
-        reason: message of the out-of-memory error; empty if the trial ran.
-        samples_per_s: throughput of all ranks; ``None`` if the trial did not run.
-        samples_per_s_error: half-width of the 95 % interval of ``samples_per_s``, which
-            includes the random error only; ``None`` if the trial did not run.
-        scope: devices that ``power_w`` and ``j_per_sample`` cover.
-        power_w: mean power; ``None`` if not known.
-        j_per_sample: energy per sample; ``None`` if not known.
-        peak_bytes: peak memory of the device with the highest peak; ``None`` if not known.
+        reason: message of the out-of-memory error; empty if there was none.
+        samples_per_s: throughput of all ranks together; ``None`` if the size did not fit.
+        samples_per_s_error: half-width of the 95 % interval of ``samples_per_s``. The interval
+            includes the random error only. ``None`` if the size did not fit.
+        scope: whether ``power_w`` and ``j_per_sample`` are those of the GPUs or of the hosts.
+        power_w: mean power of all devices in ``scope`` together; ``None`` if not known.
+        j_per_sample: energy of all devices in ``scope`` per sample; ``None`` if not known.
+        peak_bytes: peak memory of the device that came closest to its limit; ``None`` if not known.
     """
 
     size: int
@@ -46,13 +47,14 @@ class BatchSizeCurve:
     """The result of a search for a batch size.
 
     Attributes:
-        size: chosen samples per micro-batch on each rank; ``None`` if no size was chosen.
+        size: chosen number of samples in a micro-batch on each rank; ``None`` if no size was
+            chosen.
         why: reason for the choice, or why no size was chosen.
         objective: name of the objective, such as ``knee``, or the weight of the energy, 0 to 1.
         points: trials in the order in which they were run.
-        memory_bytes: memory of the device; ``None`` if not known.
-        duration_s: duration of the search.
-        energy_j: energy of the search; ``None`` if not known.
+        memory_bytes: memory of the smallest device; ``None`` if not known.
+        duration_s: duration of the search, in seconds.
+        energy_j: energy of the search, as measured by one rank; ``None`` if not known.
     """
 
     size: int | None
@@ -71,14 +73,14 @@ class BatchSizeCurve:
 
     @property
     def sentence(self) -> str:
-        """The reason for the choice and the cost of the search, as a sentence."""
+        """The reason for the choice, and the trials, duration and energy of the search, as text."""
         cost = "" if self.energy_j is None else f" and {formatting.energy(self.energy_j)}"
         time = formatting.duration(self.duration_s)
         return f"{self.why}; {len(self.points)} trials in {time}{cost}"
 
 
 def rows(curve: BatchSizeCurve) -> list[tuple[str, ...]]:
-    """Return the table of trials with the columns ``HEAD``, smallest size first."""
+    """Return the rows of a table of trials with the columns ``HEAD``, smallest size first."""
     points = sorted(curve.points, key=attrgetter("size"))
     return [_row(point, "chosen" if point is curve.chosen else "") for point in points]
 

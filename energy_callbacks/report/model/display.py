@@ -1,13 +1,13 @@
-"""Functions by which records display themselves without importing their renderers.
+"""Functions that display a record or write its files. This module imports no renderer.
 
-Records such as ``EnergyReport`` call these functions. A renderer registers an implementation for
-its type::
+Methods of records such as ``EnergyReport`` call these functions. A renderer registers an
+implementation for the type of its records::
 
     @as_text.register
     def _(report: EnergyReport) -> str: ...
 
-Importing ``energy_callbacks.report`` or ``energy_callbacks.compare`` imports the renderers of that
-package.
+Importing the package ``energy_callbacks.report`` or ``energy_callbacks.compare`` imports the
+renderers of that package. All functions raise ``TypeError`` if no implementation is registered.
 """
 
 from functools import singledispatch

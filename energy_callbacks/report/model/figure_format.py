@@ -1,4 +1,4 @@
-"""Formats the amounts of a report with their errors, or as upper bounds if not resolved."""
+"""Formats the amounts of a report as text: with an error, or as an upper bound if not resolved."""
 
 import math
 
@@ -8,7 +8,7 @@ from energy_callbacks.report.model import amounts, runs
 
 
 def figure(figure: amounts.Figure) -> str:
-    """Return an energy in watt-hours, or its upper bound if it is not resolved.
+    """Return an energy in kWh, Wh or mWh, or its upper bound if the energy is not resolved.
 
     >>> figure(amounts.Figure(energy_j=44_280.0, stderr_j=720.0))
     '12.3 Wh'
@@ -21,7 +21,7 @@ def figure(figure: amounts.Figure) -> str:
 
 
 def error(figure: amounts.Figure) -> str:
-    """Return the half-width of the 95 % interval in percent; ``-`` if the figure is not resolved.
+    """Return the half-width of the 95 % interval in percent of the energy; ``-`` if not resolved.
 
     >>> error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '1.6 %'
@@ -35,7 +35,7 @@ def error(figure: amounts.Figure) -> str:
 
 
 def energy_with_error(figure: amounts.Figure) -> str:
-    """Return an energy with the half-width of its 95 % interval, or its upper bound.
+    """Return an energy with the half-width of its 95 % interval; if not resolved, an upper bound.
 
     >>> energy_with_error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '12.30 ± 0.20 Wh'
@@ -50,7 +50,7 @@ def energy_with_error(figure: amounts.Figure) -> str:
 
 
 def ratio(ratio: amounts.Ratio | None) -> str:
-    """Return an energy per unit of work, or its upper bound if it is not resolved.
+    """Return an energy per unit of work, or its upper bound if the energy is not resolved.
 
     >>> ratio(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.41 J'
@@ -63,7 +63,7 @@ def ratio(ratio: amounts.Ratio | None) -> str:
 
 
 def ratio_interval(ratio: amounts.Ratio) -> str:
-    """Return the 95 % interval of an energy per unit of work, in the same unit as its value.
+    """Return the 95 % interval of an energy per unit of work, in the unit that ``ratio`` uses.
 
     >>> ratio_interval(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.39 to 0.43 J'
@@ -73,7 +73,7 @@ def ratio_interval(ratio: amounts.Ratio) -> str:
 
 
 def wait_energy(wait: amounts.WaitEnergy | None) -> str:
-    """Return the energy of waiting for data with its 95 % interval, or its upper bound.
+    """Return the energy of waits for data with its 95 % interval, or its upper bound.
 
     >>> wait_energy(
     ...     amounts.WaitEnergy(
@@ -95,7 +95,14 @@ def wait_energy(wait: amounts.WaitEnergy | None) -> str:
 
 
 def _interval(low: float, high: float, unit: tuple[float, str], digits: int = 3) -> str:
-    """Return both ends of an interval as text; ``unit`` is the size and name of their unit."""
+    """Return both ends of an interval as text.
+
+    Args:
+        low: lower end.
+        high: upper end.
+        unit: size and name of the unit in the text; both ends are divided by the size.
+        digits: number of significant digits.
+    """
     size, name = unit
     ends = (formatting.significant(end / size, digits) for end in (low, high))
     return f"{' to '.join(ends)} {name}"
@@ -116,7 +123,7 @@ def cards(rank: runs.RankUse) -> str:
 
 
 def emissions(emissions: amounts.Emissions | None) -> str:
-    """Return the best value of the emissions, or their interval if the place is not known."""
+    """Return the best value of the emissions, or their interval if the location is not known."""
     if emissions is None:
         return UNKNOWN
     if emissions.kg is not None:
@@ -125,7 +132,7 @@ def emissions(emissions: amounts.Emissions | None) -> str:
 
 
 def emissions_interval(emissions: amounts.Emissions) -> str:
-    """Return the interval of the emissions in the unit of its upper end."""
+    """Return the interval of the emissions, in the unit that suits the upper end."""
     unit = formatting.in_unit(emissions.high_kg, MASS_UNITS)
     return _interval(emissions.low_kg, emissions.high_kg, unit)
 
@@ -136,6 +143,6 @@ def money(cost: amounts.Cost | None) -> str:
 
 
 def share(phase: runs.Phase) -> str:
-    """Return the share of a phase in the total energy; ``-`` if its energy is not resolved."""
+    """Return the share of a phase in the total energy; ``-`` if not known or not resolved."""
     is_resolved = phase.share is not None and phase.total.is_resolved
     return formatting.percent(phase.share) if is_resolved else "-"

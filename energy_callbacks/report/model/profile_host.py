@@ -1,4 +1,4 @@
-"""Records of the host profile (Python calls, memory by line, data-loader workers), with tables."""
+"""Records and tables of the host profile: Python calls, memory by line, data-loader workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from energy_callbacks.core import formatting
 HEAD = ("function", "calls", "own time", "share", "host, attributed")
 CALLEES_HEAD = ("function", "calls", "with callees", "own time")
 
+# Maximum number of functions in a table.
 _ROWS = 15
 KNOWS_BY_FUNCTION = (
     "cProfile knows callers by function only: what a function called is drawn in the same "
@@ -18,13 +19,13 @@ KNOWS_BY_FUNCTION = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFunction:
-    """Calls and time of one function in the profiled time.
+    """Number of calls of one function and the time spent in it, during the profiled time.
 
     Attributes:
         name: name of the function with its file and line.
-        calls: number of calls.
-        own_s: time in the function itself, without the functions that it called.
-        all_s: time in the function and in the functions that it called.
+        calls: number of calls, including recursive calls.
+        own_s: time in the function itself, without the functions that it called, in seconds.
+        all_s: time in the function and in the functions that it called, in seconds.
     """
 
     name: str
@@ -35,14 +36,14 @@ class HostFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpan:
-    """A rectangle of the icicle chart: a function below the functions that called it.
+    """A rectangle of the icicle chart, in which each function is drawn below its caller.
 
     Attributes:
         name: name of the function with its file and line.
         depth: number of callers above the function.
         start_s: left edge, in seconds. Functions are ordered by their time, longest first, not by
             the moment at which they were called.
-        width_s: time in the function and in the functions that it called.
+        width_s: time in the function and in the functions that it called, in seconds.
     """
 
     name: str
@@ -59,13 +60,13 @@ class HostCalls:
         file: name of the file for SnakeViz and ``pstats`` in the folder ``profile`` of the run.
         steps: number of steps in the window.
         first_step: number of training steps before the window.
-        duration_s: duration of the window.
-        own_s: sum of the own times of all functions.
+        duration_s: duration of the window, in seconds.
+        own_s: sum of the own times of all functions, in seconds.
         energy_j: energy of the host in the window; ``None`` if not known.
         all_threads: whether the calls of all threads are included (from Python 3.12 on), or only
             those of the training thread.
-        functions: functions with the longest own times or times including callees, by descending
-            own time.
+        functions: the functions with the longest own times, and those with the longest times
+            including callees; all in descending order of own time.
         tree: rectangles of the icicle chart, callers first.
     """
 
@@ -81,7 +82,7 @@ class HostCalls:
 
     @property
     def sentence(self) -> str:
-        """Sentence that states the measured steps and time, and the energy of the host."""
+        """Sentence with the steps and the duration of the window, and the energy of the host."""
         place = f"after {self.first_step} steps" if self.first_step else "from the beginning"
         threads = "all threads" if self.all_threads else "the training thread"
         joules = (
@@ -116,7 +117,7 @@ class MemoryLines:
     """Memory by line of source, measured by memory_profiler.
 
     Attributes:
-        file: name of the file with the whole table.
+        file: name of the file with the whole table, in the folder ``profile`` of the run.
         lines: first lines of the table, as text.
         left_out: number of lines of the table that are not in ``lines``.
     """
@@ -133,8 +134,8 @@ class HostWorkers:
     Attributes:
         processes: number of workers that have written a file.
         files: names of the first files that workers have written.
-        functions: functions with the longest own times or times including callees, by descending
-            own time.
+        functions: the functions with the longest own times, and those with the longest times
+            including callees; all in descending order of own time.
         lines: first lines of the workers' memory tables.
     """
 
@@ -160,9 +161,9 @@ class HostProfile:
 
 
 def rows(calls: HostCalls) -> list[tuple[str, ...]]:
-    """Return the table of functions by own time, with the columns ``HEAD``.
+    """Return the rows of a table of functions by own time, with the columns ``HEAD``.
 
-    The last two rows are the sum of all other functions and the time outside all functions.
+    The last two rows are the sum over all other functions, and the time outside all functions.
     """
     shown = calls.functions[:_ROWS]
     others_s = max(calls.own_s - sum(one.own_s for one in shown), 0.0)
@@ -182,7 +183,7 @@ def _row(calls: HostCalls, name: str, count: str, own_s: float) -> tuple[str, ..
 
 
 def callee_rows(functions: Sequence[HostFunction]) -> list[tuple[str, ...]]:
-    """Return the functions by time including callees, with the columns ``CALLEES_HEAD``."""
+    """Return table rows of functions by time including callees; columns: ``CALLEES_HEAD``."""
     longest = sorted(functions, key=attrgetter("all_s"), reverse=True)[:_ROWS]
     return [
         (one.name, formatting.grouped(one.calls), *map(formatting.duration, (one.all_s, one.own_s)))

@@ -19,11 +19,11 @@ class KernelRow:
     """The part of a step that belongs to one kernel, or to one class of kernels.
 
     Attributes:
-        name: name of the kernel or class; name of a host operator if no accelerator worked.
-        class_name: class of the kernel, such as ``attention``; ``idle`` for idle time.
-        calls: executions per step.
-        time_s: time per step, summed over the devices of the process.
-        share: share of the devices' time, 0 to 1.
+        name: name of the kernel or class; name of a host operator if no accelerator ran kernels.
+        class_name: name of the class, such as ``attention``; ``idle`` for idle time.
+        calls: number of executions per step.
+        time_s: time per step, summed over the devices of the process, in seconds.
+        share: ``time_s`` as a share of the devices' busy and idle time, 0 to 1.
         energy_j: energy per step, attributed by ``share``; ``None`` if no energy was measured.
     """
 
@@ -40,10 +40,11 @@ class KernelRoofline:
     """The position of a training step in the roofline model of the GPU.
 
     Attributes:
-        flops_per_s: FLOPs that the user stated, per second of the whole step and per GPU.
-        flops_per_byte: the same FLOPs per byte of memory traffic, which a counter of the GPU
-            measured.
-        ridge: FLOPs per byte above which arithmetic, and not memory, is the limit.
+        flops_per_s: FLOPs per step as stated by the user, divided by the duration of the whole
+            step and by the number of GPUs.
+        flops_per_byte: FLOPs per step as stated by the user, divided by the memory traffic per step
+            in bytes as measured by a counter of the GPU.
+        ridge: FLOPs per byte above which arithmetic is the limit; below, memory is the limit.
         peak_flops_per_s: maximum FLOPs per second of the GPU.
         source: data sheet that states the GPU's maximum FLOPs per second and memory bandwidth.
     """
@@ -66,35 +67,38 @@ class KernelProfile:
         measured_steps: number of whole steps in the windows, on which the times are based.
         steps: number of optimizer steps of the training.
         step_s: mean duration of a step outside the windows; ``None`` if no step was outside.
-        overhead: time that the windows added, as a share of the training time without it; ``None``
-            if not known.
+        overhead: time that recording added to the training, as a share of the training time
+            without recording; ``None`` if not known.
         scope: scope of the energy: ``gpu`` or ``host``.
-        j_per_step: energy per step outside the windows; ``None`` if not known.
+        j_per_step: energy per step outside the windows; ``None`` if not known or not resolved.
         j_per_step_error: half-width of the 95 % interval of ``j_per_step``; ``None`` if not known.
         kernels_per_step: number of kernels and copies per step, or of operators of the host if no
-            accelerator worked; ``None`` if no step was recorded.
-        busy_share: share of the devices' time in which anything ran; ``None`` if not known.
+            accelerator ran kernels; ``None`` if no step was recorded.
+        busy_share: share of the devices' time in which a kernel or copy ran; ``None`` if not known.
         classes: one row for each class of kernels, longest first, then one for idle time; the
             times of the rows add up to ``device_s``.
         kernels: one row for each of the longest kernels, and one for all other kernels.
         parts: share of ``forward``, ``backward`` and ``optimizer`` in the busy time; ``None`` if
             not known.
-        idle_s: idle time per step by cause: ``input`` (a batch was fetched), ``launch`` (the host
-            launched kernels), ``host`` (the host did other work), ``device`` (work was queued);
-            ``None`` if not known.
+        idle_s: idle time per step in seconds, by cause: ``input`` (a batch was fetched), ``launch``
+            (the host launched kernels), ``host`` (the host did other work), ``device`` (the next
+            work was already queued); ``None`` if not known.
         cudnn_share: share of cuDNN's kernels in the busy time; ``None`` if not known.
-        copy_s: time of copies between host and devices per step; ``None`` if not known.
+        copy_s: time of copies between host and devices per step, in seconds; ``None`` if not known.
         copy_overlap: share of the time of copies in which kernels ran too; ``None`` without copies.
-        activity: means of the GPU's own counters while training, 0 to 1; ``None`` if not known.
+        activity: mean values of the GPUs' activity counters outside the windows, 0 to 1, by
+            quantity, such as ``sm_active``; ``None`` if not known.
         roofline: position in the roofline model; ``None`` if the user stated no FLOPs, or if the
             GPU's peaks or its memory traffic are not known.
         bound: what limits the speed of the training.
         sentence: ``bound`` as a sentence.
         evidence: statements with numbers that support ``sentence``.
         traces: files for Perfetto, ``chrome://tracing`` or TensorBoard, in the run folder.
-        folded: file with the energy as folded stacks; ``None`` if not written.
-        speedscope: file with the energy for speedscope; ``None`` if not written.
-        notes: problems of the profiler.
+        folded: file with the energy by kernel for flame graphs, in the format "folded stacks";
+            ``None`` if not written.
+        speedscope: file with the energy by kernel for the viewer speedscope; ``None`` if not
+            written.
+        notes: problems that occurred during profiling.
     """
 
     framework: str | None
@@ -128,27 +132,27 @@ class KernelProfile:
 
     @property
     def device_s(self) -> float:
-        """Busy and idle time of a step, summed over the devices, s."""
+        """Busy and idle time per step, summed over the devices, in seconds."""
         return sum(row.time_s for row in self.classes)
 
     @property
     def energy_j(self) -> float | None:
-        """Energy of all steps, ``j_per_step`` times ``steps``; ``None`` if not known."""
+        """Energy of all steps in joules: ``j_per_step`` times ``steps``; ``None`` if not known."""
         return None if self.j_per_step is None else self.j_per_step * self.steps
 
     def share_of(self, class_name: str) -> float:
-        """Return the share of a class of kernels in the devices' time."""
+        """Return the share of a class of kernels in the devices' busy and idle time."""
         return sum(row.share for row in self.classes if row.class_name == class_name)
 
     def idle_share(self, cause: str) -> float | None:
-        """Return the share of the devices' time that was idle for a cause; ``None`` if unknown."""
+        """Return the share of ``device_s`` that is idle for ``cause``; ``None`` if not known."""
         if self.idle_s is None or not self.device_s:
             return None
         return self.idle_s[cause] / self.device_s
 
 
 def sentences(profile: KernelProfile) -> tuple[str, ...]:
-    """Return the results as sentences, which are shown above the tables."""
+    """Return the results as sentences, for display above the tables."""
     return tuple(_sentences(profile))
 
 
@@ -211,13 +215,13 @@ def _roof(roof: KernelRoofline) -> str:
 
 
 def class_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
-    """Return the table of classes with the columns ``HEAD``; the rows add up to a step."""
+    """Return table rows of the classes, with the columns ``HEAD``; times sum to ``device_s``."""
     steps = profile.steps
     return [(row.name, *_times(row), *_joules(row.energy_j, steps)) for row in profile.classes]
 
 
 def kernel_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
-    """Return the table of the longest kernels with the columns ``KERNEL_HEAD``."""
+    """Return table rows of the longest kernels, with the columns ``KERNEL_HEAD``."""
     return [
         (_short(row.name), *_times(row), _joules(row.energy_j, profile.steps)[0])
         for row in profile.kernels[:_ROWS]

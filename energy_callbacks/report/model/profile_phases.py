@@ -14,8 +14,9 @@ class StepPhase:
 
     Attributes:
         name: name of the phase, such as ``forward``.
-        time_s: time per step.
-        energy_j: attributed energy per step; ``None`` if the energy could not be split.
+        time_s: time per step, in seconds.
+        energy_j: energy per step that is attributed to the phase; ``None`` if the energy could not
+            be split.
         error_j: half-width of the 95 % interval of ``energy_j``; ``None`` if the energy could not
             be split.
     """
@@ -31,17 +32,19 @@ class StepPhases:
     """Energy of one device, split into the phases of a training step.
 
     Attributes:
-        device: key of the device.
+        device: key of the device; ``no sensor`` if the device that trains has no sensor.
         timed_by: ``device`` if events of the device give the times of the phases; ``host`` if the
             host's clock gives them.
         steps: number of profiled steps.
-        step_s: mean duration of a step.
+        step_s: mean duration of a step, in seconds.
         measured_j: measured energy per step; ``None`` if not known.
-        split_j: sum of the fitted energies of the phases per step; they are not scaled to
-            ``measured_j``. ``None`` if the energy could not be split.
-        lag_s: fitted delay of the sensor; ``None`` if the energy could not be split.
-        response_s: fitted time constant of the sensor; ``None`` if the energy could not be split.
-        refusal: why the energy could not be split; ``None`` if it was split.
+        split_j: sum of ``energy_j`` over the phases. It may differ from ``measured_j``, because the
+            energies of the phases are fitted to power readings. ``None`` if the energy could not
+            be split.
+        lag_s: fitted delay of the sensor, in seconds; ``None`` if the energy could not be split.
+        response_s: fitted time constant of the sensor, in seconds; ``None`` if the energy could not
+            be split.
+        refusal: why the energy could not be split; ``None`` if the energy was split.
         help: what would make a split possible; ``None`` if the energy was split.
         phases: phases in the order in which a step executes them.
     """
@@ -60,7 +63,7 @@ class StepPhases:
 
     @property
     def sentence(self) -> str:
-        """Sentence on the profiled steps and the split, or why the energy was not split."""
+        """Sentence with the profiled steps, and the result of the split or why there is none."""
         timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
         step = formatting.short_time(self.step_s)
         head = f"{self.steps} steps of {step} on {self.device}, {timed}"
@@ -73,7 +76,7 @@ class StepPhases:
 
 
 def rows(profile: StepPhases) -> list[tuple[str, ...]]:
-    """Return the table of phases with the columns ``HEAD``."""
+    """Return the rows of a table of phases, with the columns ``HEAD``."""
     return [_row(profile, phase) for phase in profile.phases]
 
 

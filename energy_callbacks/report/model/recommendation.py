@@ -18,7 +18,7 @@ Code = Literal[
     "copies",
 ]
 
-# A share of the time or of the energy that is smaller than this does not justify a change.
+# Minimum share of the time or of the energy that justifies a recommendation.
 MATTERS: Final = 0.05
 
 
@@ -28,10 +28,10 @@ class Advice:
 
     Attributes:
         code: short identifier of the kind of recommendation.
-        message: the observation, with numbers.
+        message: what was observed in the run, with numbers.
         fix: the recommended change.
-        saves_j: upper bound of the energy that the change would have saved in this run; ``None`` if
-            not known.
+        saves_j: upper bound of the energy that the change would have saved in this run, in joules;
+            ``None`` if not known.
     """
 
     code: Code
@@ -41,5 +41,5 @@ class Advice:
 
     @property
     def saving(self) -> str:
-        """The saving as text; empty if not known."""
+        """``saves_j`` as text, such as ``saves up to 1.2 Wh``; empty if not known."""
         return "" if self.saves_j is None else f"saves up to {formatting.energy(self.saves_j)}"

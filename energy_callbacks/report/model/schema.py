@@ -2,8 +2,8 @@
 
 The record holds everything that a report shows. HTML, text and JSON present the same record, so a
 report can be rendered again from its JSON. ``None`` means not known; ``0.0`` is a measured zero.
-A change of the JSON that requires changes of programs that read it increases ``SCHEMA_VERSION``.
-The schema is in ``docs/reference/report.schema.json``.
+``SCHEMA_VERSION`` increases if a change of the JSON requires changes in programs that read it.
+The JSON schema is in ``docs/reference/report.schema.json``.
 """
 
 import json
@@ -50,29 +50,29 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyReport:
-    """The report of a run: its energy, the origin and uncertainty of the energy, and warnings.
+    """The report of a run: energy with its origin and uncertainty, emissions, work, and warnings.
 
     Attributes:
         format: name of the file format.
         schema_version: ``SCHEMA_VERSION`` of the package that wrote the report.
         tool_version: version of this package in the newest attempt.
-        warnings: warnings to read before the numbers.
+        warnings: warnings about the numbers, which are shown above them.
         run: name, status, duration, framework and host of the run.
         energy: energy of the run by scope.
         measured_fraction: share of the total energy that sensors measured, 0 to 1; the rest is
             estimated by models. ``None`` if no energy is known.
         emissions: emissions of the energy; ``None`` if not known.
         cost: cost of the energy; ``None`` if energy or price is not known.
-        forecast: the newest forecast; ``None`` if the run was too short for one, or its
-            planned number of steps is not known.
+        forecast: the newest forecast; ``None`` if the run was too short for a forecast, or its
+            planned number of steps was not known.
         efficiency: energy per unit of work.
-        throughput: amount and speed of the work.
-        memory: peak and mean memory.
+        throughput: amount of work, its speed, and waits for data.
+        memory: peak and mean use of memory.
         phases: time and energy of each phase.
-        devices: use of each physical device.
+        devices: energy, power and other readings of each physical device.
         attempts: one entry for each process of each attempt.
         unavailable: sensors that could not be opened.
-        measuring: processor time of the measurement itself.
+        measuring: processor time that the measurement itself used.
         environment: versions and settings of the newest attempt.
         method_notes: the assumptions behind the numbers, one sentence each.
         timeline: phases over time, for the charts.
@@ -134,7 +134,7 @@ def _adapter(kind: type[Any]) -> "TypeAdapter[Any]":
 
 
 def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
-    """Return a record of a report from a JSON object of a journal.
+    """Convert a JSON object of a journal to a record of a report.
 
     Args:
         kind: dataclass of the record.
@@ -147,7 +147,7 @@ def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
 def to_json(report: EnergyReport) -> str:
     """Return the report as JSON, with its fields in the order of the schema.
 
-    Each top-level field is one line, which keeps diffs readable.
+    Each top-level field is on a line of its own, so that diffs are readable.
     """
     parts = _adapter(EnergyReport).dump_python(report, mode="json")
     lines = [
@@ -201,7 +201,7 @@ def _check_format(text: str) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a report (draft 2020-12), as in the reference documentation."""
+    """Return the JSON schema of a report (draft 2020-12) as a dictionary."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_adapter(EnergyReport).json_schema(mode="serialization"),
