@@ -1,4 +1,4 @@
-"""Calls functions that may hang, such as those of a driver, with a time limit."""
+"""Calls functions that may hang, such as functions of a driver, with a time limit."""
 
 import threading
 from collections.abc import Callable
@@ -9,21 +9,22 @@ Answer = TypeVar("Answer")
 
 PATIENCE_S: Final = 10.0
 """Time limit for calls of NVIDIA's driver, s. Without the persistence daemon, the driver takes one
-to three seconds to initialise each card (NVIDIA, "Driver Persistence")."""
+to three seconds to initialise each GPU (NVIDIA, "Driver Persistence")."""
 
 _hanging: dict[str, threading.Thread] = {}
 
 
 def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
-    """Call ``ask`` on its own thread and return its result, or raise its exception.
+    """Call ``ask`` on a new thread, and return its result or raise its exception.
 
     Args:
         timeout_s: maximum time to wait, s. A call that takes longer continues on its thread.
         ask: the function to call.
-        name: name of the function. While an earlier call with this name hangs, no new call is made.
+        name: name of the call in messages. No new call is made while an earlier call with this name
+            is still running after its time limit.
 
     Raises:
-        TimeoutError: if there is no result in time, or if an earlier call hangs.
+        TimeoutError: if ``ask`` does not end in time, or if no call is made (see ``name``).
     """
     before = _hanging.get(name)
     if before is not None and before.is_alive():

@@ -1,4 +1,4 @@
-"""Reads all devices of this machine without a run, for the command ``monitor``."""
+"""Reads the devices of this machine outside of a training, for the command ``monitor``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ from energy_callbacks.sensing.sources.nvidia.processes import CardProcess, card_
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 
-# Power is the mean over this time, s; energy counters of older cards need at least a second.
+# Time over which power is averaged, s. The energy counters of older GPUs need at least one second
+# for a mean power.
 _RECENT_S: Final = 2.0
-# Readings of a gauge or counter that are older than this, s, are not shown.
+# Maximum age of a value that is shown, except power and energy, s.
 _FRESH_S: Final = 5.0
+# Maximum time that ``Watch.stop`` waits for all sources together, s.
 _STOP_TIMEOUT_S: Final = 3.0
 
 
@@ -24,15 +26,17 @@ class DeviceLook:
 
     Attributes:
         device: the device.
-        power_w: mean power of the two seconds before the newest reading; gaps are left out.
-        energy: energy since ``Watch`` was created, or since the first reading if that is later.
-        utilisation: fraction of the time in which the device was busy.
+        power_w: mean power over the last two seconds up to the newest reading, W; time without
+            readings is left out.
+        energy: energy from the creation of ``Watch``, or from the first reading if that is later,
+            to the newest reading.
+        utilisation: fraction of time in which the device was busy, 0 to 1.
         memory_used_bytes: used memory.
         temperature_c: temperature, degrees Celsius.
-        clock_hz: clock frequency of the multiprocessors.
-        throttled_s: seconds in which heat or a power limit reduced clocks, as counted by the
-            driver.
-        processes: processes on a card, most memory first; empty for other devices.
+        clock_hz: clock frequency of the GPU's multiprocessors.
+        throttled_s: total time in which heat, the power limit or the power brake reduced the clock
+            frequency, as counted by the driver, s.
+        processes: processes on a GPU, in order of decreasing memory; empty for other devices.
     """
 
     device: Device
@@ -47,13 +51,13 @@ class DeviceLook:
 
 
 class Watch:
-    """Reads sources until it is stopped.
+    """Reads sources until ``stop`` is called.
 
-    Keeps readings for ten minutes and energy permanently.
+    Readings are kept for ten minutes. The cumulative energy is kept without limit.
 
     Args:
         sources: sources to read.
-        clock: time and threads.
+        clock: tells the time and runs a thread for each source.
     """
 
     def __init__(self, sources: Sequence[Source], clock: Clock) -> None:
@@ -64,11 +68,11 @@ class Watch:
         self._start_s = clock.monotonic_s()
 
     def start(self) -> None:
-        """Start reading."""
+        """Open all sources and begin to read them, without waiting for the first readings."""
         self._sampler.start()
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Read every source once more and close it; wait at most three seconds for this."""
         self._sampler.stop(_STOP_TIMEOUT_S)
 
     @property
@@ -78,7 +82,7 @@ class Watch:
 
     @property
     def problems(self) -> tuple[Notice, ...]:
-        """Newest notice of each source that is unavailable or lost."""
+        """Newest notice of each source, if it says that the source is unavailable or lost."""
         newest = {notice.source: notice for notice in self._notices}
         return tuple(one for one in newest.values() if one.kind in ("unavailable", "lost"))
 
@@ -91,7 +95,7 @@ class Watch:
 
     def _look(self, device: Device) -> DeviceLook:
         timeline, key = self._timeline, device.key
-        # The driver's buffer may contain readings from before the start.
+        # The driver's buffer may contain readings from before this object was created.
         first_s = max(timeline.start_s(key) or self._start_s, self._start_s)
         newest_s = timeline.newest_s(key)
         energy, power_w = Energy(energy_j=None), None

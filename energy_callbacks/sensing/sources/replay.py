@@ -1,4 +1,4 @@
-"""Replays recorded readings at their times."""
+"""Replays recorded readings: returns each reading when the clock reaches its time."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,18 @@ _time_s = attrgetter("t_s")
 class ReplaySource:
     """A source whose readings are given in advance.
 
-    ``read`` returns each reading once, as soon as the clock has reached its time. After ``close``
-    and ``open`` it continues with the next reading.
+    ``read`` returns each reading once, as soon as the clock has reached the time of the reading.
+    After ``close`` and ``open``, ``read`` continues with the readings not returned yet.
 
     Args:
         clock: monotonic clock, to which the times of the readings refer.
         channels: channels that the source offers.
         readings: readings of these channels, in any order.
-        interval_s: time between two calls of ``read``, s.
-        name: name in messages.
+        interval_s: time from the start of one call of ``read`` to the start of the next, s.
+        name: name of the source in messages.
 
     Raises:
-        ValueError: if a reading belongs to a channel that is not offered.
+        ValueError: if a reading belongs to a channel that is not in ``channels``.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class ReplaySource:
 
     @classmethod
     def of_file(cls, clock: Clock, path: Path) -> Self:
-        """Return a source for a file that ``EnergyConfig(raw_readings=True)`` has written.
+        """Return a source that replays a file of raw readings.
 
-        Playback starts now: the start of the recorded attempt corresponds to the present time.
+        The setting ``EnergyConfig(raw_readings=True)`` records such a file. Readings are moved in
+        time so that the recorded attempt starts at the time of this call.
 
         Raises:
-            JournalError: if the file is not a recording of readings, or has a newer version.
+            JournalError: if the file is not a recording of readings, or its format is newer than
+                this package.
         """
         start_s = clock.monotonic_s()
         channels, readings = recording.read(path)
@@ -77,7 +79,7 @@ class ReplaySource:
         return self._channels
 
     def read(self) -> Sequence[Reading]:
-        """Return the readings whose time was reached since the last call.
+        """Return the readings up to the present time that no earlier call has returned.
 
         Raises:
             SourceLost: if the source is not open.
