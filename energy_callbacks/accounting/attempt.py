@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum time to wait for all sources, and then for the journal's thread, when an attempt ends.
+# When an attempt ends: maximum time to wait for all sources together, and then again for the
+# journal's thread, s.
 _STOP_TIMEOUT_S: Final = 3.0
-# A source that has not answered for this time causes a warning.
+# A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
-# Interval between the checks of ``wait_until_seen``.
+# Interval between two checks in ``wait_until_seen``, s.
 _POLL_S: Final = 0.02
-# Error of an attempt for which ``stop`` was not called.
+# Text for the journal if ``stop`` was not called and the exception is unknown.
 _LEFT: Final = (
     "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
     "caught, or without stop()"
@@ -137,7 +138,7 @@ class ActiveAttempt:
         keep = self._raw.keep if self._raw else None
         self._sampler = Sampler(found.sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
-        # The keys are the codes of the warnings that the checks cause.
+        # Checks that run at every update, by the code of the warning that the check may cause.
         self._checks: dict[str, StaleSensors | WallClock] = {
             "quantity_silent": StaleSensors(self.timeline, self._start_s),
             "wall_clock_set": WallClock(clock, self._start_s),
@@ -197,20 +198,20 @@ class ActiveAttempt:
 
         Args:
             kind: name of a field of ``report.model.schema.Profile``.
-            record: value of that field as JSON types; 200 kB of JSON at most.
+            record: value of that field as JSON types; at most 200 kB of JSON.
         """
         self.recorder.event("profile", self.now_s(), of=kind, record=record)
 
     def state(self) -> Record:
-        """Return the state for a checkpoint: run id, run folder, and used joules by scope."""
+        """Return the state for a checkpoint: run id, run folder, and joules of the run by scope."""
         used_j = dict(self.board.used_j)
         return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
 
     def budget_share(self) -> float:
         """Return the share of the run's budget that this host has used.
 
-        Only the first process of a host returns this share. The other processes return 0, and the
-        first process also returns 0 before the first readings.
+        Only the first process of a host returns this share. The other processes return 0. Before
+        the first readings, the first process also returns 0.
         """
         if self._process.local_rank:
             return 0.0
@@ -219,7 +220,7 @@ class ActiveAttempt:
         return 0.0 if used is None else self._budget.share(used, self.now_s())
 
     def note_over_budget(self) -> None:
-        """Record and log that the budget is used up; later calls do nothing."""
+        """Record that the budget is used up, and log it on rank 0; later calls do nothing."""
         if self._is_over_budget:
             return
         self._is_over_budget = True
@@ -229,7 +230,9 @@ class ActiveAttempt:
             logger.warning("%s", message)
 
     def end(self, error: BaseException | None) -> None:
-        """Read every sensor once more, write totals, close the journal; takes a few seconds.
+        """Read every sensor once more, write the totals, and close the journal.
+
+        This takes up to a few seconds. If the attempt has already ended, nothing happens.
 
         Args:
             error: the exception that ended the training; ``None`` if it ended without one.
@@ -241,7 +244,7 @@ class ActiveAttempt:
     def end_left(self, *, on_own_thread: bool) -> bool:
         """End an attempt for which ``stop`` was not called.
 
-        Its phases end at the last moment at which the training was known to run.
+        The open phases end at the last moment at which the training was known to run.
 
         Args:
             on_own_thread: whether this is called on the journal's thread. If another thread is
@@ -284,19 +287,20 @@ class ActiveAttempt:
             sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
             missed_readings=self._sampler.missed,
         )
-        self._is_over = True  # set last, because Ctrl-C may interrupt the lines above
+        # Set last: if Ctrl-C interrupts the lines above, ``end`` can be called again.
+        self._is_over = True
         if self.call is not None:
             self.call.let_go()
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
-        """Wait until all processes of this attempt have ended, as their journals show.
+        """Wait until the journals of this attempt show that all its processes have ended.
 
-        Waits for at most ``timeout_s``. A process of this host that was killed counts as ended,
-        because its launcher, such as Lightning's, may soon kill this process too.
+        Waits for at most ``timeout_s``. A killed process of this host counts as ended, because the
+        launcher that started it, such as Lightning's, may soon kill this process too.
         """
         if self._process.world_size == 1:
-            return  # no need to wait; on a full disk even the own last line may be missing
+            return  # on a full disk, even this process's own last line may be missing
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -309,7 +313,7 @@ class ActiveAttempt:
             time.sleep(0.05)
 
     def abandon(self) -> None:
-        """Ask the threads to stop reading sensors and writing the journal, without waiting."""
+        """Ask the threads of the sensors and of the journal to stop; return without waiting."""
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
 
@@ -318,7 +322,7 @@ class ActiveAttempt:
         self._periodic.wait(timeout_s)
 
     def _update(self) -> float:
-        """Do the periodic work of the journal's thread; return the seconds until the next call."""
+        """Do the periodic work of the journal's thread; return the time to the next call, s."""
         start_s = self.now_s()
         if self._is_broken:
             self._writer.close()
@@ -388,7 +392,8 @@ class ActiveAttempt:
             "job": job and asdict(job),
             "config": {"place": asdict(place), **settings, "devices": devices},
             "environment": surroundings,
-            # The previous folder of the run, and the joules that the run used there.
+            # Energy of earlier attempts that no journal in this run folder contains, J by scope,
+            # and the folder of their journals.
             **({"before": {"folder": earlier.folder, "energy_j": linked_j}} if linked_j else {}),
         }
 
@@ -401,7 +406,7 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 
 
 def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
-    """Return the location of the machine and an error message, which is empty without an error."""
+    """Return the location of the machine, and an error message (empty if there is no error)."""
     try:
         return carbon.place(config.country, config.region), ""
     except Exception as error:  # noqa: BLE001 - only emissions need the location

@@ -25,10 +25,10 @@ class _Target:
         owner: module or class that stores the function.
         name: name of the attribute of ``owner``.
         stored: the stored object: the function, or a ``staticmethod`` or ``classmethod`` around it.
-        function: the function itself.
-        scope: global namespace of the function if it is not the module's and also stores the
-            function; otherwise ``None``. The namespaces differ for the main script in processes
-            that multiprocessing has spawned.
+        function: the function without its ``staticmethod`` or ``classmethod``.
+        scope: global namespace of the function, if it is not the namespace of the imported module
+            and also stores the function; otherwise ``None``. The two namespaces differ for the main
+            script in processes that multiprocessing has spawned.
     """
 
     address: str
@@ -55,15 +55,16 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         print(profile.text)
 
     The functions are restored at the end of the block. The memory of the process is queried at each
-    line of these functions, which makes them much slower. Use ``profile_lines`` to find a memory
-    leak, not to measure energy.
+    executed line of these functions, which makes the functions much slower. Use ``profile_lines``
+    to find a memory leak, not to measure energy.
 
     Args:
-        functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.
+        functions: functions to measure: function objects, or names such as ``"module:function"``
+            and ``"module:Class.method"``.
 
     Raises:
-        ValueError: if no function is given, a function does not exist or is inside another one, or
-            its source is not in a file.
+        ValueError: if no function is given, or if a function does not exist, is defined inside
+            another function, or has no source file.
         TypeError: if an argument is neither a Python function nor the name of a Python function.
     """
 
@@ -100,7 +101,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def text(self) -> str:
-        """A table by memory_profiler for each function that was called; empty without a call."""
+        """One table by memory_profiler per function that was called; empty if none was called."""
         if self._profiler is None:
             return ""
         from memory_profiler import show_results
@@ -111,7 +112,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
 
 def _profiled(target: _Target, profiler: "LineProfiler") -> Any:
-    """Return the function with line tracing, in a ``staticmethod`` or ``classmethod`` if it was."""
+    """Return the traced function, in a ``staticmethod`` or ``classmethod`` if it was in one."""
     profiler.add_function(unwrap(target.function))
     traced = functools.wraps(target.function)(profiler.wrap_function(target.function))
     is_wrapped = isinstance(target.stored, staticmethod | classmethod)
@@ -174,7 +175,11 @@ def _module(name: str) -> Any:
 
 
 def _holder(owner: Any, name: str) -> Any:
-    """Return the module or class that stores a name: ``owner``, or a base class of ``owner``."""
+    """Return the module or class that stores a name: ``owner``, or a base class of ``owner``.
+
+    Raises:
+        ValueError: if none of them stores the name.
+    """
     places = owner.__mro__ if isinstance(owner, type) else (owner,)
     for place in places:
         if name in vars(place):

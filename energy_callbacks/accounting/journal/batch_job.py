@@ -1,11 +1,11 @@
 """Finds the batch job that this process belongs to, in Slurm, HTCondor or Kubernetes.
 
-Sources of the fields:
+The fields come from:
 
 * Slurm: environment variables (sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"). Each task of a job array
   has its own id; squeue and sacct show the task as ``<array>_<task>``.
-* HTCondor: ``_CONDOR_JOB_AD`` is the path of a file with lines ``Name = value`` (users' manual,
-  "Services for Running Jobs").
+* HTCondor: ``_CONDOR_JOB_AD`` contains the path of a file with lines ``Name = value`` (users'
+  manual, "Services for Running Jobs").
 * Kubernetes: ``KUBERNETES_SERVICE_HOST`` is set in every container. The host name is the name of
   the pod, or ``<job>-<index>`` in an Indexed Job (concepts, "Jobs" and "Downward API"). The other
   variables and the file of labels are named as in the examples of the Kubernetes documentation.
@@ -22,13 +22,13 @@ from typing import Any, Final
 
 _NAMESPACE_FILE: Final = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _LABELS_FILE: Final = "etc/podinfo/labels"
-# Labels of a pod that contain the name of its Job; the first one that exists is used.
+# Labels of a pod that contain the name of the pod's Job; the first label that exists is used.
 _JOB_LABELS: Final = (
     "batch.kubernetes.io/job-name",
     "job-name",
     "training.kubeflow.org/job-name",
 )
-# Maximum lengths in characters: of a field, and of the text that is read from a file.
+# Maximum lengths in characters: of a field, and of the text that is read from one file.
 _LONGEST, _LONGEST_TEXT = 200, 1_000_000
 _SLURM: Final = {
     "id": "JOB_ID",
@@ -90,7 +90,7 @@ class Job:
 
 
 def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | None:
-    """Return the batch job of a process; ``None`` if it does not run in a batch system.
+    """Return the batch job of a process; ``None`` if the process runs in no batch system.
 
     Args:
         environment: environment variables of the process.
@@ -100,7 +100,7 @@ def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | No
 
 
 def from_record(record: Any) -> Job | None:
-    """Return the job from its record in the header of a journal; ``None`` if there is no job."""
+    """Return the job in the header of a journal; ``None`` if ``record`` describes no job."""
     if not isinstance(record, Mapping) or not record.get("system"):
         return None
     names = Job.__dataclass_fields__
@@ -169,7 +169,7 @@ def _kubernetes(environment: Mapping[str, str], root: Path) -> Job | None:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small file; empty if it cannot be read."""
+    """Return the first ``_LONGEST_TEXT`` characters of a file; empty if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_LONGEST_TEXT)

@@ -15,8 +15,8 @@ _PACKAGES: Final = (
     "numpy", "torch", "lightning", "pytorch-lightning", "transformers", "keras", "tensorflow",
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
-# Environment variables that identify a job and its host; named as in the documentation of the batch
-# systems.
+# Environment variables of several batch systems that identify the batch job and its host. The names
+# are from the documentation of the batch systems.
 _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",
@@ -24,7 +24,7 @@ _JOB_VARIABLES: Final = (
 
 
 def describe() -> dict[str, Any]:
-    """Return the facts about this process that are needed to repeat the run."""
+    """Return versions, command, git commit and batch job: facts needed to repeat the run."""
     return {
         "tool_version": __version__,
         "python": platform.python_version(),
@@ -54,7 +54,7 @@ def _version(package: str) -> str:
 
 
 def _git_commit() -> str | None:
-    """Return the git commit of the working directory; ``None`` if git does not find it in 2 s."""
+    """Return the git commit of the working directory; ``None`` if git finds none within 2 s."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"],  # noqa: S607 - git from the user's PATH

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 COMMAND: Final = "command"
-"""Value of ``framework``, and name of the phase, in a process that measures another program."""
+"""Value of ``framework``, and name of the phase, if the process measures another program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +16,15 @@ class TrainingProcess:
     """The framework and the rank of a training process.
 
     Attributes:
-        framework: ``lightning``, ``keras``, ``huggingface``, ``plain`` or ``command``.
+        framework: ``lightning``, ``keras``, ``huggingface``, ``plain`` (a plain training loop) or
+            ``command`` (another program is measured).
         framework_version: version of that framework; empty if unknown.
         rank: number of this process among all processes of the run, from 0.
         local_rank: number of this process among the processes of this host, from 0. Process 0
             measures CPU and RAM.
         world_size: number of processes of the run.
-        local_world_size: number of processes on this host; each is assumed to consume as many
-            samples as this one.
+        local_world_size: number of processes of the run on this host; each is assumed to consume
+            as many samples as this process.
     """
 
     framework: str = "plain"
@@ -35,7 +36,11 @@ class TrainingProcess:
 
     @classmethod
     def from_environment(cls) -> "TrainingProcess":
-        """Return this process, with its ranks from the environment variables of ``torchrun``."""
+        """Return this process, as the environment variables of ``torchrun`` describe it.
+
+        Raises:
+            ValueError: if one of these variables is not a non-negative integer.
+        """
         return cls(
             rank=_number("RANK", 0),
             local_rank=_number("LOCAL_RANK", 0),
@@ -62,7 +67,7 @@ def _number(variable: str, otherwise: int) -> int:
 
 
 def launch_id(process: TrainingProcess) -> str | None:
-    """Return an id that all processes of one launch share; ``None`` for a single process."""
+    """Return an id shared by all processes that start together; ``None`` for a single process."""
     if process.world_size == 1:
         return None
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
@@ -72,11 +77,11 @@ def launch_id(process: TrainingProcess) -> str | None:
 
 
 def default_folder(process: TrainingProcess) -> Path:
-    """Return the run folder for a process if the user has named none.
+    """Return the default run folder of a process.
 
-    For a single process, the folder is named after the time and is created. Otherwise it is named
-    after ``MASTER_PORT``, which all processes of a launch share, or after the time if the port is
-    not set.
+    For a single process, the folder is named after the time and is created. For several processes,
+    the folder is not created. It is named after ``MASTER_PORT``, which all processes of a training
+    share, or after the time if ``MASTER_PORT`` is not set.
     """
     folder = Path("energy_runs")
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -1,8 +1,8 @@
 """Finds the energy that earlier attempts of a run used, so that totals continue after a restart.
 
-The energy is read from the journals in the run folder, or in the folder that the checkpoint names.
-If those journals were deleted, the energy is read from the checkpoint, which contains the energy up
-to the time when the checkpoint was written.
+The energy is read from the journals of the run in the run folder. If there are none, the larger of
+two energies is used for each scope: the energy in the journals of the folder that the checkpoint
+names, and the energy in the checkpoint itself, which was used before the checkpoint was written.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger("energy_callbacks")
 Joules = Mapping[str, float]
 
 # Beginnings of the journal lines that are read. For each beginning in ``_NEWEST``, only the last
-# line is used.
+# line is used. ``_PREFIX`` is the length of each beginning in ``_NEWEST``.
 _DEVICE: Final = '{"type":"device"'
 _NEWEST: Final = ('{"type":"series"', '{"type":"totals"')
 _PREFIX: Final = len(_NEWEST[0])
@@ -35,9 +35,9 @@ class PreviousAttempts:
 
     Attributes:
         energy_j: J by scope, ``gpu`` and ``host``; a scope that was never measured is absent.
-        folder: previous folder of the run, relative to the current folder; ``None`` if no
-            journal in it was read.
-        linked_j: the part of ``energy_j`` that no journal in the current folder contains, J by
+        folder: previous run folder, as a path relative to the new run folder; ``None`` if no
+            journal in the previous run folder was read.
+        linked_j: the part of ``energy_j`` that no journal in the new run folder contains, J by
             scope.
     """
 
@@ -46,7 +46,7 @@ class PreviousAttempts:
     linked_j: Joules = field(default_factory=dict)
 
     def of(self, scope: str) -> float:
-        """Return the energy of a scope, ``gpu``, ``host`` or ``total``, J."""
+        """Return the energy of a scope, ``gpu``, ``host`` or ``total``, J; 0 if unknown."""
         return sum(self.energy_j.values()) if scope == "total" else self.energy_j.get(scope, 0.0)
 
 
@@ -55,13 +55,13 @@ def usage_before(
 ) -> PreviousAttempts:
     """Return the energy that a run used before an attempt.
 
-    If the journals or the checkpoint cannot be read, a warning is logged and the result is empty.
+    If an exception occurs, a warning is logged and the result is empty.
 
     Args:
         folder: run folder.
         number: number of the attempt that begins.
         run_id: id of the run.
-        process: this process; the result is empty unless it is the first process of its host.
+        process: this process. If it is not the first process of its host, the result is empty.
         state: state of the meter from a checkpoint; may be empty.
     """
     try:
@@ -79,7 +79,7 @@ def _usage_before(
     here = [one for one in _heads(folder, run_id, process) if one[1]["attempt"] < number]
     if here:
         return PreviousAttempts(energy_j=_total_j(here))
-    # The checkpoint was written by the first rank, so its energies are those of that rank.
+    # Rank 0 wrote the checkpoint, so the checkpoint contains only the energy of rank 0.
     stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
     before = str(state.get("folder") or "")
     there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
@@ -92,7 +92,7 @@ def _usage_before(
 
 
 def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Path, Record]]:
-    """Return the journals of a run whose energy this process adds to its own, oldest first.
+    """Return the journals of a run from which this process adds energy to its own, oldest first.
 
     Returns:
         Path and header of each journal.
@@ -121,7 +121,10 @@ def _total_j(heads: Sequence[tuple[Path, Record]]) -> Joules:
 
 
 def _used_j(path: Path, head: Record) -> Joules:
-    """Return the energy of one journal, J by scope; parts of a counted device are left out."""
+    """Return the energy of one journal, J by scope.
+
+    A device is left out if it is a part of another device that is counted.
+    """
     devices, row, totals = _ends(path)
     columns = head.get("columns") or list(journal.COLUMNS)
     at = columns.index("energy_j")
@@ -137,9 +140,10 @@ def _used_j(path: Path, head: Record) -> Joules:
 
 
 def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:
-    """Return the devices of a journal, its newest ``series`` line and its ``totals``.
+    """Return the devices of a journal by key, its last ``series`` line and its ``totals`` line.
 
-    Other lines are not parsed, because the journal of a day has about 100,000 lines.
+    A missing line becomes an empty record. Other lines are not parsed, because the journal of a
+    training of one day has about 100,000 lines.
     """
     devices, newest = [], {}
     with path.open(encoding="utf-8", errors="replace") as lines:

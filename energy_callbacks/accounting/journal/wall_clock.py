@@ -1,7 +1,7 @@
 """Detects that the wall clock was set during an attempt.
 
 Energy is computed in monotonic time, so no energy is counted twice if the wall clock is set back.
-Samples that a driver stamps with wall time have a gap at the moment when the clock was set
+Samples that a driver stamps with wall time may have a gap at the moment when the clock was set
 (``sensing/sources/nvidia/driver_stamps.py``).
 """
 
@@ -10,8 +10,8 @@ from typing import Final
 
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# Smallest change of the wall clock that is reported. ntpd sets a clock only if it is wrong by more
-# than 0.128 s; otherwise ntpd only changes the clock's speed (ntpd(8), "-x").
+# Smallest change of the wall clock that is reported, s. ntpd sets a clock only if it is wrong by
+# more than 0.128 s; otherwise ntpd only changes the clock's speed (ntpd(8), "-x").
 _JUMP_S: Final = 0.1
 # Maximum number of messages in one attempt.
 _MOST_REPORTS: Final = 3
@@ -32,7 +32,10 @@ class WallClock:
         self._reports = 0
 
     def news(self) -> Iterator[str]:
-        """Yield a message if the wall clock was set, or the machine slept, since the last call."""
+        """Yield a message if the clock was set, or the machine suspended, since the last call.
+
+        After ``_MOST_REPORTS`` messages, nothing more is yielded.
+        """
         now_s, ahead_s = clock_offset(self._clock)
         jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
         if abs(jump_s) < _JUMP_S or self._reports == _MOST_REPORTS:
