@@ -1,4 +1,4 @@
-"""Keeps the stack of phases of a process, and divides the time into spans of one phase each."""
+"""Keeps the stack of phases of a process, and divides time into spans with one phase each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpan:
-    """A span of time in the phase ``name``; ``start_s`` and ``end_s`` are monotonic times."""
+    """A span of time in the phase ``name``, from ``start_s`` to ``end_s`` in monotonic time."""
 
     name: str
     start_s: float
@@ -14,7 +14,7 @@ class PhaseSpan:
 
 
 def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
-    """Return ``spans`` without the parts that ``holes`` cover.
+    """Return ``spans`` without the parts that lie inside ``holes``.
 
     >>> a = PhaseSpan(name="train", start_s=0.0, end_s=9.0)
     >>> b = PhaseSpan(name="x", start_s=2.0, end_s=3.0)
@@ -62,7 +62,7 @@ class PhaseStack:
         return self.names[-1]
 
     def enter(self, name: str, t_s: float) -> PhaseSpan:
-        """Put a phase on top of the stack; return the span that ends."""
+        """Put a phase on top of the stack; return the span that ends at ``t_s``."""
         span = self.end(t_s)
         self.names.append(name)
         return span
@@ -71,7 +71,8 @@ class PhaseStack:
         """Remove a phase and all phases above it from the stack.
 
         Returns:
-            The span that ends; ``None`` if the phase is not in the stack.
+            The span that ends at ``t_s``; ``None`` if the phase is not in the stack. The phase at
+            the bottom cannot be removed.
         """
         if name not in self.names[1:]:
             return None
@@ -81,15 +82,15 @@ class PhaseStack:
         return span
 
     def leave_all(self, t_s: float) -> PhaseSpan:
-        """Remove all phases except the one at the bottom; return the span that ends."""
+        """Remove all phases except the one at the bottom; return the span that ends at ``t_s``."""
         span = self.end(t_s)
         del self.names[1:]
         return span
 
     def end(self, t_s: float) -> PhaseSpan:
-        """End the current span and begin a new one; return the span that ends.
+        """End the current span at ``t_s`` and begin a new one; return the ended span.
 
-        If ``t_s`` is earlier than the start of the current span, that span gets the length 0.
+        If ``t_s`` is earlier than the start of the current span, the ended span has the length 0.
         """
         t_s = max(t_s, self.start_s)
         span = PhaseSpan(name=self.name, start_s=self.start_s, end_s=t_s)

@@ -1,4 +1,4 @@
-"""Passes the events of a meter to its profilers; a profiler that fails is stopped."""
+"""Passes the events of a meter to the meter's profilers, and stops a profiler that fails."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,11 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class Profiler(Protocol):
-    """Receives events on the training thread; stopped with a warning if a method raises."""
+    """Receives the events of a training, and profiles it.
+
+    Methods run on the training thread; only ``stop`` may run on the journal's thread. If a method
+    raises, a warning is logged and the profiler is stopped.
+    """
 
     def start(self, meter: ActiveAttempt) -> None:
         """Handle the start of an attempt; may be called again after ``stop``.
@@ -31,11 +35,11 @@ class Profiler(Protocol):
         ...
 
     def step(self, t_s: float) -> None:
-        """Handle an optimizer step: its work for the device has just been queued at ``t_s``."""
+        """Handle an optimizer step whose work was queued on the device at the time ``t_s``."""
         ...
 
     def stop(self) -> None:
-        """Handle the end of the training: finish measurements and record the results."""
+        """Finish measuring and record the results, at the end of an attempt or after an error."""
         ...
 
 
@@ -46,10 +50,11 @@ class Profilers:
     """Passes events to all profilers of a meter.
 
     Args:
-        members: the profilers; they are called in this order, but stopped in reverse order.
+        members: the profilers. They are called in this order, but stopped in reverse order.
 
     Attributes:
-        offer: offer of more profilers to the next meter that starts; ``None`` if there is none.
+        offer: offer of further profilers to the next meter that starts in this process; ``None`` if
+            there is no offer.
 
     Raises:
         TypeError: if a member lacks a method of ``Profiler``.
@@ -100,7 +105,7 @@ class Profilers:
             except Exception as error:
                 pass_on_signals()
                 logger.warning("%s ends here: %r", type(member).__name__, error, exc_info=True)
-                if member in self._running:  # it is not being stopped already
+                if member in self._running:  # otherwise it is already being stopped
                     self._running.remove(member)
                     self._call((member,), lambda failed: failed.stop())
 
@@ -108,13 +113,13 @@ class Profilers:
 class ProfilerOffer:
     """Offers profilers to the next meter that starts in this process.
 
-    If several meters run at the same time, the first meter gets the offered profilers. An offered
-    profiler is left out if the meter has its own profiler of the same class.
+    If several meters run at the same time, the first one that starts gets the offered profilers. An
+    offered profiler is left out if the meter has a profiler of the same class already.
 
     Args:
         members: the profilers.
-        on_taken: called before a meter gets the profilers; it must make the previous meter release
-            them.
+        on_taken: called before a meter gets the profilers. This function must make the previous
+            meter release the profilers.
     """
 
     def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
@@ -123,7 +128,7 @@ class ProfilerOffer:
         self._holder = Profilers(())
 
     def added_to(self, own: Profilers) -> Profilers:
-        """Return a meter's own profilers, and the offered profilers if no running meter has them.
+        """Return a meter's own profilers, and the offered ones if no running meter has them.
 
         Args:
             own: profilers of the meter that starts.

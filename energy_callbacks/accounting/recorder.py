@@ -1,8 +1,8 @@
 """Writes events and energies to the journal of an attempt.
 
-The training thread only puts events into queues. ``update`` runs periodically on the journal's
-thread. It asks the timeline for the energy of the spans for which all sensors have readings, and
-writes the lines.
+The training thread only puts events into queues. ``JournalRecorder.update`` runs periodically on
+the journal's thread. It asks the timeline for the energy of those spans for which all sensors have
+readings, and writes the lines.
 """
 
 import threading
@@ -24,27 +24,28 @@ from energy_callbacks.sensing.timeline import Timeline
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
-# Minimum time that a ``steps`` line covers (except the last one), because the energy of a few
-# sensor periods is inaccurate. The first update after this time writes a line, so that few steps
-# are lost if the process is killed.
+# Minimum time that a ``steps`` line covers (except the last line), s. The energy of a shorter time
+# is inaccurate, because few updates of the sensors lie in it. The first ``update`` after this time
+# writes a line, so that few steps are lost if the process is killed.
 _POOL_S = 0.5
-# The recorder stops waiting for a device that had no readings for this time; its energy has a gap.
+# The recorder stops waiting for a device that had no readings for this time, s. The energy of the
+# device then has a gap.
 _PATIENCE_S = 6.0
-# Interval between lines with the total energy so far, which the report uses if the process is
-# killed.
+# Minimum interval between two ``so_far`` lines with the total energy, s. The report uses the last
+# such line if the process is killed.
 _SO_FAR_S = 10.0
-# Largest share of steps without a CUDA event that causes no warning. Some steps are without one,
+# Largest share of steps without a CUDA event that causes no warning. A few such steps are normal,
 # because the last steps may still run on the device when the training ends.
 _FEW_HOST_MARKS = 0.05
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of a few readings; for one or two, numpy takes ten times as long."""
+    """Return the mean of a few values; for one or two values, NumPy takes ten times as long."""
     return sum(values) / len(values)
 
 
-# For each quantity that ``series`` lines contain: its key in the journal, and the function that
-# reduces the values between two lines to one value.
+# For each quantity that ``series`` lines contain: the quantity's key in the journal, and the
+# function that reduces all values since the last line to one value.
 _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "utilisation": ("utilisation", mean),
     "sm_active": ("sm_active", mean),
@@ -68,14 +69,15 @@ class JournalRecorder:
         timeline: provides readings and energies.
         writer: writes lines to the journal.
         clock: tells the time.
-        start_s: monotonic time of the attempt's start; times in the journal are relative to it.
-        ends: measures the ends of steps with CUDA events; ``None`` if not requested.
+        start_s: monotonic time of the attempt's start; times in the journal are relative to this.
+        ends: measures the ends of steps with CUDA events; ``None`` to use the times at which the
+            steps were queued.
 
     Attributes:
         phases: stack of phases.
         steps: log of the optimizer steps.
         settled_s: monotonic time up to which no later reading will change the energy.
-        seen_s: monotonic time up to which readings have arrived and steps have been counted.
+        seen_s: monotonic time up to which readings have arrived and steps are counted.
     """
 
     def __init__(
@@ -108,25 +110,26 @@ class JournalRecorder:
         self._complete_s = start_s
         timeline.pin(start_s)
 
-    # The next methods may run on the training thread. They use no file and no sensor, and only one
-    # lock, which is held for microseconds.
+    # The methods up to the next comment of this kind may run on the training thread. They use no
+    # file and no sensor, and only one lock, which is held for microseconds.
 
     def enter(self, name: str, t_s: float) -> None:
-        """Begin a phase."""
+        """Begin a phase at the monotonic time ``t_s``."""
         self._change(lambda: self.phases.enter(name, t_s))
 
     def leave(self, name: str, t_s: float) -> None:
-        """End a phase; does nothing if the phase has not begun."""
+        """End a phase and all phases above it at ``t_s``; do nothing if it has not begun."""
         self._change(lambda: self.phases.leave(name, t_s))
 
     def leave_all(self, t_s: float) -> None:
-        """End all phases: the time from ``t_s`` on is idle."""
+        """End all phases at ``t_s``; the process is then in phase ``idle``."""
         self._change(lambda: self.phases.leave_all(t_s))
 
     def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
         """Change the phase and queue the span that ends.
 
-        The lock makes sure that ``trained`` does not run between these two operations.
+        The lock makes sure that ``trained`` does not run between the change of the phase and the
+        storing of the span.
         """
         with self._phase_lock:
             span = change()
@@ -139,7 +142,7 @@ class JournalRecorder:
             self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """Assign a past span of time to the phase ``name``."""
+        """Assign a past span of time to the phase ``name``, and queue a ``window`` line."""
         self.timeline.pin(start_s)
         self.timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
@@ -153,11 +156,11 @@ class JournalRecorder:
         self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self.start_s, **values})
 
     def warn(self, code: str, message: str, fix: str = "") -> None:
-        """Queue a warning for the report; ``fix`` is advice on what to do about it."""
+        """Queue a ``warning`` line for the report; ``fix`` is advice for the user."""
         self._queue("warning", self._clock.monotonic_s(), code=code, message=message, fix=fix)
 
     def note(self, notice: Notice) -> None:
-        """Queue the lines for a notice of the sampler about a source."""
+        """Queue the lines that describe a notice of the sampler about a source."""
         source, message = notice.source, notice.message
         if notice.kind == "opened":
             by_device = {channel.device.key: channel.device for channel in notice.channels}
@@ -174,7 +177,8 @@ class JournalRecorder:
     def _queue(self, type_: str, t_s: float, **values: Any) -> None:
         self._lines.append({"type": type_, "t_s": t_s - self.start_s, **values})
 
-    # The next methods run on the journal's thread.
+    # The methods from here on run on the journal's thread. ``finish`` may also run on the training
+    # thread after the journal's thread has stopped, and ``trained`` on any thread.
 
     def update(self, *, is_final: bool = False) -> None:
         """Write the queued lines, and the energies and steps up to the newest readings.
@@ -198,7 +202,7 @@ class JournalRecorder:
         self._writer.flush()
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
-        """End the last phase, write the totals, and close the journal.
+        """End the current span, write all queued lines and the totals, and close the journal.
 
         Args:
             status: ``finished``, ``failed`` or ``interrupted``.
@@ -287,7 +291,7 @@ class JournalRecorder:
         )
 
     def _since_written(self, name: str, count: float | None) -> float | None:
-        """Return the count since the last line with a known count; ``None`` if it is unknown."""
+        """Return the count since the last line with a known count; ``None`` if unknown."""
         if count is None:
             return None
         before, self._written[name] = self._written[name], count
@@ -308,7 +312,7 @@ class JournalRecorder:
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
     def _write_so_far(self) -> None:
-        """Write the total energy so far, in case the process is killed later."""
+        """Write a ``so_far`` line at most every ``_SO_FAR_S``, in case the process is killed."""
         end_s = min(self.settled_s, self._complete_s)
         if end_s - self._so_far_s >= _SO_FAR_S:
             self._so_far_s = end_s
@@ -330,7 +334,7 @@ class JournalRecorder:
         return row
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:
-        """Return the mean power since the last ``series`` line, over the time with readings, W."""
+        """Return the mean power since the last ``series`` line, without gaps in readings, W."""
         start_s = self._row_ends.get(key, self.start_s)
         self._row_ends[key] = end_s
         if end_s <= start_s:
@@ -338,7 +342,7 @@ class JournalRecorder:
         return mean_power_w(*self.timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
-        """Return the spans in phase ``train`` between two times.
+        """Return the parts of the time from ``start_s`` to ``end_s`` in phase ``train``.
 
         Parts that ``window`` has assigned to another phase are left out.
         """
@@ -356,11 +360,12 @@ class JournalRecorder:
 
 
 def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
-    """Return energy divided by the covered time, W; ``None`` if the energy is unknown.
+    """Return the mean power in the part of a window with readings, W.
 
     Args:
-        energy_j: energy of the covered part of a window, J.
-        coverage: covered share of the window.
+        energy_j: energy of the part of the window with readings, J; if ``None``, the result is
+            ``None``.
+        coverage: length of this part, as a share of the window.
         duration_s: length of the window, s.
     """
     return None if energy_j is None else energy_j / (duration_s * coverage)

@@ -1,4 +1,4 @@
-"""Computes the emissions of a run, and the share of its limits that it has used."""
+"""Computes the share of a run's limits of energy and emissions that the run has used."""
 
 import logging
 from collections.abc import Callable
@@ -16,18 +16,21 @@ logger = logging.getLogger("energy_callbacks")
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
 """A function from energy to kg CO2e: best value, lower end, upper end; ``None`` if unknown."""
 
-# Maximum time for which energy is extrapolated from the last power. After a longer time without
-# readings the sensors may have failed.
+# Maximum time for which energy is extrapolated from the last known power, s. After a longer time
+# without readings, the sensors may have failed.
 _REACH_S: Final = 10.0
 
 
 def unknown_emissions(_: Energy) -> tuple[None, None, None]:
-    """Return unknown emissions; an ``EmissionsKg`` for an unknown carbon intensity."""
+    """Return unknown emissions; the ``EmissionsKg`` that is used if no intensity can be found."""
     return None, None, None
 
 
 def emissions_function(place: carbon.Place, pue: float) -> EmissionsKg:
-    """Return the ``EmissionsKg`` of a place; ``unknown_emissions`` if its intensity is not found.
+    """Return the ``EmissionsKg`` of a place.
+
+    If looking up the carbon intensity fails, a warning is logged and ``unknown_emissions`` is
+    returned.
 
     Args:
         place: location of the machine.
@@ -46,7 +49,8 @@ class Used:
 
     Attributes:
         energy_j: energy of GPUs and host in all attempts up to ``seen_s``, J.
-        power_w: mean power in the last span of time up to ``seen_s``, W.
+        power_w: mean power of GPUs and host together, in the span of the newest figures, which ends
+            at ``seen_s``, W; 0 if unknown.
         seen_s: monotonic time up to which the energy is known.
     """
 
@@ -79,8 +83,12 @@ class Budget:
     def share(self, used: Used, now_s: float) -> float:
         """Return the larger of the used shares of the two limits; 1 or more if a limit is reached.
 
-        If the best value of the emissions is unknown, their upper end is used instead; unknown
-        emissions count as 0.
+        If the best value of the emissions is unknown, the upper end of the emissions is used
+        instead. Unknown emissions count as 0.
+
+        Args:
+            used: energy use of the run, as measured by this process.
+            now_s: monotonic time for which the share is computed.
         """
         energy_j = used.by(now_s)
         max_wh, max_g = self.config.max_energy_wh, self.config.max_emissions_g

@@ -1,10 +1,10 @@
-"""Sums the used budget over all ranks, so that all of them stop after the same step."""
+"""Sums the used share of the budget over all ranks, so that all stop after the same step."""
 
 import sys
 from datetime import timedelta
 from typing import Any, Final
 
-# Maximum time to wait for the numbers of the other processes. It is longer than one process needs
+# Maximum time to wait for the numbers of the other processes. This is longer than one process needs
 # to write a checkpoint, and shorter than the ten minutes after which NCCL aborts a training.
 _PATIENCE: Final = timedelta(minutes=5)
 
@@ -13,8 +13,8 @@ class BudgetAllreduce:
     """Sums a number over the processes of a PyTorch training.
 
     Each call starts an asynchronous sum and returns the result of the sum that the previous call
-    started. All processes must make the calls after the same steps. The sums use a process group of
-    their own with the backend gloo, which uses the hosts' network and synchronises no device.
+    started. All processes must make the calls after the same steps. The sums use a separate process
+    group with the backend gloo, which uses the hosts' network and synchronises no device.
     """
 
     def __init__(self) -> None:
@@ -56,5 +56,5 @@ class BudgetAllreduce:
         return float(total)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy, which belongs to no training and has no process group."""
+        """Return the state for a copy, which belongs to no training and has no process group."""
         return {"_world_size": 1, "_group": None, "_world": None, "_under_way": None}

@@ -1,9 +1,10 @@
 """Finds the location of a run and the carbon intensity of its grid, and computes emissions.
 
-All figures are read by CodeCarbon's own code from the tables in its package, so that they agree
-with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are not used.
-The figures are annual averages and do not depend on the time of day. If there is no figure for the
-place, the carbon intensity is ``None``, and its interval covers most countries.
+All carbon intensities are read by CodeCarbon's own code from the tables in its package, so that
+they agree with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are
+not used. The carbon intensities are annual averages and do not depend on the time of day. If there
+is no figure for the place, the carbon intensity is ``None``, and its interval covers most
+countries.
 """
 
 import re
@@ -16,16 +17,16 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
-# Relative half-width of the interval of a known carbon intensity: the typical difference between
-# two estimates of the same annual average. CodeCarbon 3.3.2's table has 126 countries with more
-# than 5 TWh a year. For each country, the published figure was compared with the figure computed
-# from the generation mix and CodeCarbon's factor of each fuel. The median of the differences
-# is 18 %, and their 90th percentile is 43 %.
+# Relative half-width of the interval of a known carbon intensity: the typical relative difference
+# between two estimates of the same annual average. CodeCarbon 3.3.2's table has 126 countries that
+# generate more than 5 TWh a year. For each of these countries, the published figure was compared
+# with the figure computed from the generation mix and CodeCarbon's factor of each fuel. The median
+# of the differences is 18 %, and their 90th percentile is 43 %.
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
 
 SET_BY_USER: Final = "set by the user"
-"""The ``origin`` of a place that was passed as an argument."""
+"""The ``origin`` of a place whose country was passed as an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +60,11 @@ class Intensity:
 
     Attributes:
         kg_per_kwh: annual average; ``None`` if the place is unknown or has no figure.
-        low_kg_per_kwh: lower end of the interval that ``intensity`` describes.
-        high_kg_per_kwh: upper end of that interval.
+        low_kg_per_kwh: lower end of the interval that the function ``intensity`` describes.
+        high_kg_per_kwh: upper end of the same interval.
         place: name of the place for reports; ``None`` if unknown.
-        source: text that says where the figure and its interval come from.
-        year: year of the figure; ``None`` if there is no figure or its year is unknown.
+        source: text that says where the average and its interval come from.
+        year: year of the average; ``None`` if there is no average or its year is unknown.
     """
 
     kg_per_kwh: float | None
@@ -99,10 +100,11 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         country: ISO 3166 code of two or three letters, or English name; ``None`` for the country in
             CodeCarbon's configuration.
         region: state of the USA or province of Canada; other countries have no regional figures.
+            ``None`` for the whole country.
 
     Raises:
-        ValueError: if the country or region is unknown (the message suggests similar names), or if
-            a region is given without a country.
+        ValueError: if the country or region is unknown (the message suggests similar names), if a
+            region is given without a country, or if CodeCarbon's configuration cannot be read.
     """
     if country is not None:
         return _known_place(country, region, SET_BY_USER)
@@ -126,7 +128,7 @@ def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
     The interval of a known figure is +-20 %. Its upper end is at least the life-cycle emissions of
-    hydropower, because figures below those count only the fuel that power plants burn. If there is
+    hydropower, because a lower figure counts only the fuel that power plants burn. If there is
     no figure for the place, the interval is the 5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
@@ -240,7 +242,7 @@ def _country_names() -> dict[str, str]:
 
 
 def _iso_countries() -> list[Any]:
-    """Return the countries of ISO 3166; empty if pycountry is missing (CodeCarbon 2)."""
+    """Return the countries of ISO 3166; empty if pycountry is missing, as with CodeCarbon 2."""
     try:
         import pycountry
     except ModuleNotFoundError:
@@ -249,9 +251,10 @@ def _iso_countries() -> list[Any]:
 
 
 def _regions(code: str) -> dict[str, str]:
-    """Return CodeCarbon's keys of the regions of a country, by name and postal code in lower case.
+    """Return CodeCarbon's keys of the regions of a country, by name of the region in lower case.
 
-    The result is empty for countries other than the USA and Canada.
+    For the USA, the result also contains each key by postal code. For countries other than the USA
+    and Canada, the result is empty.
     """
     if code == "CAN":
         return {name: name for name in _data().get_country_energy_mix_data("can")}
@@ -294,9 +297,10 @@ def _codecarbon_kg_per_kwh(place: Place) -> float:
 
 
 def _year(place: Place) -> int | None:
-    """Return the year of a figure; ``None`` if unknown.
+    """Return the year of the carbon intensity of a known place; ``None`` if unknown.
 
-    The year comes from the row of a country, or from the path of the table of its regions.
+    For a country, the year is in the country's row of the table. For a region, the year is in the
+    path of the table of regions.
     """
     if place.region is None:
         return int(_countries()[str(place.country)]["year"])

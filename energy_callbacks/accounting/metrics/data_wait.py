@@ -10,9 +10,10 @@ bounded::
     estimate  E x / w                                   exact for x = w, as inside a long wait
     bounds    E - P (w - x)  to  P x, within 0 to E     for 0 < x < w
 
-``P`` is the highest power that the device may draw. The larger distance from the estimate to a
-bound, but at least 1.96 standard deviations of the energy up to a moment inside the interval, is a
-systematic error. The errors of all intervals are added.
+``P`` is the highest power that the device may draw. The systematic error of an interval with
+``0 < x < w`` is the larger distance from the estimate to one of the two bounds, but at least 1.96
+standard errors of the energy up to a moment inside the interval. The systematic errors of all
+intervals are added.
 """
 
 from dataclasses import dataclass
@@ -31,13 +32,14 @@ from energy_callbacks.sensing.timeline import Timeline
 # Highest power as a multiple of the power limit. A GPU may briefly exceed its limit: an H200 with a
 # limit of 700 W was measured at 940 W for 60 to 80 ms.
 _BURST: Final = 1.4
-# If no limit is known, the highest power is assumed to be at most this multiple of the highest mean
-# power of an interval. This is true if the load is high for at least half of that interval.
+# If no power limit is known, the highest power is assumed to be at most this multiple of the
+# highest mean power of an interval. This is true if the load is high for at least half of that
+# interval.
 _HIDDEN_PEAK: Final = 2.0
-# Intervals shorter than this share of the median length are too short to compute a power from.
+# Intervals shorter than this share of the median interval are too short to compute a mean power.
 _WHOLE: Final = 0.5
-# Maximum time for which waits are kept if a source hangs. If readings of this source arrive later,
-# the energy of the dropped waits is not counted.
+# Maximum time for which waits are kept while the readings of a source are missing, s. If these
+# readings arrive later, the energy of the waits that are no longer kept is not counted.
 _KEPT_S: Final = 120.0
 
 
@@ -52,9 +54,9 @@ class _Sum:
         noise_j2: variance of ``energy_j``, J squared.
         bound_j: sum of the systematic errors of the intervals, J.
         seen_s: waiting time that is covered by readings, s.
-        highest_w: highest mean power of an interval, W.
-        relative_error: relative systematic error of the sensor.
-        method: index of the method of measurement in ``METHODS``.
+        highest_w: highest mean power of an interval so far, W.
+        relative_error: bound of the sensor's systematic error, as a fraction of the energy.
+        method: index in ``METHODS`` of the least accurate method of measurement so far.
     """
 
     until_s: float
@@ -121,7 +123,7 @@ class _Sum:
 def _bound_j(
     energy_j: Array, waited_s: Array, width_s: Array, most_w: float, edge_j: Array
 ) -> Array:
-    """Return the largest error of the estimate in each interval, J; all arrays have shape (n,)."""
+    """Return the systematic error of each of n intervals, J; see the docstring of this module."""
     found_j = energy_j * waited_s / width_s
     high_j = np.minimum(energy_j, most_w * waited_s)
     low_j = np.maximum(energy_j - most_w * (width_s - waited_s), 0.0)
@@ -134,8 +136,8 @@ class DataWaitEnergy:
     """Sums the energy of each device during the waits for data; runs on the journal's thread.
 
     Args:
-        timeline: provides the readings; queried once per device and update.
-        steps: log of steps, which also contains the waits.
+        timeline: provides the energy between readings; queried once per device and update.
+        steps: log of steps; it also records the waits for data.
         start_s: monotonic time of the attempt's start.
     """
 
@@ -152,7 +154,7 @@ class DataWaitEnergy:
 
         Args:
             now_s: monotonic time.
-            is_final: whether the attempt ends, so that no more waits follow.
+            is_final: whether the attempt ends, so that no more waits will follow.
         """
         if not self._steps.sees_waits:
             return
@@ -173,7 +175,7 @@ class DataWaitEnergy:
         self._waits = self._waits[is_needed]
 
     def _waited_until(self, t_s: Array) -> Array:
-        """Return the waiting time from the oldest kept wait to each moment, s, shape (n,)."""
+        """Return the total waiting time in the kept waits up to each moment, s, shape (n,)."""
         if not len(self._waits):
             return np.zeros(len(t_s))
         ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])
@@ -182,7 +184,7 @@ class DataWaitEnergy:
         return found
 
     def record(self) -> Record:
-        """Return the record for the journal; empty if waits are not measured."""
+        """Return fields for a line of the journal; empty if waits are not measured."""
         if not self._steps.sees_waits:
             return {}
         energies = {key: total.as_energy(self._waited_s) for key, total in self._sums.items()}

@@ -1,4 +1,4 @@
-"""Adds energies with their errors, of several devices or time spans."""
+"""Adds the energies of several devices or time spans, and combines their errors."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ UNKNOWN = Energy(energy_j=None)
 
 
 def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None) -> Energy:
-    """Return the sum of energies, which is unknown only if every part is unknown.
+    """Return the sum of energies; the sum is unknown only if every part is unknown.
 
     * energies are added; a part with ``energy_j=None`` adds nothing and lowers the coverage;
     * random errors are independent: ``stderr = sqrt(sum(stderr_i ** 2))``;
     * systematic errors may have the same sign (same gain, same model), so their bounds are added;
     * coverage is the mean over the parts, weighted by their durations;
-    * the methods of the known parts are joined with ``", "``, each one once, in order.
+    * the methods of the known parts are joined with ``", "``, each method once, in order.
 
     Args:
         energies: the parts.

@@ -1,8 +1,8 @@
 """Forecasts the energy and duration of a training from its beginning.
 
-The first forecast uses the first tenth of the planned steps as a sample of the other steps. The
-second forecast uses the first epoch, or several short ones, including validation and other work
-outside of training steps.
+The first forecast is made after a tenth of the planned steps (later if this sample is too small),
+and covers training steps only. The second forecast is made after the first epoch, or after several
+short epochs, and also covers validation and other work outside of training steps.
 
 The error of a forecast combines the standard error of the mean over parts of the sample with the
 difference between the two halves of the sample, because a drift may continue. It does not contain
@@ -23,16 +23,16 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import watt_hours
 
-# The sample is divided into this number of parts. The first part is not used, because kernels are
-# selected and caches are filled during it.
+# The measured steps are divided into this number of parts. The first part is not used, because
+# kernels are selected and caches are filled in it.
 _PARTS: Final = 10
 # Quantile of Student's t for a 95 % interval of the mean of nine parts (eight degrees of freedom).
 _T95: Final = 2.306
 # Share of the planned steps after which the first forecast is made.
 _EARLY_SHARE: Final = 0.1
-# No forecast is made if the planned steps would take longer than this: ten years.
+# No forecast is made if the planned steps would take longer than this, s: ten years.
 _LONGEST_S: Final = 10 * 365.25 * 86_400.0
-# Maximum number of tallies (``StepCounts``); if there are more, every second one is dropped.
+# Maximum number of kept tallies (``StepCounts``). If there are more, every second one is dropped.
 _MOST_TALLIES: Final = 2000
 
 
@@ -42,11 +42,11 @@ class RunForecast:
 
     Attributes:
         after: text that names the measured part of the training, such as "the first epoch".
-        steps: optimizer steps of this attempt so far.
-        planned_steps: optimizer steps that this attempt will make.
-        energy_j: energy of GPUs and hosts over all attempts, J.
+        steps: optimizer steps that this attempt had made when the forecast was made.
+        planned_steps: optimizer steps that this attempt will have made at its end.
+        energy_j: expected energy of all GPUs and hosts over all attempts, J.
         energy_error_j: half-width of the interval of ``energy_j``, J.
-        duration_s: duration of this attempt, s.
+        duration_s: expected duration of this attempt, s.
         duration_error_s: half-width of the interval of ``duration_s``, s.
     """
 
@@ -74,11 +74,13 @@ class Forecaster:
 
     Args:
         board: provides step counts and energies.
-        hosts: number of hosts; each host is assumed to use as much energy as this one.
+        hosts: number of hosts; each host is assumed to use as much energy as this host.
 
     Attributes:
-        planned_steps: optimizer steps that this attempt will make; ``None`` if not known yet.
-        news: the newest forecast; ``None`` if there is none or it has been printed.
+        planned_steps: optimizer steps that this attempt will have made at its end; ``None`` if
+            unknown. Set by the meter.
+        news: the newest forecast; ``None`` if there is none. The meter sets it to ``None`` when it
+            prints the forecast.
     """
 
     def __init__(self, board: ScalarBoard, hosts: float) -> None:
@@ -100,8 +102,8 @@ class Forecaster:
     def end_epoch(self, t_s: float) -> None:
         """Record that an epoch has ended.
 
-        The second forecast uses the steps up to the end of the first epoch after which there are
-        enough tallies. After ``resume``, the first epoch is incomplete and is not used.
+        The second forecast uses all epochs up to the first one at whose end there are more than
+        ``_PARTS`` tallies. After ``resume``, the first epoch is incomplete and is not used.
         """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []
@@ -126,7 +128,7 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            # This forecast covers steps only: work between epochs has not been measured yet.
+            # This forecast covers steps only: work after an epoch has not been measured yet.
             share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
             self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 
@@ -143,12 +145,15 @@ class Forecaster:
         return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
-        """Return a forecast from the epochs so far and the work after them; ``None`` if impossible.
+        """Return the second forecast; ``None`` if it cannot be made, see ``_forecast``.
+
+        The energy and time outside of training steps are measured from the first step to the end of
+        the work that follows the last finished epoch. They are assumed to repeat in the same
+        proportion to the steps.
 
         Args:
-            planned: optimizer steps that this attempt will make.
-            epoch_end_s: monotonic time at which the last of these epochs ended. The first step
-                after it ends the work between epochs.
+            planned: see ``RunForecast.planned_steps``.
+            epoch_end_s: monotonic time at which the last finished epoch ended.
         """
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
         newest, last = self._tallies[-1], inside[-1]
@@ -169,15 +174,15 @@ class Forecaster:
     ) -> RunForecast | None:
         """Return a forecast from a sample of steps.
 
-        Returns:
-            The forecast; ``None`` if the sample is too small or lacks energies, or if the planned
-            steps would take more than ten years.
-
         Args:
             after: see ``RunForecast``.
-            planned: optimizer steps that this attempt will make.
+            planned: see ``RunForecast.planned_steps``.
             tallies: step counts of the sample, oldest first.
             other: expected joules and seconds outside of training steps until the end.
+
+        Returns:
+            The forecast; ``None`` if the sample is too small, if an energy is unknown, or if the
+            planned steps would take more than ten years.
         """
         ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
         parts = list(pairwise(ends))
@@ -207,7 +212,12 @@ class Forecaster:
 
 
 def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
-    """Return the mean per step, and its relative 95 % error, which includes the drift."""
+    """Return the mean per step, and its relative 95 % error including drift.
+
+    Args:
+        values: energy or duration of each part of the sample.
+        steps: number of steps in each part.
+    """
     mean = math.fsum(values) / sum(steps)
     if mean <= 0.0:
         return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Pools steps until the random error of figures per step is small.
+"""Pools steps: computes figures per step over enough steps to make their random error small.
 
 The random error of an energy comes mostly from the two ends of its span, so the relative random
 error decreases as the span grows. The relative systematic error does not depend on the span.
@@ -20,28 +20,28 @@ from energy_callbacks.core.records import Energy
 
 # Largest random share at which no more steps are pooled.
 TARGET: Final = 0.05
-# Steps older than this are not pooled, because the training may have changed since.
+# Steps that ended longer ago than this, s, are not pooled, because the training may have changed.
 REACH_S: Final = 60.0
-# Number of tallies that are kept: enough for a minute, at ten per second.
+# Maximum number of tallies that are kept: enough for a minute with ten tallies per second.
 _KEPT: Final = 600
 
 
 class RecentStepCounts:
-    """Keeps the tallies of the last minute; a pooled span may begin at each of them."""
+    """Keeps the newest ``_KEPT`` tallies; a pooled span may begin at each of them."""
 
     def __init__(self) -> None:
         self._kept: deque[StepCounts] = deque(maxlen=_KEPT)
 
     def add(self, tally: StepCounts) -> None:
-        """Keep a tally if a step has ended since the last tally."""
+        """Keep a tally if a step has ended since the last kept tally."""
         if tally.steps and (not self._kept or tally.steps > self._kept[-1].steps):
             self._kept.append(tally)
 
     def between(self, start_s: float, before: StepCounts) -> list[StepCounts]:
-        """Return the tallies from ``start_s`` to ``before``, which is excluded, oldest first.
+        """Return the tallies from ``start_s`` on and earlier than ``before``, oldest first.
 
-        If samples or tokens are known in ``before``, only tallies in which they are known too are
-        returned.
+        If ``before`` has a number of samples, only tallies with a number of samples are returned.
+        The same applies to tokens.
         """
         return [
             tally
@@ -60,8 +60,8 @@ def widened(
 ) -> tuple[StepCounts, float]:
     """Find the start of a span up to ``now`` whose random share is at most ``TARGET``.
 
-    Each iteration makes the span longer by the factor share / ``TARGET``, but at least by 2. One or
-    two iterations usually suffice.
+    Each iteration makes the span longer by the factor share / ``TARGET``, but at least by the
+    factor 2. One or two iterations usually suffice.
 
     Args:
         before: start of the newest span.
@@ -71,7 +71,7 @@ def widened(
 
     Returns:
         The start of the span, and the span's random share. If no span has a small enough share, the
-        start is the oldest tally.
+        start is the oldest tally in ``earlier``, or ``before`` if ``earlier`` is empty.
     """
     start, random = before, share(before)
     while random > TARGET and earlier:
@@ -83,23 +83,23 @@ def widened(
 
 
 def random_share(energies: Iterable[Energy]) -> float:
-    """Return the largest random share of some energies; 0 if no energy is known."""
+    """Return the largest random share of the energies that are known and not 0, or else 0."""
     return max(
         (1.96 * one.stderr_j / one.energy_j for one in energies if one.energy_j), default=0.0
     )
 
 
 def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Energy:
-    """Return the energy between the ends of two steps, with the errors of their times added.
+    """Return the energy between the ends of two steps, with the errors of these ends added.
 
     For each step, mean power times ``t_error_s`` is added in quadrature to the standard error, as
     if ``t_error_s`` were a standard error and not a bound. If ``t_error_s`` is unknown, nothing is
-    added.
+    added for this step.
 
     Args:
-        energy: energy between the two steps.
-        train_s: time of training between the two steps, s.
-        ends: the two steps.
+        energy: energy between the ends of the two steps.
+        train_s: time of training between the ends of the two steps, s.
+        ends: step counts at the ends of the two steps.
     """
     if energy.energy_j is None:
         return energy
@@ -112,8 +112,8 @@ def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
     """Return a warning and advice for the report if the pooled spans were too short.
 
     Args:
-        rows: for each time that figures were logged, the random share and the length of the pooled
-            span in s.
+        rows: for each time that figures were logged, the random share of the pooled span and the
+            length of this span in s.
 
     Returns:
         Warning and advice; ``None`` if the median share is at most ``TARGET`` or ``rows`` is empty.

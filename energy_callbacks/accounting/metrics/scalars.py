@@ -16,13 +16,13 @@ from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_pow
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 
-# Maximum age of a value of a gauge, such as the temperature. Throttled time is read every 5 s,
+# Maximum age of a value of a gauge, such as the temperature, s. Throttled time is read every 5 s,
 # other gauges are read every 1.6 s.
 _STALE_S: Final = 10.0
-# If figures were requested less than this time ago, the next figures are computed in advance.
-# Otherwise the next request computes them, which takes a millisecond.
+# If figures were requested less than this time ago, s, the next figures are computed before they
+# are requested. Otherwise they are computed at the next request, which then takes a millisecond.
 _OFTEN_S: Final = 10.0
-# Number of the last requests from which ``short_span`` judges the random errors.
+# Number of the newest requests whose random errors ``short_span`` checks.
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
@@ -32,9 +32,9 @@ def _total_gib(sizes_bytes: Sequence[float]) -> float:
     return gibibytes(sum(sizes_bytes))
 
 
-# For each tag: the quantity of the gauge; which value of each device is used (the newest value, the
+# For each tag: the quantity that is read; which value of each device is used (the newest value, the
 # mean over the span, or the rate of a counter over the span); and the function that combines the
-# values of the devices.
+# values of all devices.
 _Gauge = tuple[Quantity, Literal["newest", "mean", "rate"], Callable[[Sequence[float]], float]]
 _GAUGES: Final[dict[str, _Gauge]] = {
     "memory/device_used_gib": ("memory_used", "newest", _total_gib),
@@ -57,10 +57,10 @@ class ReadyScalars:
 
     Attributes:
         tally: step counts at the last step of the span of time that the figures cover.
-        end_s: monotonic time of the end of the span.
+        end_s: monotonic time of the end of this span.
         values: figures by tag.
-        pooled: random share (see ``pooling``) of the energy per step, and length of the pooled span
-            in s; ``None`` if there are no figures per step.
+        pooled: random share (see ``pooling``) of the energy per step, and length in s of the span
+            over which steps were pooled; ``None`` if there are no new figures per step.
     """
 
     tally: StepCounts
@@ -70,23 +70,25 @@ class ReadyScalars:
 
 
 class ScalarBoard:
-    """Computes the figures that a hook logs, in advance, so that the hook takes little time.
+    """Computes figures on the journal's thread before the training thread logs them.
 
-    ``update`` runs on the journal's thread. ``take`` on the training thread takes a few
+    ``update`` runs on the journal's thread. ``take`` runs on the training thread and needs a few
     microseconds, or a millisecond after ten seconds without a request. Each ``take`` begins a new
-    span of time. Figures per step, sample and token also use steps before the span, if that is
+    span of time. Figures per step, sample and token also use steps before this span, if that is
     needed to reduce their random error.
 
     Args:
         recorder: provides readings of this host, and steps and phases of this process.
         earlier: the energy of earlier attempts of the run; ``None`` for a new run.
-        samples_scale: number of processes of this host; each is assumed to consume as many samples
-            as this one.
-        emissions_kg: function from energy to kg CO2e with its interval.
+        samples_scale: number of processes of the run on this host; each is assumed to consume as
+            many samples as this process.
+        emissions_kg: function from energy to kg CO2e with an interval.
 
     Attributes:
-        used_j: known energy of the run, J by scope, ``gpu`` and ``host``.
-        used: total energy and last power of the run; ``None`` before the first readings.
+        used_j: energy of the run on this host over all attempts, J by scope, ``gpu`` and ``host``;
+            a scope that was never measured is absent.
+        used: energy of the run on this host over all attempts, and newest power; ``None`` before
+            the first readings.
     """
 
     def __init__(
@@ -118,8 +120,8 @@ class ScalarBoard:
     def take(self) -> Scalars:
         """Return the newest figures, and begin a new span.
 
-        Without new readings, the last figures are returned again; before the first readings there
-        are none.
+        Without new readings, the last figures are returned again. Before the first readings, the
+        result is empty.
         """
         self.ask()
         ready = self._ready
@@ -131,14 +133,15 @@ class ScalarBoard:
         return dict(ready.values)
 
     def short_span(self) -> tuple[str, str] | None:
-        """Return a warning and advice for the report if the random errors were too large."""
+        """Return a warning and advice for the report; ``None`` if random errors were small."""
         return pooling.short_span(self._rows)
 
     def update(self, *, is_final: bool = False) -> None:
-        """Update the figures with new readings.
+        """Note that there are new readings, and compute figures if a request is expected soon.
 
         Args:
-            is_final: whether to include the readings after the last step.
+            is_final: whether the attempt has ended. The figures are then computed in any case, and
+                include the readings after the last step.
         """
         self._recent.add(self.recorder.steps.tally)
         # ``_is_due`` is set last, because from then on another thread may run ``_renew``.
@@ -147,14 +150,14 @@ class ScalarBoard:
             self._renew()
 
     def ask(self) -> None:
-        """Compute the figures, ``used`` and ``used_j`` for the last ``update`` if not done yet."""
+        """Compute the figures, ``used`` and ``used_j``, unless done since the last ``update``."""
         self._asked_s = self.recorder.seen_s
         self._renew()
 
     def _renew(self) -> None:
-        """Compute the figures once after each ``update``.
+        """Compute the figures if this has not been done since the last ``update``.
 
-        If another thread is computing them, returns without waiting.
+        If another thread is computing the figures, return without waiting.
         """
         if self._is_due and self._renewing.acquire(blocking=False):
             try:
@@ -179,14 +182,17 @@ class ScalarBoard:
             pooled = (share, tally.t_s - since.t_s) if found else None
             values |= self._throughput(before, tally) | found
         elif self._ready is not None:
-            # If no step has ended, the last figures of the training are still valid.
+            # No step has ended since, so the last figures of training steps are still valid.
             kept = ("efficiency/", "throughput/")
             values = {t: v for t, v in self._ready.values.items() if t.startswith(kept)} | values
-        if self._from is begin:  # the training thread has not begun a new span meanwhile
+        if self._from is begin:  # otherwise ``take`` has begun a new span meanwhile
             self._ready = ReadyScalars(tally, end_s, values, pooled)
 
     def whole(self) -> Scalars:
-        """Return the figures for the time from the attempt's start to the newest readings."""
+        """Return the figures from the attempt's start to the newest readings.
+
+        Energies and emissions are totals over all attempts of the run.
+        """
         tally, end_s = self.recorder.steps.tally, self.recorder.seen_s
         if end_s <= self.start_s:
             return {}
@@ -197,16 +203,16 @@ class ScalarBoard:
         return values
 
     def total_j(self, start_s: float, end_s: float) -> float | None:
-        """Return the energy of GPUs and host in a window, J; ``None`` without readings."""
+        """Return the energy of GPUs and host between two times, J; ``None`` without readings."""
         return self._scope("total", [(start_s, end_s)]).energy_j
 
     def trained(self, before: StepCounts, now: StepCounts) -> tuple[float | None, float]:
-        """Return the energy of GPUs and host (J) and the time (s) of training between tallies."""
+        """Return energy of GPUs and host (J), and time (s), of the training between two tallies."""
         spans = self._trained_s(before, now)
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
-        """Return the energy of a device in a window; cached, because several figures need it."""
+        """Return the energy of a device between two times; cached for other figures of the span."""
         window = (key, start_s, end_s)
         found = self._energies.get(window)
         if found is None:
@@ -221,7 +227,7 @@ class ScalarBoard:
         )
 
     def _figures_of_time(self, start_s: float, end_s: float) -> Scalars:
-        """Return the figures of a span that do not depend on steps."""
+        """Return those figures of a span that do not depend on steps."""
         self._energies = {}
         return self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
 
@@ -243,7 +249,7 @@ class ScalarBoard:
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
-        """Return the sum of the mean powers of devices with readings, W; ``None`` if none has."""
+        """Return the sum of the mean powers of all devices, W; ``None`` if none has readings."""
         found = [
             mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
             for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
@@ -260,9 +266,9 @@ class ScalarBoard:
         return (energy.energy_j or 0.0) / whole.energy_j
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
-        """Return the step at which the pooled span begins, and the random share of that span."""
+        """Return the tally at which the pooled span begins, and the random share of that span."""
         spans = self.recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
-        # The pooled span does not extend over another phase, because the time there is not
+        # The pooled span begins after the last span of another phase, because that time is not
         # training.
         since_s = spans[-1].start_s if spans else before.t_s
         is_training = bool(spans) and spans[-1].end_s >= before.t_s
@@ -272,11 +278,11 @@ class ScalarBoard:
         )
 
     def _trained_s(self, before: StepCounts, now: StepCounts) -> list[tuple[float, float]]:
-        """Return start and end of the parts of a span that were training."""
+        """Return start and end of each part of a span that was in phase ``train``."""
         return [(s.start_s, s.end_s) for s in self.recorder.trained(before.t_s, now.t_s)]
 
     def _trained_energies(self, before: StepCounts, now: StepCounts) -> tuple[Energy, Energy]:
-        """Return GPU energy and total energy of the parts of a span that were training."""
+        """Return GPU energy and total energy of a span, without the parts in other phases."""
         spans = self._trained_s(before, now)
         train_s = sum(end - start for start, end in spans)
         gpu, whole = (
@@ -286,7 +292,7 @@ class ScalarBoard:
         return gpu, whole
 
     def _efficiency(self, before: StepCounts, now: StepCounts) -> Scalars:
-        """Return the energy of training per step, sample and token."""
+        """Return the energy per step, sample and token, in phase ``train`` between two tallies."""
         gpu, whole = self._trained_energies(before, now)
         samples, tokens = self._work(before, now)
         values: Scalars = {}
@@ -297,7 +303,7 @@ class ScalarBoard:
         return values
 
     def _throughput(self, before: StepCounts, now: StepCounts) -> Scalars:
-        """Return the throughput figures, for the parts of a span that were training."""
+        """Return the throughput figures, in phase ``train`` between two tallies."""
         train_s = sum(end - start for start, end in self._trained_s(before, now))
         if train_s <= 0.0:
             return {}
@@ -311,7 +317,7 @@ class ScalarBoard:
         return values
 
     def _work(self, before: StepCounts, now: StepCounts) -> list[float | None]:
-        """Return samples and tokens of all processes of this host between two steps."""
+        """Return samples and tokens of all processes of this host between two tallies."""
         counts = ((before.samples, now.samples), (before.tokens, now.tokens))
         return [
             None if start is None or end is None else (end - start) * self._samples_scale
@@ -343,11 +349,11 @@ class ScalarBoard:
 
 
 def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
-    """Add the joules of earlier attempts to an energy, with the same relative systematic error."""
+    """Add joules of earlier attempts to an energy; the relative systematic error stays the same."""
     if energy.energy_j is None or not earlier_j:
         return energy
     whole_j = earlier_j + energy.energy_j
-    # The scale is right if all attempts use the same sensors.
+    # This scaling of the systematic error is correct if all attempts use the same sensors.
     scale = whole_j / energy.energy_j if energy.energy_j else 1.0
     return replace(energy, energy_j=whole_j, systematic_j=energy.systematic_j * scale)
 

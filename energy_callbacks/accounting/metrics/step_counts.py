@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 # An entry that the training thread queues: an optimizer step, or counts that were missing in
-# earlier steps. The fields are time, samples, tokens, time of waiting for data before the step in
-# s, number of steps (1 or 0), and the end of the step if a CUDA event measures it. Creating a named
-# tuple would take three times as long.
+# earlier steps. The fields are monotonic time; samples; tokens; time of waiting for data since the
+# last step in s; number of steps (1, or 0 for counts of earlier steps); and the end of the step if
+# a CUDA event measures it. Creating a named tuple would take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
-# Number of waits that are kept, in case the journal's thread is delayed: one per step, enough for a
-# minute of steps of 1.6 ms, the shortest.
+# Maximum number of waits that are kept while the journal's thread is delayed. There is one wait per
+# batch, so this is enough for a minute of batches of 1.6 ms.
 _KEPT_WAITS: Final = 40_000
 
 
@@ -23,13 +23,14 @@ class StepCounts:
     """Counts up to the end of one optimizer step, since the start of the attempt.
 
     Attributes:
-        t_s: monotonic time at which that step ended.
-        t_error_s: bound of the error of ``t_s`` if a CUDA event has measured it, s; ``None`` if
-            ``t_s`` is the time at which the training thread had queued the step.
+        t_s: monotonic time at which that step ended; start of the attempt before the first step.
+        t_error_s: bound of the error of ``t_s`` if a CUDA event has measured ``t_s``, s; ``None``
+            if ``t_s`` is the time at which the training thread had queued the step.
         steps: number of optimizer steps.
-        samples: samples of all steps; ``None`` if those of any step are unknown.
-        tokens: tokens of all steps; ``None`` if those of any step are unknown.
-        wait_s: total time between the end of a batch and the arrival of the next batch, s.
+        samples: samples of all steps in this process; ``None`` if those of any step are unknown.
+        tokens: tokens of all steps in this process; ``None`` if those of any step are unknown.
+        wait_s: total time of waiting for data: from the end of each batch to the arrival of the
+            next batch, s.
     """
 
     t_s: float
@@ -48,9 +49,9 @@ class _WorkCount:
     unknown_steps: int = 0
 
     def add(self, count: float | None, steps: int) -> None:
-        """Add the count of a step.
+        """Add the count of a step; ``None`` if it is unknown.
 
-        With ``steps=0``, the count is the sum for all earlier steps without a count.
+        With ``steps=0``, the count is the sum for all earlier steps with an unknown count.
         """
         if count is None:
             self.unknown_steps += steps
@@ -70,7 +71,7 @@ class StepLog:
 
     The training thread calls::
 
-        mark_ready   when a batch has arrived; the wait is the time since the last batch was done
+        mark_ready   when a batch has arrived; the wait began when the last batch was done
         mark_done    when a batch without an optimizer step is done
         step         when a batch and an optimizer step are done
 
@@ -80,8 +81,8 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        marked_s: monotonic time of the last call by the training thread.
-        sees_waits: whether ``mark_ready`` is called, so that waits are measured.
+        marked_s: monotonic time of the last of these three calls; ``start_s`` before the first.
+        sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
@@ -116,16 +117,16 @@ class StepLog:
         self._done_s = None
 
     def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
-        """Return the waits that ended since the last call, and the time until which all are known.
+        """Return the waits that ended since the last call, and the time up to which all are known.
 
-        Each wait is a pair of start and end, monotonic times.
+        Each wait is a pair of monotonic times, start and end.
         """
         waiting_since_s = self._done_s  # read first, because the training thread keeps running
         waits = [self._waits.popleft() for _ in range(len(self._waits))]
         return waits, now_s if waiting_since_s is None else min(waiting_since_s, now_s)
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
-        """Record that an optimizer step has ended at ``t_s``; unknown counts are ``None``."""
+        """Record an optimizer step that Python finished at ``t_s``; unknown counts are ``None``."""
         end = self._ends.mark(t_s) if self._ends else None
         self._new.append((t_s, samples, tokens, self._wait_s, 1, end))
         self._wait_s = 0.0
@@ -134,7 +135,12 @@ class StepLog:
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """Record samples and tokens of earlier steps that were reported without these counts.
 
-        ``None`` does not change a count.
+        Args:
+            t_s: monotonic time of this call.
+            samples: number of samples in all steps without a count since the last call. If there is
+                no such step, the number is added to the total and may be negative. ``None`` changes
+                nothing.
+            tokens: number of tokens, with the same rules as ``samples``.
         """
         self._new.append((t_s, samples, tokens, 0.0, 0, None))
 
@@ -168,7 +174,7 @@ class StepLog:
         return self.tally
 
     def close(self) -> None:
-        """End the log; steps still running on the device get the time at which they were queued."""
+        """End the log; a step still running on the device ends at the time when it was queued."""
         if self._ends:
             self._ends.close()
 

@@ -1,4 +1,4 @@
-"""Tags: names and units of the figures that are logged with the loss, in every framework."""
+"""Defines the tags: names and units of the figures logged with the loss in all frameworks."""
 
 from typing import Final
 
@@ -32,11 +32,11 @@ TAGS: Final = {
 """Meaning of each tag; a tag is the name of a figure."""
 
 INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
-"""Tags that are also logged with the suffixes ``_lo`` and ``_hi``: ends of the 95 % interval."""
+"""Tags that are also logged with the suffixes ``_lo`` and ``_hi``: the ends of an interval."""
 
 
 def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
-    """Return all tags that a training may log, for loggers that need them at the start.
+    """Return all tags that a training may log, for loggers that need all tags at the start.
 
     Args:
         gpu: whether the training uses GPUs.
@@ -54,4 +54,4 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
 
 
 OWN_TAGS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
-"""All tags of this package, to distinguish its figures from metrics of the user."""
+"""All tags that this package logs, to distinguish its figures from metrics of the user."""

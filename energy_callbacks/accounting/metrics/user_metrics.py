@@ -14,16 +14,16 @@ MAX_NAMES: Final = 20
 # Maximum length of a name, in characters. The limits in this module keep journals small, because
 # a report reads whole journals.
 _MAX_NAME: Final = 120
-# ``_ALL``: number of records with the same set of names that are all kept. ``_KINDS``: number of
-# sets of names that are counted separately; all further sets are counted together.
+# ``_ALL``: number of records with the same set of names that are all written. ``_KINDS``: number of
+# sets of names whose records are counted separately; records with other sets are counted together.
 _ALL, _KINDS = 1000, 20
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the user's metrics that are finite numbers, at most 20, with shortened names.
+    """Return at most 20 of the user's metrics that are finite numbers, with shortened names.
 
     Figures of this package are left out. Tensors are left out, because reading a tensor would wait
-    for its device.
+    for the tensor's device.
     """
     numbers = {
         str(name)[:_MAX_NAME]: float(value)
@@ -37,9 +37,9 @@ def kept(values: Mapping[str, Any]) -> dict[str, float]:
 class MetricLog:
     """Writes metrics to the journal of an attempt.
 
-    Of the records with the same names, the first 1000 are all written. Then every second record is
-    written, from 2000 on every fourth, from 4000 on every eighth, and so on: a million records
-    become 6000 lines.
+    Of the records with the same names, the first 1000 are all written. After them every second
+    record is written, after 2000 records every fourth, after 4000 every eighth, and so on. A
+    million records become 6000 lines.
 
     Args:
         recorder: writes the journal.
@@ -52,7 +52,7 @@ class MetricLog:
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
     ) -> None:
-        """Write metrics to the journal if this record is one of those to be written.
+        """Write metrics to the journal, unless this record is one of those that are left out.
 
         Args:
             values: metrics by name.
