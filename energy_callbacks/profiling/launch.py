@@ -2,8 +2,8 @@
 
 The program runs in this process as ``python SCRIPT ...`` or ``python -m MODULE ...`` would run it,
 except that the modules used by this package are already imported. Global hooks of PyTorch report
-optimizer steps. At first the profilers belong to a meter that this module starts; if the program
-starts a meter, that meter takes them over.
+optimizer steps. At first, the profilers belong to a meter that this module starts. If the program
+starts a meter, that meter takes over the profilers.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
-    """Return the options of profilers, as command-line words, from parsed arguments."""
+    """Return command-line options that select the same profilers as parsed arguments."""
     return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
 
 
@@ -63,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _start_meter(profilers: Sequence[Profiler]) -> EnergyMeter:
-    """Return a started meter with profilers; it ends when another meter takes the profilers."""
+    """Return a meter with profilers, started if possible.
+
+    The meter stops when another meter takes over the profilers.
+    """
     meter = EnergyMeter(profilers=profilers)
     try:
         meter.start()
@@ -93,7 +96,7 @@ def _run(words: Sequence[str]) -> None:
     """Run the program as ``__main__``, with the arguments and import path that it would have."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
-    # Because of option -P, Python has not added this entry for this process.
+    # Option -P, with which this process was started, prevents Python from adding this entry itself.
     if not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
     sys.argv = list(words[1:] if is_module else words)

@@ -148,7 +148,7 @@ class _HostRun:
             self._meter.record_profile("host", record)
 
     def _calls(self, window: ProfileWindow) -> dict[str, Any]:
-        """Write ``host.prof``; return a record of the calls and their host energy."""
+        """Write ``host.prof``; return a record of the calls and the host's energy in the period."""
         calls = window.save(self._folder / "host.prof")
         energy_j = None
         if self._end_s > self._start_s:

@@ -19,21 +19,22 @@ from energy_callbacks.profiling.kernels.tally import KernelEnergySplit
 from energy_callbacks.report.model.profile_kernels import KernelRoofline
 
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]
-# Waiting for the host (for input, launches or other work) is the limit only if the device waits for
-# at least this share of a step.
+# Waiting for the host (for input, launches or other work of the host) is the limit only if these
+# waits together take at least this share of a step, and one of them at least half of this share.
 _IDLE_MATTERS: Final = 0.2
-# Memory or the tensor cores are the limit if at least this share of their capacity is used while
-# kernels run. A kernel that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but
-# a step has other kernels, too.
+# While kernels run: memory is the limit if at least the first share of its bandwidth is used, and
+# arithmetic is the limit if the tensor cores are active for at least the second share of the time.
+# A kernel that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but a step has
+# other kernels, too.
 _BANDWIDTH_USED: Final = 0.5
 _TENSOR_USED: Final = 0.3
-# The threshold of the bandwidth is lower if most kernels mostly move bytes: reductions do not reach
-# the bandwidth of the data sheet.
+# This threshold replaces ``_BANDWIDTH_USED`` if kernels that mostly move bytes have most of the
+# time. It is lower because reductions do not reach the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
-# Without other evidence, arithmetic is the limit only if the multiprocessors are active for this
-# share of the busy time or more.
+# If classes of kernels are the only evidence, arithmetic is the limit only if the multiprocessors
+# are active for at least this share of the busy time, or have no counter.
 _SM_USED: Final = 0.8
-# Classes of kernels have most of the time if they have at least this share of the kernels' time.
+# A group of classes has most of the time if it has at least this share of the time of all kernels.
 _MOST_KERNELS: Final = 0.5
 _CAUSES: Final = {
     "input": "while a batch was fetched",
@@ -50,12 +51,12 @@ _COUNTERS: Final = {
 
 
 class BoundVerdict(NamedTuple):
-    """The limit of a training.
+    """What limits the speed of a training.
 
     Attributes:
-        bound: what limits the training.
-        sentence: the limit as text.
-        evidence: sentences with the figures that support it.
+        bound: name of the limit; ``unknown`` if no limit was found.
+        sentence: the limit as a sentence.
+        evidence: sentences with the numbers that support ``sentence``.
     """
 
     bound: Bound
@@ -78,8 +79,8 @@ class Peak:
     source: str
 
 
-# Peaks by the beginning of the name that NVML reports. The data sheets state the FLOP/s with
-# sparsity, which are twice those of dense matrices.
+# Peaks of GPUs; the key is the beginning of the name that NVML reports. The data sheets state the
+# FLOP/s for sparse matrices, which are twice those for dense matrices.
 _PEAKS: Final[dict[str, Peak]] = {
     f"NVIDIA {name}": Peak(sparse_flops_per_s / 2, bytes_per_s, f"NVIDIA {source}")
     for name, sparse_flops_per_s, bytes_per_s, source in (
@@ -110,12 +111,12 @@ def roofline(
     peak: Peak | None,
     devices: int,
 ) -> KernelRoofline | None:
-    """Return the roofline of a step; ``None`` if a necessary input is unknown.
+    """Return the position of a step in the roofline model; ``None`` if an input is unknown or zero.
 
     Args:
         flops_per_step: FLOPs of a step over all devices; ``None`` if unknown.
         step_s: mean duration of a step in seconds; ``None`` if unknown.
-        activity: means of the GPU's counters, as shares from 0 to 1.
+        activity: means of the GPUs' counters, as shares from 0 to 1.
         peak: peak performance of one GPU; ``None`` if unknown.
         devices: number of GPUs.
     """
@@ -139,19 +140,20 @@ def verdict(
     activity: Mapping[str, float],
     roof: KernelRoofline | None,
 ) -> BoundVerdict:
-    """Return what limits the training.
+    """Return what limits the speed of the training.
 
     Args:
         split: times of a step by kernel, and its idle time.
         has_device: whether kernels of an accelerator were recorded.
-        activity: means of the GPU's counters, as shares from 0 to 1.
-        roof: roofline of a step; ``None`` if unknown.
+        activity: means of the GPUs' counters, as shares from 0 to 1.
+        roof: position of a step in the roofline model; ``None`` if unknown.
     """
     idle = {}
     if split.idle_s is not None and split.device_s:
         idle = {cause: time_s / split.device_s for cause, time_s in split.idle_s.items()}
     busy = split.busy_share
-    # Counters refer to the whole time; divided by the busy share, they refer to the busy time.
+    # The means of counters include idle time. Divided by the busy share, they are means over busy
+    # time.
     used = {n: min(activity[n] / busy, 1.0) for n in _COUNTERS if busy > 0.0 and n in activity}
     evidence = [f"the device was at work for {_percent(busy)} of the time"]
     evidence += [
@@ -193,7 +195,7 @@ def _by_work(
             f"{_percent(share)} of the peak FLOP/s of bf16 and fp16",
             roof.source,
         )
-        # The roofline shows a limit only if the training comes close to it.
+        # The roofline shows the limit only if a large enough share of the peak is used.
         if roof.flops_per_byte >= roof.ridge and share >= _TENSOR_USED:
             sentence = "Arithmetic is the limit: memory would allow more operations."
             return BoundVerdict("compute", sentence, evidence)

@@ -1,4 +1,4 @@
-"""The recorded windows of an attempt, each with its trace and the sensor readings of its time."""
+"""The recorded windows of an attempt, each with its trace and its sensor readings."""
 
 import gzip
 import json
@@ -14,8 +14,9 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# The readings of a window are complete this time after its end: an energy counter lags by up to 4 s
-# (on an H200). The timeline then still has them, because it keeps readings for ten minutes.
+# The readings of a window are complete this time after the window's end: an energy counter lags by
+# up to 4 s (on an H200). The timeline still has the readings then, because it keeps them for ten
+# minutes.
 _SETTLED_S: Final = 8.0
 
 
@@ -43,20 +44,20 @@ class Capture:
     tracks: list[Track] | None = None
 
     def keep_readings(self, meter: ActiveAttempt, now_s: float, *, at_once: bool = False) -> None:
-        """Copy the sensor readings from the timeline once they are complete.
+        """Copy the window's readings from the timeline to ``tracks`` if they are complete.
 
         Args:
             meter: the attempt.
             now_s: current time of the meter's clock.
-            at_once: whether to copy them even if they may be incomplete.
+            at_once: whether to copy the readings even if they may be incomplete.
         """
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
             self.tracks = tracks(meter.timeline, meter.devices, self.start_s, self.end_s)
 
     def evaluate(self, rank: int) -> tuple[KernelTally | None, Path]:
-        """Return the sums over the kernels, ``None`` if unknown, and the path of the trace file.
+        """Return the sums over the kernels (``None`` if unknown), and the path of the trace file.
 
-        If the trace is of PyTorch, the sensor readings are added to it, and it is compressed; the
+        Sensor readings are added to a trace of PyTorch. Such a trace is then compressed, and the
         uncompressed file is removed.
 
         Args:
@@ -72,7 +73,7 @@ class Capture:
         )
         sums = tally(trace, waits)
         document["traceEvents"].extend(events(self.tracks or (), self.offset_s, trace.base_s))
-        # HolisticTraceAnalysis searches the text for the rank, with a space before the number.
+        # HolisticTraceAnalysis finds the rank only if there is a space before the number.
         document.setdefault("distributedInfo", {"rank": rank})
         compressed = self.path.with_suffix(".json.gz")
         with gzip.open(compressed, "wt", encoding="utf-8", compresslevel=5) as file:
@@ -84,14 +85,14 @@ class Capture:
 
 @dataclass(slots=True, kw_only=True)
 class KernelRun:
-    """The state of the kernel profiler in one attempt.
+    """The state of ``KernelProfiler`` in one attempt.
 
     Attributes:
         meter: the attempt.
         folder: folder of the profiler's files.
         schedule: schedule of the windows, which also counts steps and the cost of windows.
         flops_per_step: FLOPs of a step over all devices; ``None`` if the user did not give them.
-        framework: framework whose profiler was used; ``None`` if no window was opened.
+        framework: framework whose profiler is used; ``None`` before the first window is due.
         captures: recorded windows.
         notes: problems for the report, as sentences.
     """

@@ -1,8 +1,9 @@
 """Classifies kernels and operators by their names.
 
-The patterns match names of the CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL, FlashAttention), of
-PyTorch's own kernels and of code that Inductor and XLA generate. These names are not documented. A
-name that matches no pattern belongs to the class ``other``.
+The patterns match names of kernels in CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL,
+FlashAttention), of PyTorch's own kernels, and of kernels that the compilers Inductor and XLA
+generate. These names are not documented. A name that matches no pattern belongs to the class
+``other``.
 """
 
 import re
@@ -12,8 +13,8 @@ from typing import Final
 OTHER: Final = "other"
 COPY: Final = "copy"
 IDLE: Final = "idle"
-# Regular expressions by class. The first class that matches counts, so the order matters: names of
-# attention kernels may also match the patterns of matrix products.
+# Regular expressions by class. A name belongs to the first class that matches, so the order
+# matters: names of attention kernels may also match the patterns of matrix products.
 _CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "communication": ("nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|c10d::",),
     "optimizer": ("multi_tensor_apply|_foreach_|fused_?adam|_fused_(adam|sgd)",),
@@ -36,10 +37,11 @@ _CLASSES: Final[dict[str, tuple[str, ...]]] = {
 _PATTERNS: Final = {
     name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _CLASSES.items()
 }
-# Only this many characters of a name are matched: the kind of kernel is at the beginning, and
-# template arguments may have thousands of characters.
+# Number of characters at the beginning of a name that are matched. They contain the kind of kernel;
+# the template arguments after them may have thousands of characters.
 _TELLING: Final = 300
-# DENSE: classes with many operations per byte of memory traffic. STREAMING: classes with few.
+# DENSE: classes of kernels with many arithmetic operations per byte of memory traffic.
+# STREAMING: classes of kernels with few arithmetic operations per byte.
 DENSE: Final = frozenset({"matrix product", "convolution", "attention"})
 STREAMING: Final = frozenset({"elementwise and reduction", "normalisation", "optimizer", COPY})
 

@@ -47,8 +47,8 @@ def record(run: KernelRun) -> dict[str, Any]:
     energy, step_s = _step_energy(run, scope), run.schedule.step_s
     parts, limits = None, _NO_LIMITS
     if tally.steps and tally.time_s:
-        # Without an accelerator, the profiler slows down the operators themselves. Their times are
-        # then shares of a step inside the windows, not of a step outside.
+        # Without an accelerator, the profiler slows down the operators themselves. Shares are then
+        # computed from the duration of steps inside the windows, not outside.
         parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
         limits = _limits(run, tally, parts)
     else:
@@ -74,7 +74,7 @@ def record(run: KernelRun) -> dict[str, Any]:
 
 
 def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str]]:
-    """Return the sums over the kernels of all windows, and the traces' paths in the run folder."""
+    """Return the sums over all windows, and the traces' paths relative to the run folder."""
     tally, traces, meter = KernelTally(), [], run.meter
     for capture in run.captures:
         if capture.tracks is None:
@@ -147,7 +147,7 @@ def _why_nothing(run: KernelRun) -> str:
 
 
 def _step_energy(run: KernelRun, scope: str) -> Energy:
-    """Return a step's mean energy outside of windows; ``UNKNOWN`` if not measured or resolved."""
+    """Return a step's mean energy outside of windows; ``UNKNOWN`` if unknown or not resolved."""
     meter, stretches = run.meter, run.schedule.stretches
     if not stretches:
         return UNKNOWN
@@ -172,9 +172,9 @@ def _step_energy(run: KernelRun, scope: str) -> Energy:
 
 
 def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
-    """Return the means of the GPUs' counters in training outside of windows, as shares.
+    """Return the mean of each GPU counter over all GPUs and all stretches, as a share (0 to 1).
 
-    Only readings that the timeline still has are included.
+    Only readings that the timeline still has are included. Counters without readings are left out.
     """
     means: dict[str, float] = {}
     for quantity in _ACTIVITY:
@@ -199,7 +199,7 @@ def _by_class(rows: Sequence[KernelRow]) -> tuple[KernelRow, ...]:
 
 
 def _longest(rows: Sequence[KernelRow]) -> Iterator[KernelRow]:
-    """Yield the rows of the kernels with the most time, and one row with the sum of the others."""
+    """Yield the rows of the first 40 kernels, and one row with the sum of the other kernels."""
     kernels = [row for row in rows if row.class_name != IDLE]
     for row in kernels[:_MOST_KERNELS]:
         yield replace(row, name=row.name[:_LONGEST_NAME])

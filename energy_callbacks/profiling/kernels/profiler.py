@@ -26,35 +26,38 @@ from energy_callbacks.sensing.clock import clock_offset
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum number of waits that are kept per window; a training loop may report any number.
+# Maximum number of waits for data that are kept per window; a training loop may report any number.
 _MOST_WAITS: Final = 1000
 
 
 @dataclass(eq=False, kw_only=True)
 class KernelProfiler(AttemptProfiler["_Run"]):
-    """Measures the time and energy of a training's kernels, and what its device waits for.
+    """Measures the time of each kernel and the idle time by cause, and attributes energy to both.
 
     ::
 
         GpuEnergyCallback(profile=[KernelProfiler()])
 
     The profiler records a few windows and is off between them. Each window after the first is
-    postponed until the estimated cost of all windows, including the new one, is at most
-    ``max_overhead``.
+    postponed until the time that all windows add to the training, including the expected time of
+    the new window, is at most the share ``max_overhead`` of the training's time.
 
     Args:
         windows_after: numbers of optimizer steps after which a window may open, ascending.
         warm_up_steps: number of steps at the beginning of a window in which the framework's
             profiler starts; they are not recorded.
         active_steps: number of recorded steps of a window.
-        max_overhead: time that windows may add to the training, as a share of its time.
-        max_events: maximum number of events of a window's trace. If a trace has more, it is
-            deleted, and no more windows are recorded.
-        max_trace_bytes: maximum size of the traces of all windows together, before compression.
+        max_overhead: time that windows may add to the training, as a share of its time; the first
+            window is recorded in any case.
+        max_events: maximum number of events of a window's trace, for PyTorch only. A trace with
+            more events is not kept, and no more windows are recorded.
+        max_trace_bytes: maximum size of the traces of all windows together, before compression. A
+            trace that exceeds it is not kept, and no more windows are recorded.
         all_ranks: whether to profile every rank instead of rank 0 only.
         flops_per_step: FLOPs of an optimizer step over all devices of this process, for the
             roofline; ``None`` if unknown.
-        framework: framework whose profiler is used; ``None`` is the framework of this process.
+        framework: framework whose profiler is used; ``None`` for the framework that this process
+            uses.
 
     Raises:
         ValueError: if a setting is out of range.
@@ -120,10 +123,11 @@ class _Run(KernelRun):
     Attributes:
         settings: settings of the profiler.
         recorder: recorder of the open window; ``None`` if no window is open.
-        used_bytes: size of the traces of all windows so far.
+        used_bytes: size of the traces of all windows so far, before compression.
         opened_s: start of the open window, in seconds of the meter's clock.
         waits_s: start and end of each wait for data in the open window, by the same clock.
-        done_s: end of the last batch, by the same clock; ``None`` once the next batch is ready.
+        done_s: end of the last batch, at which a wait for data begins, by the same clock; ``None``
+            after that wait has ended or a window has opened.
     """
 
     settings: KernelProfiler
@@ -206,7 +210,7 @@ class _Run(KernelRun):
         self.captures.append(capture)
 
     def _abort(self, t_s: float | None = None) -> None:
-        """Discard the open window, because another phase begins or the attempt ends.
+        """Discard the open window when another phase begins, the attempt ends, or an error occurs.
 
         Args:
             t_s: time of the end, by the meter's clock; ``None`` for the end of the last step.

@@ -5,8 +5,9 @@
     step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, if the cost allows it ──▶ ...
 
 The cost of a window is its duration minus the usual duration of the same number of steps. The next
-window is assumed to cost as much as the last one. It opens once the cost of all windows, including
-its own assumed cost, is at most a given share of the time since the first step ended.
+window is assumed to cost as much as the last one. It opens at its planned step or later, once the
+cost of all windows, including the assumed cost, is at most a given share of the time since the
+first step ended.
 """
 
 import statistics
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Action = Literal["none", "open", "step", "close"]
-# The usual duration of a step is the median over this number of newest steps outside of windows.
+# Number of newest steps outside of windows whose median duration is the usual duration of a step.
 _RECENT: Final = 101
-# Maximum number of stretches that are kept; the one with the fewest steps is dropped first.
+# Maximum number of stretches that are kept. If there are more, the one with the fewest steps is
+# discarded.
 _STRETCHES: Final = 64
 
 
@@ -40,7 +42,7 @@ class Stretch:
 
     @property
     def duration_s(self) -> float:
-        """Duration of all steps together."""
+        """Duration of all steps together, in seconds."""
         return self.end_s - self.start_s
 
 
@@ -54,7 +56,7 @@ class Schedule:
             window opens in any case.
 
     Attributes:
-        steps: number of steps so far.
+        steps: number of all steps so far, inside and outside of windows.
     """
 
     def __init__(self, windows_after: Sequence[int], steps: int, max_overhead: float) -> None:
@@ -78,17 +80,20 @@ class Schedule:
 
     @property
     def overhead(self) -> float | None:
-        """Cost divided by the training's time without the cost; ``None`` before the second step."""
+        """Cost of windows as a share of the training's time without this cost.
+
+        ``None`` before the end of the second step.
+        """
         if self._first_s is None or self._last_s <= self._first_s:
             return None
         return self.cost_s / (self._last_s - self._first_s - self.cost_s)
 
     @property
     def stretches(self) -> list[Stretch]:
-        """Stretches after the first window, or all if those have fewer steps than a window.
+        """Stretches after the first window; all stretches if those have fewer steps than a window.
 
-        The steps before the first window are less representative, because they include compilation
-        and tuning.
+        Steps before the first window are less representative, because code is compiled and kernels
+        are chosen during them.
         """
         known = [one for one in (*self._stretches, self._current) if one and one.steps]
         later = [one for one in known if one.after_windows]
@@ -96,7 +101,7 @@ class Schedule:
 
     @property
     def step_s(self) -> float | None:
-        """Mean duration of a step in ``stretches``; ``None`` if there are no stretches."""
+        """Mean duration of a step in ``stretches``, in seconds; ``None`` without stretches."""
         stretches = self.stretches
         if not stretches:
             return None
@@ -106,15 +111,15 @@ class Schedule:
         """Count a step and return what to do at its end.
 
         Returns:
-            ``open`` to open a window, ``step`` to report a step to the open window, ``close`` to
-            close it, or ``none``.
+            ``open`` to open a window, ``step`` to report this step to the open window, ``close`` to
+            close the open window, or ``none``.
         """
         self.steps += 1
         if self._first_s is None:
             self._first_s = t_s
         if self._opened_s is not None and self._in_window == self._length:
-            # The window was closed at the end of the previous step. Closing took place in this
-            # step, so its duration is part of the cost.
+            # The window was closed after the end of the previous step. Closing it took a part of
+            # this step, so this step is included in the cost.
             self._add_cost(t_s - self._opened_s, self._length + 1)
         if self._opened_s is not None:
             self._in_window += 1
@@ -143,7 +148,12 @@ class Schedule:
         return self.cost_s + self._costs[-1] <= self._max_overhead * (t_s - self._first_s)
 
     def _add_cost(self, duration_s: float, steps: int) -> None:
-        """Add the cost of the open window: its duration minus that of ``steps`` usual steps."""
+        """End the open window, and add its cost, which is at least 0.
+
+        Args:
+            duration_s: duration of the window in seconds.
+            steps: number of steps in this time; their usual duration is subtracted.
+        """
         usual_s = statistics.median(self._recent) if self._recent else 0.0
         self._costs.append(max(duration_s - steps * usual_s, 0.0))
         self._opened_s = None
@@ -161,16 +171,17 @@ class Schedule:
         """Discard the open window and plan another one.
 
         Args:
-            soon: whether the next window may open after a few steps instead of much later.
+            soon: whether the next window is due after as many steps as two windows have. Otherwise,
+                it is due when the number of steps so far has doubled, or later.
         """
         later = self.steps + 2 * self._length if soon else max(10 * self._length, 2 * self.steps)
         self._due.appendleft(later)
         self._opened_s = None
 
     def abort(self, t_s: float | None = None) -> None:
-        """End the current stretch; discard the open window, if any, and count its cost.
+        """End the current stretch; end the open window, if any, and add its cost.
 
-        Another window is planned if the open window was incomplete.
+        If the open window has not reached its last step, another window is planned.
 
         Args:
             t_s: time of the end, by the meter's clock; ``None`` for the end of the last step.
@@ -183,5 +194,5 @@ class Schedule:
         self.interrupt()
 
     def close_for_good(self) -> None:
-        """Open no more windows."""
+        """Cancel all planned windows."""
         self._due.clear()

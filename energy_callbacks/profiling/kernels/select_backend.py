@@ -17,7 +17,7 @@ def framework() -> Framework:
     """Return the framework in use: Keras's backend, else the first imported one of ``FRAMEWORKS``.
 
     Raises:
-        RuntimeError: if no framework is imported.
+        RuntimeError: if none of ``FRAMEWORKS`` is imported.
     """
     keras = sys.modules.get("keras")
     backend = keras.backend.backend() if keras is not None else None
@@ -44,7 +44,7 @@ def recorder(
 
     Args:
         chosen: name of the framework.
-        path: path of the trace, without a suffix.
+        path: path of the trace file without its suffix (PyTorch), or of the folder for the trace.
         warm_up_steps: number of steps before the recorded ones.
         active_steps: number of recorded steps; used for PyTorch only.
         max_events: maximum number of events in the trace; used for PyTorch only.

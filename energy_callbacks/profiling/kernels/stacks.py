@@ -14,7 +14,9 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 def folded(rows: Sequence[KernelRow], steps: int) -> str:
-    """Return folded stacks with the energy of all steps; kernels with 0 microjoules are left out.
+    """Return folded stacks with the energy of each kernel in all steps.
+
+    Kernels whose energy is unknown or rounds to 0 microjoules are left out.
 
     Args:
         rows: kernels with their energy per step.
@@ -45,9 +47,14 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Write both files and return their paths in the run folder.
+    """Write both files and return their paths, relative to the run folder, by format.
 
     If no energy is known, no file is written and the result is empty.
+
+    Args:
+        rows: kernels with their energy per step.
+        steps: number of steps of the training.
+        folder: folder ``profile`` in the run folder.
     """
     text = folded(rows, steps)
     if not text:

@@ -14,11 +14,11 @@ from energy_callbacks.core.records import Device, Quantity
 from energy_callbacks.core.units import gibibytes, megahertz, microseconds
 from energy_callbacks.sensing.timeline import Timeline
 
-# Process id of the counters, so that viewers show them as a group; no real process has this id
-# (Linux: at most 2**22).
+# Process id of the counters. Viewers show counters of the same process as a group. No real process
+# has this id (Linux: at most 2**22).
 _PROCESS: Final = 2**30
-# Readings are included from this time before the window to the same time after it: enough for two
-# readings of a slow sensor.
+# Readings are included from this time before the window until the same time after the window. In
+# this time, even a slow sensor gives two readings.
 AROUND_S: Final = 1.5
 
 
@@ -53,7 +53,7 @@ _GAUGES: Final[Mapping[Quantity, tuple[str, str, Callable[[float], float]]]] = {
 def tracks(
     timeline: Timeline, devices: Sequence[Device], start_s: float, end_s: float
 ) -> list[Track]:
-    """Return the sensor readings from ``AROUND_S`` before a window to ``AROUND_S`` after it.
+    """Return the readings from ``AROUND_S`` before a window until ``AROUND_S`` after it.
 
     Args:
         timeline: readings of the attempt.
@@ -84,7 +84,7 @@ def _energy(timeline: Timeline, key: str, start_s: float, end_s: float) -> Itera
 
 
 def events(shown: Sequence[Track], offset_s: float, base_s: float) -> Iterator[dict[str, Any]]:
-    """Yield trace events for counters.
+    """Yield the values of counters as events of a Chrome trace.
 
     Args:
         shown: values of the counters.

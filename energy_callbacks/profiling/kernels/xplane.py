@@ -1,8 +1,8 @@
 """Records and reads traces of TensorFlow and JAX: ``plugins/profile/<time>/*.xplane.pb``.
 
 TensorBoard with the package ``xprof`` can show these traces. If ``xprof`` is installed, this module
-also reads a table of kernels with it, in a separate process, because ``xprof`` loads the libraries
-of TensorFlow.
+also uses it to read a table of kernels from a trace. This happens in a separate process, because
+``xprof`` loads the libraries of TensorFlow.
 """
 
 import json
@@ -21,11 +21,11 @@ from energy_callbacks.profiling.frameworks.protocol import TooLargeError
 from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
 from energy_callbacks.profiling.kernels.tally import KernelTally
 
-# Timeout for xprof, which reads about 10 MB per second.
+# Timeout in seconds for ``xprof``, which reads about 10 MB per second.
 _PATIENCE_S: Final = 60.0
 # Name of a GPU's section in a trace.
 _PLANE: Final = re.compile(rb"/device:GPU:(\d+)")
-# Program that writes xprof's table of kernels to standard output.
+# Python program that writes the table of kernels by ``xprof`` to standard output.
 _ASK: Final = """
 import sys
 from xprof.convert import raw_to_tool_data
@@ -40,10 +40,10 @@ class XplaneRecorder:
 
     Args:
         framework: name of the framework.
-        start: starts to record into a folder.
-        stop: stops recording and writes the trace.
-        path: folder for this window only: the frameworks name traces by the time in seconds, so two
-            windows could get the same name.
+        start: function that starts recording into a folder.
+        stop: function that stops recording and writes the trace.
+        path: folder for this window only. The frameworks name traces by the time in seconds, so two
+            windows in one folder could get the same name.
         warm_up_steps: number of steps before recording starts.
         max_bytes: maximum size of the trace in bytes.
     """
@@ -59,12 +59,12 @@ class XplaneRecorder:
 
     def open(self) -> None:
         """Open the window; see ``TraceRecorder.open``."""
-        shutil.rmtree(self.path, ignore_errors=True)  # an earlier attempt may have used it
+        shutil.rmtree(self.path, ignore_errors=True)  # may contain files of an earlier attempt
         self._steps_to_start = self.warm_up_steps + 1
         self.step()
 
     def step(self) -> None:
-        """Receive the end of a step; start to record after the last warm-up step."""
+        """Handle the end of a step; start recording after the last warm-up step."""
         self._steps_to_start -= 1
         if self._steps_to_start == 0:
             self.start(self.path)
@@ -97,15 +97,15 @@ class XplaneRecorder:
 
 
 def kernels(path: Path, steps: int) -> KernelTally | None:
-    """Return the time and the number of calls by kernel of a window; idle time is unknown.
+    """Return the time and the number of calls of each kernel in a window.
 
     Args:
         path: trace file, ``*.xplane.pb``.
         steps: number of recorded steps.
 
     Returns:
-        The sums; ``None`` if ``xprof`` is not installed or cannot read the file, or if the trace
-        contains no kernels.
+        The sums, without idle time; ``None`` if ``xprof`` is not installed or cannot read the file,
+        or if the trace contains no kernels.
     """
     if find_spec("xprof") is None:
         return None
@@ -133,7 +133,7 @@ def of_table(table: dict[str, Any], steps: int, devices: int) -> KernelTally | N
     """Return the sums over xprof's table ``kernel_stats``; ``None`` if it contains no kernels.
 
     Args:
-        table: table of all devices, as JSON in the format of Google Charts.
+        table: parsed JSON of the table, in the format of Google Charts, with all devices.
         steps: number of recorded steps.
         devices: number of devices.
     """
