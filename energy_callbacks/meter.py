@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum wait for the other ranks before the report; a rank that died must not delay it for long.
+# Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
+# not delay the report for long.
 _RANKS_S = 5.0
 
 
@@ -49,19 +50,19 @@ class EnergyMeter:
         report = meter.report()
 
     Sensors and files are opened in ``start``; a copy or a pickle of a meter is not running. After
-    ``start`` no method raises because of a measuring error. Only ``stop`` (for a few seconds at
-    most) and ``wait_until_seen`` wait for sensors. In a forked child process every method does
-    nothing until the child calls ``start``.
+    ``start`` no method raises because of a measuring error. Only ``wait_until_seen`` and methods
+    that end an attempt, such as ``stop``, wait for sensors; ``stop`` waits for at most a few
+    seconds. In a forked child process nothing is measured until the child calls ``start``.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.
-        sources: sensors to read; ``None`` finds those of this machine.
+        sources: sensors to read; ``None`` finds the sensors of this machine.
         clock: clock for all times; ``None`` is the system's clock.
         outputs: outputs to which ``log`` writes.
         profilers: profilers that receive every event, such as ``KernelProfiler()``.
 
     Raises:
-        ValueError: if the country is unknown.
+        ValueError: if the country or region of ``config`` is unknown.
         TypeError: if a profiler lacks a method.
     """
 
@@ -92,7 +93,7 @@ class EnergyMeter:
 
     @property
     def is_running(self) -> bool:
-        """Whether an attempt is running in this process."""
+        """Whether an attempt of this meter is running in this process."""
         return self._lifecycle.running is not None
 
     @property
@@ -116,8 +117,8 @@ class EnergyMeter:
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint: the run, its folder and the joules used so far.
 
-        It can be encoded as JSON and is empty before the first start. ``start(state=...)``
-        continues the run.
+        The state can be encoded as JSON and is empty before the first start. To continue the run,
+        pass it to ``start``.
         """
         last = self._lifecycle.own
         if last is None:
@@ -142,24 +143,26 @@ class EnergyMeter:
         """Begin an attempt; does nothing while one is running or if measuring is disabled.
 
         If ``stop`` is not called, the attempt ends when ``call`` has ended or when the interpreter
-        exits, and its report is written.
+        exits. Rank 0 then writes the report.
 
         Args:
-            run_folder: folder of journal and report, unless ``config`` names one; ``None`` is the
-                folder of this meter's last run, or ``./energy_runs/<time>`` if there is none.
+            run_folder: folder of journal and report, unless ``config`` names one. ``None`` is the
+                folder of this meter's last run, or a folder in ``./energy_runs`` if there is none.
             state: state of the run that this attempt continues, from ``state()`` in a checkpoint.
-                If it is ``None``, the attempt continues this meter's last run if that is in the
-                same folder, and begins a new run otherwise.
+                If ``state`` is ``None``, the attempt continues this meter's last run if that run is
+                in the same folder, and begins a new run otherwise.
             process: framework, rank and world size of this process; ``None`` reads the environment
                 variables of ``torchrun``.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` if it uses none,
                 ``None`` if unknown.
-            call: the user's call that trains; needed if the framework has no hook for its failure.
+            call: the user's call that trains, such as ``fit``. It is needed if the framework calls
+                no hook when a training fails, and is ``None`` otherwise.
             say: prints a message: a forecast, or the summary of a report written without ``stop``.
 
         Raises:
             PermissionError: if the folder is not writable.
-            ValueError: if a device in the settings does not exist.
+            ValueError: if a device in the settings does not exist, or if a variable of ``torchrun``
+                is not a number.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
@@ -261,7 +264,8 @@ class EnergyMeter:
 
         Args:
             samples: number of samples of all steps that were reported with ``None`` since the last
-                call. If there is no such step, it is added to the total and may be negative.
+                call. If there is no such step, the number is added to the total, and may be
+                negative.
             tokens: number of tokens, with the same rules as ``samples``.
         """
         if attempt := self._lifecycle.running:
@@ -270,8 +274,9 @@ class EnergyMeter:
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Report an event.
 
-        The time from ``batch_done`` to ``data_ready`` counts as waiting for data. An event of any
-        other name is written into the journal.
+        The time from ``batch_done`` or ``step`` to the next ``data_ready`` counts as waiting for
+        data, unless the phase changes in this time. An event of any other name is written into the
+        journal.
 
         Args:
             name: name of the event.
@@ -328,7 +333,7 @@ class EnergyMeter:
 
     @harmless
     def plan(self, steps: int) -> None:
-        """Set the planned number of optimizer steps of this attempt, which forecasts need."""
+        """Set the number of optimizer steps that this attempt will make; forecasts need it."""
         if attempt := self._lifecycle.running:
             attempt.forecaster.planned_steps = steps
 
@@ -361,11 +366,11 @@ class EnergyMeter:
             attempt.recorder.window(name, start_s, end_s)
 
     def scalars(self) -> Scalars:
-        """Return figures for the time since the last call, by tag.
+        """Return the newest figures by tag; empty before the first readings.
 
-        They cover the time up to the newest sensor readings, and after ``stop`` the time up to the
-        end of the attempt. Empty before the first reading. ``docs/reference/metrics.md`` lists the
-        tags.
+        Energy and emissions are totals of the run. Most other figures cover the time since the last
+        call, as far as the sensors have reported; after ``stop``, up to the end of the attempt.
+        ``docs/reference/metrics.md`` lists the tags.
         """
         return self._take() or {}
 
@@ -375,7 +380,7 @@ class EnergyMeter:
         return last.board.take() if last is not None and self._lifecycle.state != "failed" else {}
 
     def totals(self) -> Scalars:
-        """Return the figures of ``scalars`` for the whole attempt; empty before ``stop``."""
+        """Return the figures of ``scalars`` for the whole last attempt; empty before ``stop``."""
         return self._whole() or {}
 
     @harmless
@@ -385,7 +390,11 @@ class EnergyMeter:
         return last.board.whole() if last is not None and is_known else {}
 
     def log(self, step: int) -> Scalars:
-        """Write the figures of ``scalars`` to all outputs as values of a step, and return them."""
+        """Write the figures of ``scalars`` to all outputs, and return them.
+
+        Args:
+            step: number of the step to which the outputs assign the figures.
+        """
         scalars = self.scalars()
         for output in self._outputs if scalars else ():
             output.write(scalars, step, self._clock.unix_s())
@@ -393,7 +402,7 @@ class EnergyMeter:
         return scalars
 
     def _say_news(self) -> None:
-        """Print a new forecast if there is one; runs on the thread that shows progress bars."""
+        """Print a new forecast if there is one, on the thread that also prints progress bars."""
         attempt = self._lifecycle.running
         forecast = attempt.forecaster.news if attempt else None
         if attempt is None or forecast is None:
@@ -420,9 +429,9 @@ class EnergyMeter:
     ) -> None:
         """Record metrics of the training, such as its loss, for the report.
 
-        A record has at most 20 names. Values that are not finite numbers (such as tensors) and
-        figures of this package are ignored. After 1000 records with the same names, only a part of
-        the later records is kept.
+        At most 20 metrics of a call are recorded. Values that are not finite numbers (such as
+        tensors) and figures of this package are ignored. After 1000 calls with the same names, only
+        a part of the later calls is recorded.
 
         Args:
             values: metric names to values; names that contain ``val``, ``eval`` or similar are
@@ -436,10 +445,10 @@ class EnergyMeter:
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Return the energy between two moments of the last attempt.
 
-        It is unknown (``energy_j`` is ``None``) before the first start. The resolution in time is
-        that of the sensors for the last ten minutes, and one second for earlier moments. If the
-        time from start to end is too short for the sensors, ``is_resolved`` is ``False`` and the
-        energy is printed as an upper bound, such as ``< 1.2 J``.
+        The energy is unknown (``energy_j`` is ``None``) before the first start. The resolution in
+        time is that of the sensors for the last ten minutes, and one second for earlier moments. If
+        the time from start to end is too short for the sensors, ``is_resolved`` is ``False`` and
+        the energy is printed as an upper bound, such as ``< 1.2 J``.
 
         Args:
             start_s: start, in seconds of ``time.monotonic()``.
@@ -453,24 +462,25 @@ class EnergyMeter:
         return last.energy(start_s, end_s, scope) if last else Energy(energy_j=None)
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Wait until the sensors have reported up to a moment; do not call it in training hooks.
+        """Wait until the sensors have reported up to a moment; do not call this in training hooks.
 
         Args:
             t_s: the moment, in seconds of ``time.monotonic()``.
             timeout_s: maximum wait in seconds.
 
         Returns:
-            Whether the sensors have reported up to that moment.
+            Whether the sensors have reported up to that moment; ``False`` without an attempt that
+            is running.
         """
         attempt = self._lifecycle.running
         return attempt is not None and attempt.wait_until_seen(t_s, timeout_s)
 
     @harmless
     def stop(self, error: BaseException | None = None) -> None:
-        """End the attempt: read every sensor a last time, write totals, close the journal.
+        """End the attempt: read every sensor a last time, write the totals, close the journal.
 
         Args:
-            error: the exception that ended the training; ``None`` if it succeeded.
+            error: the exception that ended the training; ``None`` if the training succeeded.
         """
         self._lifecycle.stop(error)
 
@@ -539,7 +549,7 @@ class EnergyMeter:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy, without threads, open files and the running attempt."""
+        """Return the state for a copy or pickle, without attempts, threads and open files."""
         state = self.__dict__.copy()
         state.update(_lifecycle=Lifecycle(), _say=logger.info)
         return state

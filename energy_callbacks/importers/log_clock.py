@@ -47,7 +47,8 @@ class LogClock:
             self._first, self._last_s = moment, moment.s
         step_s, elapsed_s = moment.s - self._last_s, moment.s - self._first.s
         if 0.0 <= elapsed_s + self._added_before_s - self._last_t_s <= _MOST_STEP_S:
-            self._added_s = self._added_before_s  # the previous time was wrong, or did not step
+            # Only the previous time was wrong, or the clock has not been set.
+            self._added_s = self._added_before_s
         elif step_s < 0.0 or step_s > _MOST_STEP_S:
             self._step_clock(step_s, is_local=moment.is_local)
         if moment.is_local and 0.0 <= step_s - _HOUR_S <= _SLACK_S:

@@ -1,7 +1,8 @@
 """Defines the plan of a matrix: checks the settings, and lists the jobs in order of execution.
 
 A matrix measures one command with several values of its parameters. A configuration is one
-combination of values; each is executed several times (repeats). A job is one such execution.
+combination of values. Each configuration has several repeats; a job is one repeat of one
+configuration.
 """
 
 import hashlib
@@ -30,14 +31,14 @@ _DIGEST_DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixJob:
-    """One execution of the command with one value for each parameter.
+    """One repeat of the command, with one value for each parameter.
 
     Attributes:
         configuration: short name of the combination of values, such as ``adam-16``.
         parameters: parameter names to values, as text.
         repeat: number of the repeat, from 1.
         words: program and arguments, with values in place of placeholders.
-        environment: environment variables to add to those of the calling process.
+        environment: environment variables of the command, added to those of the calling process.
     """
 
     configuration: str
@@ -69,15 +70,15 @@ class MatrixPlan:
         parameters: parameter names to the values to try.
         repeats: number of jobs of each configuration.
         cool_down_s: pause in seconds between two jobs on the same device.
-        metric: name of the metric in the report that measures the quality of the training;
+        metric: name, as in the report, of the metric that measures the quality of the training;
             ``None`` compares the energy alone.
-        metric_goal: ``min`` if a lower metric is better, ``max`` if a higher one is; ``None``
-            infers it from the name of the metric.
+        metric_goal: ``min`` if lower values of the metric are better, ``max`` if higher values are;
+            ``None`` infers the goal from the name of the metric.
         baseline: the configuration to compare the others with, as parameter names to values;
-            ``None`` is the cheapest one.
+            ``None`` is the configuration with the lowest energy.
         engine: name of the engine that runs the jobs.
         graphs: whether to save the charts of each job as PNG.
-        env: environment variables; values may have placeholders, as in ``command``.
+        env: environment variables of the command; values may have placeholders, as in ``command``.
         energy: settings ``country``, ``region``, ``pue`` and ``price_per_kwh``, as in
             ``energy-callbacks run``.
         folder: working directory of the command.
@@ -130,7 +131,10 @@ class MatrixPlan:
 
     @property
     def goal(self) -> Direction | None:
-        """Whether ``lower`` or ``higher`` values of the metric are better; ``None`` if unknown."""
+        """Whether ``lower`` or ``higher`` values of the metric are better.
+
+        ``None`` if there is no metric, or if its goal is unknown.
+        """
         if self.metric is None:
             return None
         return _DIRECTIONS.get(self.metric_goal) or direction(self.metric)
@@ -155,7 +159,10 @@ class MatrixPlan:
         return self._label({name: as_text(self.baseline[name]) for name in self.parameters})
 
     def _label(self, parameters: Mapping[str, str]) -> str:
-        """Return the values as a name, with parameter names if the values alone are ambiguous."""
+        """Return a name made of the values, and of the parameter names if these are needed.
+
+        The names are needed if two configurations would otherwise have the same name.
+        """
         short = ["-".join(one.values()) for one in self.configurations]
         if len(set(short)) == len(short):
             return "-".join(parameters.values())
@@ -164,8 +171,8 @@ class MatrixPlan:
     def jobs(self) -> list[MatrixJob]:
         """Return all jobs in order: repeat by repeat, with every second repeat reversed (A B, B A).
 
-        Over an even number of repeats, all configurations then have the same mean position. A
-        linear drift over time, such as warming, therefore affects them equally.
+        If the number of repeats is even, all configurations have the same mean position in this
+        order. A linear drift over time, such as warming, therefore affects them equally.
         """
         return [
             self._job(parameters, repeat)
@@ -194,7 +201,7 @@ def counted(number: int) -> str:
 
 
 def as_text(value: Value) -> str:
-    """Return a value as text for the command.
+    """Return a value of a parameter as text for the command.
 
     >>> as_text(True), as_text(1e-3), as_text("adam")
     ('true', '0.001', 'adam')

@@ -16,7 +16,7 @@ class JobProgress:
 
     Args:
         count: total number of jobs.
-        done: number of jobs that this call does not run: they have succeeded or are queued.
+        done: number of jobs that are not run now, because they have succeeded or are queued.
     """
 
     def __init__(self, count: int, done: int) -> None:
@@ -49,13 +49,13 @@ class JobProgress:
             self._bar.stop()
 
     def started(self, job: MatrixJob, place: str) -> None:
-        """Report that a job has begun on ``place``, a device or machine."""
+        """Report that a job has begun; ``place`` is the name of its device or machine."""
         self._running[job.folder] = str(job)
         if self._bar is None:
             self.say(f"{job}: started on {place}")
 
     def ended(self, job: MatrixJob, outcome: Outcome) -> None:
-        """Report that a job has ended, successfully or not."""
+        """Report that a job has ended; if it failed, print the last lines of its output."""
         self._running.pop(job.folder, None)
         self._done += 1
         took = (outcome.ended_unix_s or outcome.started_unix_s) - outcome.started_unix_s

@@ -1,4 +1,4 @@
-"""The results of a matrix as a table with one row per configuration, by increasing energy."""
+"""Computes the results of a matrix as a table with one row per configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from energy_callbacks.matrix.plan import MatrixJob, MatrixPlan
 from energy_callbacks.report import EnergyReport, load
 
 Scope = Literal["gpu", "total"]
-# Attempts that overlap by at most this time count as consecutive: the wall clock may have been set
-# back between them.
+# Two attempts that overlap by at most this time, in seconds, count as consecutive, because the wall
+# clock may have been set back between them.
 _SLACK_S: Final = 2.0
 
 
@@ -27,14 +27,14 @@ class ConfigurationRow:
         name: short name of the configuration.
         done: successful jobs, each with the outcome of its successful attempt.
         reports: reports of the successful jobs, except unreadable ones.
-        measured: those of ``reports`` whose energy in the table's scope is known and resolved.
+        measured: those of ``reports`` whose energy in the table's scope is resolved and not 0.
         energies_j: energy in joules of each report in ``measured``.
         energy_j: geometric mean of ``energies_j``.
         j_per_sample: mean energy per training sample, in joules.
-        duration_s: mean duration of the trainings, in seconds.
+        duration_s: mean duration of the runs in ``reports``, in seconds.
         metric: mean over ``reports`` of the best value of the plan's metric.
         failed: jobs that ended without success, each with the outcome of its newest attempt.
-        missing: number of jobs that have not begun or not ended.
+        missing: number of jobs that have not begun or are still running.
     """
 
     parameters: Mapping[str, str]
@@ -56,7 +56,8 @@ class MatrixTable:
     """The rows of all configurations.
 
     Attributes:
-        rows: rows by increasing energy; rows with unknown energy come last.
+        rows: one row per configuration; ``read_table`` sorts them by increasing energy, with
+            unknown energy last.
         scope: ``gpu`` if jobs ran on one host at the same time, because the host's energy cannot be
             divided between them; otherwise ``total``.
         notes: limitations of the figures, as sentences.
@@ -107,7 +108,7 @@ def _row(
 
 
 def _energy_j(report: EnergyReport, scope: Scope) -> float | None:
-    """Return the energy in a report for a scope; ``None`` if it is unknown or not resolved."""
+    """Return the energy of a scope in a report, J; ``None`` if it is unknown or not resolved."""
     figure = report.energy.gpu if scope == "gpu" else report.energy.total
     return figure.energy_j if figure.is_resolved else None
 

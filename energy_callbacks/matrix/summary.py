@@ -35,7 +35,7 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
     """Write ``matrix.html``, ``matrix.json`` and the files of the comparison; print the table.
 
     Returns:
-        1 if a job has failed, else 0.
+        1 if a job has failed, otherwise 0.
     """
     table = read_table(plan, results)
     answer = verdict(plan, table)
@@ -90,7 +90,7 @@ def _print(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, page: Pa
         )
     for row in table.rows:
         rich_table.add_row(*map(Text, cells(plan, row, answer)))
-    # If the output is not a terminal, lines are wide, so that no cell is cut off.
+    # If the output is not a terminal, the lines may be long, so that no cell is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(rich_table)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()
@@ -118,9 +118,12 @@ def _page(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, folder: P
 
 
 def energies_figure(table: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw one row per configuration: a point at the energy of each job, and a bar at their mean.
+    """Draw the energy of each job as a point, in one row per configuration.
 
-    Return ``None`` if no energy is known.
+    A vertical bar marks the geometric mean of each row.
+
+    Returns:
+        The figure; ``None`` if no energy is known.
     """
     rows = [row for row in table.rows if row.energy_j is not None]
     if not rows:

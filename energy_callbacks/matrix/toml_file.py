@@ -23,8 +23,8 @@ def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
         engine: name of the engine; ``None`` uses the engine that the file names.
 
     Raises:
-        ValueError: if the file is invalid; the message contains the path, the error, the value
-            found, and what to do.
+        OSError: if the file cannot be read.
+        ValueError: if its content is invalid; the message begins with the path.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
 
 
 def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Engine]:
-    """Return the plan and the engine that the content of a TOML file describes.
+    """Check the content of a TOML file; return the plan and the engine that it describes.
 
     Args:
         content: the parsed file.

@@ -1,4 +1,4 @@
-"""Wraps an output so that its first failure is logged and it is not used afterwards."""
+"""Wraps an output: the first failure is logged, and the output is not used afterwards."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ class FaultTolerantOutput:
 
     Args:
         output: the output that receives the scalars.
-        warning: message to log at the first failure; ``None`` is a message with the output's name.
+        warning: message to log at the first failure; ``None`` for a default message.
     """
 
     def __init__(self, output: Output, warning: str | None = None) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 
 
 class FunctionOutput:
-    """Calls ``function(scalars, step)`` for each step with scalars.
+    """Calls ``function(scalars, step)`` for each step that has scalars.
 
     Args:
-        function: takes a dict of tags to values, and the number of the step.
+        function: the user's function; its arguments are a dict of tags to values, and the number of
+            the step.
 
     Raises:
         TypeError: if ``function`` is not callable.

@@ -1,4 +1,4 @@
-"""The base class of engines, which run the jobs of a matrix."""
+"""Defines ``Engine``, the base class of engines, which run the jobs of a matrix."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class Engine(ABC):
 
     @abstractmethod
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
-        """Return a text that describes what ``run`` would do."""
+        """Return a text that describes what ``run`` would do with ``jobs``."""
 
     def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
-        """Return the jobs that an earlier call of ``run`` submitted and that have not ended.
+        """Return those of ``jobs`` that an earlier ``run`` submitted and that have not ended.
 
         The list is empty for engines whose jobs all end before ``run`` returns.
         """
@@ -32,5 +32,5 @@ class Engine(ABC):
         """Run jobs, or submit them. A job that fails does not stop the others.
 
         Returns:
-            The number of the signal that ended this call early; ``None`` if there was none.
+            The number of the signal that ended ``run`` early; ``None`` if there was none.
         """

@@ -1,4 +1,4 @@
-"""Runs jobs on this machine: one at a time on each group of GPUs, or one at a time without GPUs."""
+"""Runs jobs on this machine: one at a time on each group of GPUs, or one at a time in total."""
 
 import os
 import subprocess
@@ -32,12 +32,12 @@ class _RunningJob(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Slot:
-    """A group of GPUs, or a machine without GPUs, that runs one job at a time.
+    """A group of GPUs, or the whole machine, that runs one job at a time.
 
     Attributes:
-        name: UUIDs of the GPUs, or a name of the machine.
-        environment: environment variables that restrict a job to these GPUs.
-        free_from_s: monotonic time at which the pause after the last job ends.
+        name: UUIDs of the GPUs joined by ``+``, or ``this machine``.
+        environment: environment variables that restrict a job to the GPUs of the group.
+        free_from_s: monotonic time at which the pause after the last job ends, in seconds.
         running: the job that is running; ``None`` if there is none.
     """
 
@@ -49,12 +49,13 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalEngine(Engine):
-    """Runs jobs as child processes; its fields are the table ``[local]`` of the TOML file.
+    """Runs jobs as child processes; its fields are the keys of ``[local]`` in the TOML file.
 
     Args:
         gpus: ``"all"`` for all visible GPUs, the number of GPUs to use (the first ones), or a list
-            of indices among the visible GPUs, as CUDA counts them. ``None`` runs one job at a time
-            on the GPUs that the parent process, such as Slurm, has chosen.
+            of indices among the visible GPUs, from 0. The GPUs are in the order of
+            ``CUDA_VISIBLE_DEVICES``, or of nvidia-smi if this variable is not set. ``None`` runs
+            one job at a time on the GPUs that the parent process, such as Slurm, has chosen.
         gpus_per_job: number of GPUs of each job.
     """
 
@@ -74,7 +75,7 @@ class LocalEngine(Engine):
         check_whole("gpus_per_job", self.gpus_per_job)
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
-        """Return a text that lists the groups of GPUs on which the jobs would run."""
+        """Return a text with the number of jobs and the groups of GPUs on which they would run."""
         del results
         slots = [slot.name for slot in self._slots()]
         return f"{counted(len(jobs))} here, {len(slots)} at a time: {', '.join(slots)}\n"
@@ -82,7 +83,8 @@ class LocalEngine(Engine):
     def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
         """Run jobs until all have ended.
 
-        A signal is passed on to the running jobs; no jobs are started after it.
+        After a signal that ends a program, such as SIGINT, no more jobs are started. The signal is
+        passed on to the running jobs, unless they have already received it from the terminal.
         """
         queue, slots, hold = deque(jobs), self._slots(), SignalHold(ENDING)
         with hold.held():
@@ -118,7 +120,7 @@ class LocalEngine(Engine):
         """Return the UUIDs of the GPUs that jobs may use.
 
         Raises:
-            ValueError: if fewer GPUs are visible than ``gpus`` asks for.
+            ValueError: if ``gpus`` asks for a GPU that is not visible.
             SourceUnavailable: if environment variables such as ``CUDA_VISIBLE_DEVICES`` do not
                 identify the visible GPUs.
         """
@@ -140,7 +142,10 @@ class LocalEngine(Engine):
 def _serve(
     slot: _Slot, queue: deque[MatrixJob], results: Results, hold: SignalHold, progress: JobProgress
 ) -> None:
-    """Record the end of the job in a slot; start the next job if the slot is free."""
+    """Record the end of the slot's job if it has ended; start the next job if the slot is free.
+
+    The slot is free if no job is running in it and the pause after the last job is over.
+    """
     if slot.running is not None and _has_ended(slot.running):
         job, folder, process = slot.running
         progress.ended(job, results.end(folder, process.returncode))
@@ -160,7 +165,8 @@ def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> 
         AlreadyRunning: if an older attempt of the job still runs.
     """
     folder = results.begin(job)
-    # If the matrix itself is measured, the variable names its run folder, which jobs must not use.
+    # If the matrix itself is measured, this variable names the run folder of the matrix. Jobs must
+    # not use that folder.
     outer = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     process = launch(
         _run_command(job, results, folder),
@@ -172,7 +178,7 @@ def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> 
 
 
 def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
-    """Return the command that measures a job; its parameters become tags of the report."""
+    """Return the command that measures a job; the job's parameters become tags of the report."""
     tags = {**job.parameters, REPEAT: str(job.repeat)}
     return [
         *(sys.executable, "-P", "-m", "energy_callbacks", "run"),
@@ -200,5 +206,5 @@ def launch(
 
 def _has_ended(running: _RunningJob) -> bool:
     code = running.process.poll()
-    # If the measuring process was killed, its command may still run on the GPUs of the slot.
+    # If ``energy-callbacks run`` was killed, the job's command may still run on the slot's GPUs.
     return code is not None and (code >= 0 or not is_running(running.folder, os.uname().nodename))

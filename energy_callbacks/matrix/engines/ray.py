@@ -18,21 +18,21 @@ from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
 _POLL_S: Final = 0.5
-# Maximum wait for commands that were asked to end; they may need time to save their state.
+# Maximum wait in seconds for cancelled commands to end; they may need time to save their state.
 _END_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayEngine(Engine):
-    """Runs jobs as Ray tasks; its fields are the table ``[ray]`` of the TOML file.
+    """Runs jobs as Ray tasks; its fields are the keys of ``[ray]`` in the TOML file.
 
     Args:
-        address: address of a cluster; ``None`` uses the environment variable RAY_ADDRESS, or else
-            a cluster on this machine, which is started if there is none.
+        address: address of a cluster; ``None`` uses the environment variable RAY_ADDRESS. If this
+            variable is not set, Ray uses or starts a cluster on this machine.
         gpus: number of GPUs per job; ``None`` is 1 if the cluster has GPUs, otherwise 0.
-        cpus: number of CPUs per job; ``None`` is 1 for a job with a GPU. Without GPUs, ``None``
-            is the number of CPUs of the smallest machine, so that machines of this size run one
-            job at a time and the energy of a machine is that of its job.
+        cpus: number of CPUs per job; ``None`` is 1 if jobs use GPUs. If they do not, ``None`` is
+            the number of CPUs of the smallest machine, so that machines of this size run one job at
+            a time, and the energy of such a machine is that of its job.
         resources: amounts of Ray's custom resources that each job needs, such as ``{big = 1}``.
     """
 
@@ -55,7 +55,9 @@ class RayEngine(Engine):
         return f"{counted(len(jobs))} as tasks of Ray at {address}\n"
 
     def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
-        """Run jobs until all have ended. A signal ends the running jobs.
+        """Run jobs until all have ended.
+
+        A signal that ends a program, such as SIGINT, cancels all jobs that have not ended.
 
         Raises:
             MissingExtraError: if Ray is not installed.
@@ -72,7 +74,7 @@ class RayEngine(Engine):
             logging_level=logging.WARNING,
             ignore_reinit_error=True,
         )
-        # Ray replaces exceptions of signal handlers by others, so the handlers only record signals.
+        # Ray replaces exceptions that signal handlers raise, so the handlers only record signals.
         hold = SignalHold(ENDING)
         with hold.recorded():
             tasks = self._submit(ray, file, jobs, progress)
@@ -125,7 +127,7 @@ def _wait(
 
 
 def run_task(file: str, number: int) -> int:
-    """Run one job on the machine and the GPUs that Ray has assigned.
+    """Run one job, on the machine and with the GPUs that Ray has assigned to this task.
 
     Args:
         file: path of a file that ``write_jobs`` wrote.
@@ -141,7 +143,7 @@ def run_task(file: str, number: int) -> int:
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        while process.poll() is None:  # Ray cannot cancel a task in a long wait
+        while process.poll() is None:  # Ray cannot interrupt a long ``wait``
             time.sleep(_POLL_S)
     except BaseException:
         process.terminate()
@@ -168,7 +170,12 @@ def needs(engine: RayEngine, nodes: Sequence[Mapping[str, Any]]) -> dict[str, An
 
 
 def fits(needed: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a machine of the cluster has the resources of a task."""
+    """Return whether any running machine of the cluster has all resources that a task needs.
+
+    Args:
+        needed: resources of a task, as returned by ``needs``.
+        nodes: machines of the cluster, as ``ray.nodes()`` returns them.
+    """
     wanted = {"GPU": needed["num_gpus"], "CPU": needed["num_cpus"], **needed["resources"]}
     return any(
         all(node["Resources"].get(name, 0.0) >= amount for name, amount in wanted.items())
@@ -178,7 +185,10 @@ def fits(needed: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _report_error(ray: Any, task: Any, progress: JobProgress) -> None:
-    """Print the error of a task if Ray itself failed; exit codes are in the jobs' folders."""
+    """Print the error if Ray could not run a task or ``run_task`` raised an exception.
+
+    If the command of the job fails, there is no such error: ``run_task`` returns the exit code.
+    """
     try:
         ray.get(task)
     except ray.exceptions.RayError as error:

@@ -1,4 +1,7 @@
-"""Runs jobs as array jobs of Slurm: one call submits them, a later call collects the results."""
+"""Submits jobs as array jobs of Slurm.
+
+The first ``energy-callbacks matrix`` submits the jobs; the same command later shows the results.
+"""
 
 import itertools
 import json
@@ -19,7 +22,7 @@ from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
-# Default of Slurm's MaxArraySize; the highest index is one less (slurm.conf(5)).
+# Default of Slurm's MaxArraySize; the highest index in an array job is one less (slurm.conf(5)).
 _DEFAULT_ARRAY_SIZE: Final = 1001
 # Options of ``sbatch`` that users must not set.
 _RESERVED: Final = frozenset(("array", "output", "error", "job-name", "parsable", "chdir", "wait"))
@@ -35,14 +38,15 @@ class SlurmFailed(EnergyCallbacksError):
 class SlurmEngine(Engine):
     """Submits jobs with ``sbatch``, in array jobs of at most the size that Slurm allows.
 
-    Its fields are the table ``[slurm]`` of the TOML file. Other keys of that table are options of
-    ``sbatch``.
+    Its fields are the keys of ``[slurm]`` in the TOML file. All other keys of that table are
+    entries of the field ``sbatch``.
 
     Args:
-        at_once: maximum number of jobs at the same time; ``None`` for no limit.
+        at_once: maximum number of jobs of one array job that run at the same time; ``None`` for no
+            limit.
         setup: shell commands to run before each job, such as ``module load cuda``.
-        sbatch: options of ``sbatch``, such as ``partition = "gpu"``, ``gpus_per_node = 1`` or
-            ``exclusive = true``.
+        sbatch: names to values of options of ``sbatch``, such as ``partition = "gpu"``,
+            ``gpus_per_node = 1`` or ``exclusive = true``.
     """
 
     at_once: int | None = None
@@ -74,10 +78,10 @@ class SlurmEngine(Engine):
         )
 
     def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
-        """Return the jobs that are pending or running in Slurm.
+        """Return those of ``jobs`` that are pending or running in Slurm.
 
         Raises:
-            SlurmFailed: if ``squeue`` fails.
+            SlurmFailed: if ``squeue`` is missing, fails, or does not answer in time.
         """
         folders = {
             folder
@@ -87,17 +91,17 @@ class SlurmEngine(Engine):
         return [job for job in jobs if str(job.folder) in folders]
 
     def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> None:
-        """Submit jobs; they run when the cluster has room.
+        """Submit jobs without waiting for them.
 
         Raises:
-            SlurmFailed: if ``sbatch`` fails.
+            SlurmFailed: if ``sbatch`` is missing, fails, or does not answer in time.
         """
         for folder, chunk in _chunks(jobs, results):
             folder.mkdir(parents=True)
             write_jobs(folder / "jobs.json", results, chunk)
             script = folder / "array.sh"
             atomic_files.write(script, self._script(results, folder, len(chunk)))
-            # "id" or "id;cluster" (sbatch(1), --parsable).
+            # The output is "id" or "id;cluster" (sbatch(1), --parsable).
             job_id = _output("sbatch", "--parsable", str(script)).strip().split(";")[0]
             submitted = {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
             write_json(folder / _SUBMITTED, submitted)
@@ -128,7 +132,7 @@ def _check_option(name: str, value: object) -> None:
 
 
 def _option(name: str, value: str | None) -> str:
-    """Return an option as a line of a batch script; a value with spaces is quoted."""
+    """Return an option as a line of a batch script; the value is quoted if necessary."""
     return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={shlex.quote(value)}"
 
 
@@ -138,7 +142,7 @@ def _chunks(
     """Split jobs into array jobs of at most the size that Slurm allows.
 
     Yields:
-        The folder of each array job, which does not exist yet, and its jobs.
+        For each array job, a folder that does not exist yet, and the jobs.
     """
     size, folder = _max_array_size(), results.folder / "slurm"
     numbers = (n for n in itertools.count(1) if not (folder / str(n)).exists())
@@ -147,13 +151,17 @@ def _chunks(
 
 
 def _queued(path: Path) -> list[str]:
-    """Return the folders of the jobs of one submission that are pending or running."""
+    """Return the folders of the pending or running jobs of one array job.
+
+    Args:
+        path: the file ``submitted.json`` of the array job.
+    """
     submitted = json.loads(path.read_text(encoding="utf-8"))
     jobs = f"--jobs={submitted['id']}"
     try:
         indices = _output("squeue", "--noheader", "--array", jobs, "--format=%K").split()
     except SlurmFailed as error:
-        if "Invalid job id" in str(error):  # Slurm removes a job some minutes after its end
+        if "Invalid job id" in str(error):  # Slurm forgets jobs minutes after their end
             return []
         raise
     return [submitted["jobs"][int(word)] for word in indices if word.isdecimal()]
@@ -168,7 +176,7 @@ def _max_array_size() -> int:
 
 
 def _output(*words: str) -> str:
-    """Return the output of a program of Slurm.
+    """Run a program of Slurm, and return its standard output.
 
     Raises:
         SlurmFailed: if the program is missing, ends with an error, or does not end in time.
