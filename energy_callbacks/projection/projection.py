@@ -1,13 +1,14 @@
-"""Projects the energy and cost of one job, or the saving of a change, to many jobs.
+"""Projects the energy, emissions, cost and time of one job, or of a saving, to many jobs.
 
-The inputs are the energy of one job and its error::
+The energy of all jobs is computed from the energy of one job::
 
-    day  = jobs a day x energy of a job x PUE x (1 + scheduler overhead)
-    year = 365 days
+    energy of a day  = jobs per day x energy of a job x PUE x (1 + scheduler overhead)
+    energy of a year = 365 x energy of a day
 
-The error is multiplied by the number of jobs, too. The systematic error of sensors and models is
-the same in every job, so it does not average out. The random error is that of the measured runs.
-It does not average out either, because the number of measured runs is fixed.
+The PUE (power usage effectiveness) is the energy of the data centre divided by the energy of its
+machines. The error of the energy is multiplied by the same factors. The systematic error of sensors
+and models is the same in every job, so it does not average out. The random error does not average
+out either, because it depends on the number of measured runs, not on the number of projected jobs.
 """
 
 import itertools
@@ -26,14 +27,14 @@ DAYS_A_YEAR: Final = 365
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A number and the ends of its 95 % interval; ``None`` means not known."""
+    """A number and the ends of its 95 % interval; each of them is ``None`` if it is not known."""
 
     value: float | None
     low: float | None
     high: float | None
 
     def times(self, factor: "Amount | float") -> "Amount":
-        """Return the product; its interval contains all products of values in both intervals.
+        """Return the product; its interval spans all products of one value from each interval.
 
         >>> Amount(value=2.0, low=-1.0, high=3.0).times(Amount(value=None, low=0.1, high=0.5))
         Amount(value=None, low=-0.5, high=1.5)
@@ -42,7 +43,7 @@ class Amount:
         return self._combined(operator.mul, other)
 
     def minus(self, other: "Amount") -> "Amount":
-        """Return the difference; its interval contains all differences of values in both intervals.
+        """Return ``self - other``; its interval spans all differences of one value from each.
 
         >>> Amount(value=3.0, low=2.0, high=4.0).minus(Amount(value=1.0, low=0.5, high=1.5))
         Amount(value=2.0, low=0.5, high=3.5)
@@ -61,16 +62,16 @@ class Amount:
 
 
 def exact(value: float) -> Amount:
-    """Return an ``Amount`` without error."""
+    """Return an ``Amount`` without error: both ends of its interval are equal to the value."""
     return Amount(value=value, low=value, high=value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUse:
-    """Energy and time of one job.
+    """Energy and time that one job uses, or that a change saves in one job.
 
     Attributes:
-        energy_j: energy of GPUs and host in joules, without the overhead of the building.
+        energy_j: energy of GPUs and host in joules, without the overhead of the data centre.
         wall_s: duration of the job in seconds; ``None`` if not known.
         gpu_s: duration times the number of GPUs, in seconds; ``None`` if not known.
     """
@@ -80,7 +81,7 @@ class JobUse:
     gpu_s: Amount | None = None
 
     def minus(self, other: "JobUse") -> "JobUse":
-        """Return the saving if ``other`` replaces this job."""
+        """Return the saving per job if the job ``other`` replaces this job."""
         return JobUse(
             energy_j=self.energy_j.minus(other.energy_j),
             wall_s=self.wall_s and other.wall_s and self.wall_s.minus(other.wall_s),
@@ -88,7 +89,9 @@ class JobUse:
         )
 
     def saving(self, energy_ratio: Amount, time_ratio: Amount | None = None) -> "JobUse":
-        """Return the saving of a change that multiplies energy and time by these ratios.
+        """Return the saving of a change that multiplies energy and time by the given ratios.
+
+        The times of the result are ``None`` if ``time_ratio`` is ``None``.
 
         >>> job = JobUse(energy_j=exact(100.0))
         >>> job.saving(Amount(value=0.75, low=0.5, high=1.5)).energy_j
@@ -109,13 +112,13 @@ class Fleet:
     Attributes:
         jobs_per_day: number of jobs a day.
         intensity: carbon intensity of the grid.
-        pue: power usage effectiveness: energy of the building per joule of the machines.
-        scheduler_overhead: energy of nodes while they start, wait and shut down, as a share of the
+        pue: power usage effectiveness: energy of the data centre divided by energy of its machines.
+        scheduler_overhead: energy of nodes while they start, wait and shut down, divided by the
             energy of the jobs.
         price_per_kwh: price of electricity in any currency; ``None`` if not known.
 
     Raises:
-        ValueError: for numbers out of range.
+        ValueError: if a number is out of range.
     """
 
     jobs_per_day: float
@@ -139,22 +142,22 @@ class Fleet:
 
     @property
     def kg_per_kwh(self) -> Amount:
-        """Emissions per kilowatt-hour, in kg of CO2 equivalents."""
+        """Emissions per kWh, in kg of CO2 equivalents; the value is ``None`` without a location."""
         grid = self.intensity
         return Amount(value=grid.kg_per_kwh, low=grid.low_kg_per_kwh, high=grid.high_kg_per_kwh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """The use or the saving of a number of jobs.
+    """Energy, emissions, cost and time that a number of jobs use or save.
 
     Attributes:
         jobs: number of jobs.
-        energy_kwh: energy, including the overheads of building and scheduler.
-        emissions_kg: CO2 equivalents; only an interval if the location is not known.
-        money: cost of electricity in the currency of the price; ``None`` without a price.
-        wall_h: hours of all jobs together; ``None`` if not known.
-        gpu_h: GPU-hours; ``None`` if not known.
+        energy_kwh: energy, including the overheads of data centre and scheduler.
+        emissions_kg: CO2 equivalents; if the location is not known, only the interval is known.
+        money: cost of electricity in the currency of the price; ``None`` if no price is given.
+        wall_h: sum of the durations of all jobs, in hours; ``None`` if not known.
+        gpu_h: GPU-hours of all jobs; ``None`` if not known.
     """
 
     jobs: float
@@ -166,9 +169,10 @@ class Projection:
 
 
 def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
-    """Return the use of all jobs in a number of days, or the saving if ``job`` is a saving.
+    """Return what all jobs in a number of days use, or save if ``job`` is the saving per job.
 
-    For example, one million jobs a day use 15 Wh each, of which a change saves 5 %, at 0.5 kg/kWh::
+    In this example, one million jobs a day use 15 Wh each, a change saves 5 % of this energy, and
+    the grid emits 0.5 kg of CO2 equivalents per kWh::
 
         project(JobUse(energy_j=exact(0.05 * 15 * 3600)), Fleet(jobs_per_day=1e6, ...))
         # 750 kWh, 375 kg
@@ -187,5 +191,5 @@ def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
 
 
 def one_job(job: JobUse, fleet: Fleet) -> Projection:
-    """Return the use of one job, including its part of the overheads of building and scheduler."""
+    """Return what one job uses or saves, including the overheads of data centre and scheduler."""
     return project(job, replace(fleet, jobs_per_day=1.0))

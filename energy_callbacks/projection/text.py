@@ -1,4 +1,4 @@
-"""Formats projections as tables for a terminal and for Markdown, with notes."""
+"""Formats projections as rows of text, for tables in a terminal or in Markdown, with notes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,16 @@ from energy_callbacks.projection.projection import (
     project,
 )
 
+# Number of significant digits, and maximum length of a name in a table, in characters.
 _DIGITS, _LONGEST_NAME = 4, 20
 _Row = tuple[str, ...]
 
-# Name and number of days of each table; 0 days stand for one job.
+# Name and number of days of each table; the table with 0 days is for one job.
 PERIODS: Final = (("a job", 0.0), ("a day", 1.0), ("a year", float(DAYS_A_YEAR)))
+# Column heads of the rows that ``conclusion`` returns.
 CONCLUSION: Final = ("improvement", "performance impact", "energy savings", "saving at scale")
-# Title, field of ``Projection``, its unit, and a unit 1000 times smaller for the table of one job.
+# Title of each quantity, its field in ``Projection``, the unit of the field, and a unit 1000 times
+# smaller for the table of one job (empty: the unit of the field is used).
 _QUANTITIES: Final = (
     ("energy", "energy_kwh", "kWh", "Wh"),
     ("emissions", "emissions_kg", "kgCO2e", "gCO2e"),
@@ -40,7 +43,7 @@ _INTERVALS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionColumn:
-    """The energy and time of a job, or the saving between two jobs, with a title."""
+    """A job, or the saving between two jobs, with the title of its rows in the tables."""
 
     title: str
     job: JobUse
@@ -48,7 +51,7 @@ class ProjectionColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The effect of a change on a known job; ``conclusion`` makes a row of it.
+    """The effect of a change on a known job; ``conclusion`` returns one row for it.
 
     Attributes:
         name: name of the change.
@@ -57,7 +60,7 @@ class Change:
             unknown.
         time_ratio: time with the change divided by time without it; ``None`` if not known.
         energy_verdict: ``lower``, ``higher`` or ``not resolved``.
-        time_verdict: the same for the time; empty if not known.
+        time_verdict: the verdict on the time, with the same words; empty if not known.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Change:
 def value(amount: Amount | None, unit: str) -> str:
     """Return the value with its unit, or the interval with its unit if the value is not known.
 
+    Returns ``formatting.UNKNOWN`` if ``amount`` is ``None``.
+
     >>> value(Amount(value=750.0, low=600.0, high=900.0), "kWh")
     '750 kWh'
     >>> value(Amount(value=None, low=20.0, high=1234567.0), "kg")
@@ -83,7 +88,7 @@ def value(amount: Amount | None, unit: str) -> str:
 
 
 def interval(amount: Amount | None) -> str:
-    """Return the ends of the interval without a unit; empty if the value is exact or unknown.
+    """Return the ends of the interval without a unit; ``""`` if the value is exact or not known.
 
     >>> interval(Amount(value=750.0, low=600.0, high=900.0))
     '600 to 900'
@@ -102,18 +107,23 @@ def _ends(amount: Amount) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with four significant digits and grouped thousands."""
+    """Return a number rounded to four significant digits, with grouped thousands."""
     rounded = float(f"{value:.{_DIGITS}g}")
     return formatting.grouped(rounded) if abs(rounded) >= 1000.0 else f"{rounded:g}"
 
 
 def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
-    """Return the projection over a number of days; of one job if ``days`` is 0."""
+    """Return the projection to all jobs of a number of days, or to one job if ``days`` is 0."""
     return project(job, fleet, days=days) if days else one_job(job, fleet)
 
 
 def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Yield head and rows of a table for each period, with one row per quantity and column."""
+    """Yield head and rows of one table per period; each quantity has a row for each column.
+
+    Args:
+        columns: the jobs or savings to compare.
+        fleet: number of jobs and properties of the data centre.
+    """
     has_price = fleet.price_per_kwh is not None
     for period, days in PERIODS:
         projections = [over(column.job, fleet, days) for column in columns]
@@ -129,7 +139,7 @@ def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[
 
 
 def conclusion(changes: Sequence[Change], fleet: Fleet) -> list[_Row]:
-    """Return a row of the conclusion for each change; a cell can have several lines."""
+    """Return one row per change, with the columns ``CONCLUSION``; cells have one or more lines."""
     return [_concluded(change, fleet) for change in changes]
 
 
@@ -150,7 +160,9 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
-    """Return lines with a change, its interval if known, and ``not resolved`` if that applies.
+    """Return lines of text: a change in percent, and its interval if it is known.
+
+    The last line is ``not resolved`` if ``verdict`` is ``not resolved``.
 
     >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
     ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']
@@ -168,7 +180,7 @@ def _clipped(name: str) -> str:
 
 
 def terms(fleet: Fleet) -> str:
-    """Return the factors of the projection in one line."""
+    """Return the factors of the projection as one line of text."""
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler "
@@ -177,7 +189,7 @@ def terms(fleet: Fleet) -> str:
 
 
 def notes(fleet: Fleet) -> list[str]:
-    """Return sentences on how the figures were computed."""
+    """Return notes on how the projection is computed, one text per note."""
     return [
         f"{_FACTORS}; a year has {DAYS_A_YEAR} days. Hours are those of the jobs alone.",
         _INTERVALS,

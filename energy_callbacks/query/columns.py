@@ -1,9 +1,11 @@
-"""Defines the tables of a query: names, descriptions and sources of their columns.
+"""Defines the SQL tables that a query can read: name, description and SQL of each column.
 
-Each row of a table is computed from one JSON object. In ``reports``, the object is the first part
-of a report, up to its phases; in the other tables, it is an element of one of the report's lists. A
-column is SQL over *fields*, which are paths into the object. The kind of each field is checked,
-because DuckDB would accept the text ``"12"`` as a number.
+Each row of a table is computed from one JSON object. In ``reports``, the object is the part of a
+report before its phases; in ``phases``, ``devices`` and ``metrics``, it is an element of the list
+with this name in a report. Only ``skipped`` is not computed from JSON. A column is an SQL
+expression over *fields*; a field is a value in the object, named by its path, such as
+``run.name``. The JSON type of each field is checked, because DuckDB would accept the text ``"12"``
+as a number.
 """
 
 import re
@@ -15,7 +17,7 @@ Kind = Literal["number", "whole", "text", "object", "list"]
 
 
 class FieldTypes(NamedTuple):
-    """The types of one kind of field: its SQL type, and the allowed results of ``json_type``."""
+    """SQL type of one kind of field, and allowed results of DuckDB's function ``json_type``."""
 
     sql: str
     json: tuple[str, ...]
@@ -37,8 +39,8 @@ class SqlColumn:
     """One column of a table.
 
     Attributes:
-        name: name of the column, with its unit at the end.
-        sql: SQL expression over fields, each written as ``{kind path}``.
+        name: name of the column; ends with the unit if there is one.
+        sql: SQL expression over fields, each written as ``{kind path}``; empty in ``skipped``.
         meaning: description for ``energy-callbacks query --columns``.
         type: SQL type of the column.
     """
@@ -51,15 +53,16 @@ class SqlColumn:
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """One table; in addition to its columns, it has the column ``path``, the path of the report.
+    """One table. Its first column, ``path`` (the path of the report), is not in ``columns``.
 
     Attributes:
         name: name of the table.
         meaning: description for ``energy-callbacks query --columns``.
         columns: the columns without ``path``.
-        part: name of the report's list whose elements are the rows; ``None`` if each report is one
-            row.
-        required: paths of fields that must not be null; otherwise the report is damaged.
+        part: name of the list in a report whose elements are the rows; ``None`` if the rows are
+            not elements of a list.
+        required: paths of the fields that must not be null; a report in which one of them is null
+            is damaged.
     """
 
     name: str
@@ -74,7 +77,12 @@ class SqlTable:
         return ("path", *(column.name for column in self.columns))
 
     def only(self, names: frozenset[str]) -> "SqlTable":
-        """Return the table with only the named columns and those that use required fields."""
+        """Return the table without the columns that a query does not need.
+
+        Args:
+            names: names of the columns to keep. Columns that use a required field or the schema
+                version are always kept, so that these fields are checked.
+        """
         required = (*self.required, _VERSION)
         kept = tuple(
             column
@@ -86,12 +94,12 @@ class SqlTable:
 
     @property
     def fields(self) -> dict[str, Kind]:
-        """Kind of each field that the columns use, by its path."""
+        """Kind of each field that the columns use, by the path of the field."""
         pairs = (pair for column in self.columns for pair in _FIELD.findall(column.sql))
         return {path: kind for kind, path in pairs}
 
     def selection(self) -> str:
-        """Return the columns as SQL; ``f1``, ``f2``, ... are the values of ``fields`` in order."""
+        """Return SQL for all columns; ``f1``, ``f2``, ... are the values of ``fields``, in order."""
         names = {path: f"f{i}" for i, path in enumerate(self.fields, start=1)}
         return ", ".join(
             f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"
@@ -116,7 +124,7 @@ def _grams(name: str, path: str, meaning: str) -> SqlColumn:
 
 
 def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
-    """Return the columns of an energy: value, half the width of its 95 % interval, and origin."""
+    """Return the columns of an energy: value, half-width of its 95 % interval, and origin."""
     error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
@@ -126,7 +134,11 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
 
 
 def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
-    """Return the columns of the energies of GPUs, host and both, at a path in the report."""
+    """Return the columns of the energies of GPUs, host and both.
+
+    Args:
+        path: beginning of the paths of the energies in the JSON object, such as ``energy.``.
+    """
     return (
         *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
         *_watt_hours("host", f"{path}host", "CPU and RAM"),
@@ -135,7 +147,7 @@ def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
 
 
 def _ratios() -> tuple[SqlColumn, ...]:
-    """Return the columns of the energies per step, sample and token, with their intervals."""
+    """Return the columns of the energy per step, per sample and per token, with intervals."""
     columns = []
     for scope in ("gpu", "total"):
         for unit in ("step", "sample", "token"):

@@ -1,7 +1,8 @@
 """Finds and reads reports below a folder, or below an address of fsspec (``s3://...``).
 
-Only the needed part of a report is read: the lines before the phases have about 3 kB, a report has
-100 kB or more. The last bytes are read, too, to detect truncated files.
+For the table ``reports``, only the beginning of each report is read, because the lines before the
+phases take about 3 kB and a whole report takes 100 kB or more. The last bytes are read, too, to
+detect truncated files. For the other tables, whole reports are read.
 """
 
 import os
@@ -21,23 +22,28 @@ REPORT: Final = "energy_report.json"
 _PAGE: Final = "energy_report.html"
 _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
+# Number of bytes that are read at the beginning and at the end of a report for ``reports``.
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
-# Number of threads that read a slow location: a disk serves many reads at the same time. If files
-# are cached in memory, one thread is faster. One thread is used if the first ``_PROBE`` reads take
-# less than ``_QUICK_S`` on average.
+# Number of threads that read reports from a slow disk, which serves many reads at the same time. If
+# the files are cached in memory, one thread is faster. Therefore only one thread is used if the
+# first ``_PROBE`` reports take less than ``_QUICK_S`` seconds each, on average. Otherwise each
+# thread reads groups of ``_PROBE`` reports.
 _READERS: Final = 16
 _PROBE, _QUICK_S = 100, 100e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A run without a readable report; only the table ``skipped`` contains it.
+    """A run without a readable report, or a folder that cannot be listed.
+
+    It is in the table ``skipped`` and in no other table.
 
     Attributes:
-        path: path of the report or of the run folder.
-        why: the reason, as in the column ``why``.
-        message: explanation for the user, with what to do.
+        path: path of the unreadable report or folder, or of the run folder without a report.
+        why: ``not read``: an error occurred; ``only page``: the run folder contains an HTML page
+            but no JSON report; ``only journals``: it contains journals only.
+        message: the error; or what is missing and which command creates it.
     """
 
     path: str
@@ -45,7 +51,7 @@ class Skipped:
     message: str
 
 
-# The bytes that were read of a report, or the error if it cannot be read.
+# The bytes that were read from a report, or the error if the report cannot be read.
 Content = bytes | OSError
 
 
@@ -53,8 +59,8 @@ def place_of(path: str) -> "ReportLocation":
     """Return an object that finds and reads the reports below a path or an address.
 
     Raises:
-        JournalError: if the path does not exist.
-        MissingExtraError: if the path is an address and fsspec is not installed.
+        JournalError: if the path does not exist, or if fsspec cannot use the address.
+        MissingExtraError: if ``path`` is an address and fsspec is not installed.
     """
     if "://" in path:
         return _Remote(path)
@@ -70,7 +76,10 @@ class _Local:
         self._path = path
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """Yield the paths of all reports; append runs without a report to ``skipped``."""
+        """Yield the paths of all reports.
+
+        Runs without a report, and folders that cannot be listed, are appended to ``skipped``.
+        """
         if Path(self._path).is_file():
             yield self._path
             return
@@ -89,11 +98,14 @@ class _Local:
                 skipped.append(_only_journals(folder))
 
     def heads(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield the first ``HEAD_BYTES`` of each report, or an error if unreadable or truncated."""
+        """Yield the first ``HEAD_BYTES`` of each report, or the error if it cannot be used.
+
+        A report cannot be used if it is unreadable or truncated.
+        """
         return _read_all(_head, paths)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield the whole content of each report, or an error if it cannot be read."""
+        """Yield the whole content of each report, or the error if it cannot be read."""
         return _read_all(_whole, paths)
 
 
@@ -115,7 +127,7 @@ def _whole(path: str) -> Content:
 
 
 def _read_all(read: Callable[[str], Content], paths: Sequence[str]) -> Iterator[Content]:
-    """Yield the contents in the order of the paths; read in parallel if reading is slow."""
+    """Yield the content of each report, in order; read in parallel if reading is slow."""
     start_s = time.perf_counter()
     yield from map(read, paths[:_PROBE])
     rest = paths[_PROBE:]
@@ -129,7 +141,7 @@ def _read_all(read: Callable[[str], Content], paths: Sequence[str]) -> Iterator[
 
 
 class _Remote:
-    """Reports below an address of fsspec."""
+    """Reports below an address of fsspec. Call ``find`` before the other methods."""
 
     def __init__(self, address: str) -> None:
         with requires("fsspec", extra="query"):
@@ -143,7 +155,11 @@ class _Remote:
         self._sizes: dict[str, int] = {}
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """Yield the paths of all reports; append runs without a report to ``skipped``."""
+        """Yield the paths of all reports; append runs without a report to ``skipped``.
+
+        Raises:
+            JournalError: if the address cannot be listed, or if it contains no files.
+        """
         try:
             listed: dict[str, Any] = self._files.find(self._root, detail=True)
         except Exception as error:  # every file system raises its own errors
@@ -163,14 +179,17 @@ class _Remote:
         yield from self._sizes
 
     def heads(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield the first ``HEAD_BYTES`` of each report, or an error if unreadable or truncated."""
+        """Yield the first ``HEAD_BYTES`` of each report, or the error if it cannot be used.
+
+        A report cannot be used if it is unreadable or truncated.
+        """
         sizes = [self._sizes[path] for path in paths]
         heads = self._ranges(paths, [0] * len(paths), [min(size, HEAD_BYTES) for size in sizes])
         ends = self._ranges(paths, [max(size - _END_BYTES, 0) for size in sizes], sizes)
         return map(_checked, heads, ends)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Yield the whole content of each report, or an error if it cannot be read."""
+        """Yield the whole content of each report, or the error if it cannot be read."""
         sizes = [self._sizes[path] for path in paths]
         return iter(self._ranges(paths, [0] * len(paths), sizes))
 
@@ -185,7 +204,12 @@ ReportLocation = _Local | _Remote
 
 
 def _checked(head: Content, end: Content) -> Content:
-    """Return the head of a report, or an error if the report does not end as a JSON object."""
+    """Return the head of a report, or an error if the report does not end as a JSON object does.
+
+    Args:
+        head: first bytes of the report, or the error.
+        end: last bytes of the report, or the error.
+    """
     if isinstance(end, OSError) or not end.rstrip().endswith(b"}"):
         return OSError("the report is truncated")
     return head

@@ -1,8 +1,8 @@
-"""Loads reports into DuckDB tables, on a connection without access to files.
+"""Loads reports into DuckDB tables, through a connection without access to files.
 
-The content of a report is passed as values and never becomes SQL. The JSON type of each field is
-checked. A report that fails the check is read again by ``schema.from_json``, which supports the
-formats of older versions and explains the error.
+The content of a report is passed to DuckDB as values, never as part of an SQL text. The JSON type
+of each field is checked. A report that fails the check is read again by ``schema.from_json``, which
+supports the formats of older versions, and describes the error if the report is damaged.
 """
 
 import json
@@ -23,22 +23,26 @@ from energy_callbacks.report.model import schema
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# ``connect`` turns enable_external_access off, so that a query cannot read or write files or access
-# variables of this program. These settings also prevent DuckDB from installing extensions and from
-# writing temporary files for large sorts.
+# Settings that prevent DuckDB from installing and loading extensions, and from writing temporary
+# files for large sorts. In addition, ``connect`` turns ``enable_external_access`` off, so that a
+# query cannot read or write files, and cannot read Python variables of this process.
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
-# Number of reports in a chunk if only their heads are read, and if they are read as a whole. A head
-# is the JSON text before the key ``phases``. While DuckDB parses a chunk, the next one is read.
+# Number of reports in a chunk if only the beginnings of the reports are read, and if whole reports
+# are read. While DuckDB inserts one chunk, the next chunks are read.
 _HEADS, _WHOLES = 5_000, 100
+# The text in a report that follows the fields of the table ``reports``.
 _HEAD_END: Final = b',\n"phases": '
 
 
 def connect() -> "DuckDBPyConnection":
-    """Return an in-memory database with empty tables, locked settings and no access to files."""
+    """Return a connection to a new in-memory database with empty tables.
+
+    The connection has no access to files, and its settings cannot be changed.
+    """
     import duckdb
 
     connection = duckdb.connect(":memory:", config=_CONFIG)
@@ -62,7 +66,7 @@ def fill(
         paths: paths of the reports in ``place``.
 
     Returns:
-        The reports that cannot be read.
+        The reports that were not inserted, because they cannot be read or are invalid.
     """
     size = _HEADS if table.part is None else _WHOLES
 
@@ -72,7 +76,8 @@ def fill(
             doubtful += _insert(cursor, table, {p: t for p, t in texts.items() if t is not None})
             return list(_insert_again(cursor, table, place, doubtful))
 
-    # This thread reads and the worker inserts; more threads would only wait for the GIL.
+    # This thread reads the reports and one worker thread inserts them. More worker threads would
+    # only wait for Python's global interpreter lock.
     with ThreadPoolExecutor(1) as worker:
         ahead: deque[Future[list[Skipped]]] = deque()
         skipped: list[Skipped] = []
@@ -81,26 +86,27 @@ def fill(
             contents = place.heads(chunk) if table.part is None else place.wholes(chunk)
             texts = [_needed(content, table.part) for content in contents]
             ahead.append(worker.submit(insert, dict(zip(chunk, texts, strict=True))))
-            if len(ahead) > 2:  # limits the memory of waiting texts
+            if len(ahead) > 2:  # limits the memory that waiting chunks use
                 skipped += ahead.popleft().result()
         return skipped + [one for future in ahead for one in future.result()]
 
 
 def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
-    """Insert the reports that were not read into the table ``skipped``."""
+    """Insert one row for each of ``skipped`` into the table of this name."""
     columns = {name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")}
     _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 
 
 def _needed(content: Content, part: str | None) -> str | None:
-    """Return the JSON text that a table needs.
+    """Return the part of a report that a table needs, as JSON.
 
     Args:
-        content: text of a report or of its head, or the error from reading it.
+        content: the bytes of a report or of its beginning, or the error from reading it.
         part: name of a list in the report; ``None`` for all fields before the phases.
 
     Returns:
-        The text; ``None`` if the report cannot be read or is not formatted as ``to_json`` does.
+        JSON of the list or of an object with these fields; ``None`` if the report cannot be read or
+        is not formatted as by ``schema.to_json``.
     """
     if isinstance(content, OSError):
         return None
@@ -116,7 +122,14 @@ def _needed(content: Content, part: str | None) -> str | None:
 def _insert_again(
     connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Sequence[str]
 ) -> Iterator[Skipped]:
-    """Insert reports that failed the check or are formatted differently; yield unreadable ones."""
+    """Read reports with ``schema.from_json`` and insert them; yield those that are not inserted.
+
+    Args:
+        connection: connection from ``connect``.
+        table: the table to fill.
+        place: location of the reports.
+        paths: the reports that ``_needed`` or ``_insert`` rejected.
+    """
     for path, content in zip(paths, place.wholes(paths), strict=True):
         try:
             if isinstance(content, OSError):
@@ -131,12 +144,18 @@ def _insert_again(
 
 
 def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, str]) -> list[str]:
-    """Insert the valid reports; return the paths of the other reports."""
+    """Insert the rows of the valid reports; return the paths of the other reports.
+
+    Args:
+        connection: connection from ``connect``.
+        table: the table to fill.
+        texts: JSON from ``_needed``, by path of the report.
+    """
     connection.execute("DROP TABLE IF EXISTS checked")
     given = {"path": list(texts), "text": list(texts.values())}
     _append(connection, f"CREATE TEMP TABLE checked AS {_parsed(table)}", given)
-    # A shape is the list of the types of all fields. Many reports have the same shape, so each
-    # shape is checked only once.
+    # A shape is the list of the JSON types of all fields of a row. Many rows have the same shape,
+    # so each shape is checked only once.
     shapes = connection.execute("SELECT DISTINCT shape FROM checked WHERE is_row").fetchall()
     good = [shape for (shape,) in shapes if shape is not None and _is_valid(shape, table)]
     connection.execute(
@@ -153,10 +172,11 @@ def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, 
 
 
 def _parsed(table: SqlTable) -> str:
-    """Return SQL that converts ``given`` to rows with the value of each field and a shape.
+    """Return SQL that converts the table ``given``, with JSON texts, to rows that can be checked.
 
-    If a table is filled from a list, and this list is empty or damaged in a report, the report
-    becomes one row with ``is_row`` false, so that every report is checked.
+    A row contains the fields as ``f1``, ``f2``, ..., its shape, and the results of the checks. If
+    the rows are elements of a list, a report in which this list is empty or damaged gets one row
+    with ``is_row`` false, so that the result contains every report.
     """
     items = (
         "SELECT path, text AS item, json_valid(text) AS is_valid, json_valid(text) AS is_row "
@@ -180,10 +200,11 @@ def _parsed(table: SqlTable) -> str:
 
 
 def _checks(table: SqlTable) -> str:
-    """Return the SQL condition that all values of a row are valid.
+    """Return an SQL condition that is true if all values of a row are valid.
 
-    Numbers must be finite, whole numbers and lists must have been converted without loss, and the
-    schema version must not be newer than that of this program.
+    Numbers must be finite. Whole numbers and lists must not be null in SQL unless they are null in
+    the JSON; otherwise they could not be converted. The schema version must not be newer than that
+    of this program.
     """
     fields = list(enumerate(table.fields.items(), start=1))
     numbers = [f"coalesce(f{i}, 0)" for i, (_, kind) in fields if kind == "number"]
@@ -202,7 +223,10 @@ def _checks(table: SqlTable) -> str:
 
 
 def _structure(table: SqlTable) -> dict[str, Any]:
-    """Return the types of fields for ``json_transform``, which makes values of other types null."""
+    """Return the SQL types of the fields, nested as DuckDB's ``json_transform`` needs them.
+
+    ``json_transform`` returns null for values that it cannot convert to their types.
+    """
     structure: dict[str, Any] = {}
     for path, kind in table.fields.items():
         *parents, name = path.split(".")
@@ -214,16 +238,16 @@ def _structure(table: SqlTable) -> dict[str, Any]:
 
 
 def _value(path: str, kind: Kind) -> str:
-    """Return SQL for the value of a field; a list is cast as a whole, which checks its elements."""
+    """Return SQL for the value of a field; a list is null if an element cannot be converted."""
     if kind == "list":
         return f"TRY_CAST(json_extract_string(item, '$.{path}') AS {KINDS[kind].sql})"
     return "s" + "".join(f"['{name}']" for name in path.split("."))
 
 
 def _is_valid(shape: str, table: SqlTable) -> bool:
-    """Return whether all types in a shape, such as ``[VARCHAR, NULL]``, are those of the table.
+    """Return whether each type in a shape, such as ``[VARCHAR, NULL]``, is allowed for its field.
 
-    The type ``NULL`` is valid for fields that are not required.
+    The type ``NULL`` is allowed for fields that are not required.
     """
     types = zip(table.fields.items(), re.findall(r"\w+", shape), strict=True)
     return all(
@@ -233,7 +257,13 @@ def _is_valid(shape: str, table: SqlTable) -> bool:
 
 
 def _append(connection: "DuckDBPyConnection", sql: str, given: dict[str, list[Any]]) -> None:
-    """Run SQL that can read the text columns ``given`` as a temporary table named ``given``."""
+    """Run SQL that reads a table named ``given``, which exists only during this call.
+
+    Args:
+        connection: connection from ``connect``.
+        sql: the SQL, which must not end with a ``WHERE`` clause.
+        given: text columns of the table, by name.
+    """
     if not next(iter(given.values())):
         given = {name: [""] for name in given}
         sql += " WHERE false"

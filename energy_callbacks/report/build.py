@@ -24,11 +24,11 @@ from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
-# A journal is flushed at least every second. If a journal has no new line for this time, in
-# seconds, its process is considered to have ended.
+# A running process writes lines to its journal at least once per second. If a journal has had no
+# new line for this time, in seconds, its process is considered to have ended.
 _SILENT_S = 5.0
-# The statuses of ranks in order of importance. A run gets the first of them that a rank of its
-# newest attempt has.
+# The statuses of ranks in order of importance. The status of a run is the first of them that any
+# rank of the run's newest attempt has.
 _SEVERITY: tuple[runs.Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 
@@ -39,8 +39,9 @@ def build(
 
     Args:
         paths: a run folder, a journal, a log of another program, or several of these.
-        now_unix_s: current wall time. It decides whether an attempt without an end is *running*
-            or *cut off*. ``None`` reads the clock.
+        now_unix_s: current wall time, in seconds since 1970; ``None`` reads the clock. An attempt
+            whose journal has no totals line is ``running`` if its newest line is recent and
+            its process may still exist, and ``cut off`` otherwise.
 
     Raises:
         JournalError: if a path does not exist, or if no journal can be read.
@@ -62,8 +63,8 @@ def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt
         paths: see ``build``.
 
     Returns:
-        The attempts of the newest run, the number of other runs, and the reason for each journal
-        that cannot be read.
+        The attempts of the newest run; the number of other runs; and for each journal that cannot
+        be read, the reason.
 
     Raises:
         JournalError: if a path does not exist, or if no journal can be read.
@@ -100,7 +101,7 @@ def _journals_at(path: Path) -> list[Path]:
 
 
 def _add_earlier(processes: list[ProcessJournal]) -> None:
-    """Append the journals of the same run from its earlier run folders, back to the first one."""
+    """Append to ``processes`` the journals from all earlier folders of the same run."""
     known = {process.folder for process in processes}
     for process in processes:  # the list grows during the iteration
         link = process.before.get("folder")
@@ -118,7 +119,7 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
 
 
 def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyReport:
-    """Return the report without warnings, notes and advice, which are derived from it later."""
+    """Return the report without warnings, notes and advice, which ``build`` derives from it."""
     counted = [device for attempt in merged for device in attempt.counted]
     whole, by_phase = figures.whole_parts(counted), figures.phase_parts(counted)
     scopes = figures.scopes(whole)
@@ -156,7 +157,7 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         batch_sizes=tuple(
             from_record(BatchSizeCurve, record)
             for attempt in merged
-            # All ranks search together, so the journal of one rank is enough.
+            # All ranks run a search together, so the journal of one rank contains its results.
             for record in attempt.lead.batch_sizes
         ),
         metrics=metrics(merged),
@@ -232,13 +233,13 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSenso
 
 
 def _forecast(merged: Sequence[MergedAttempt]) -> amounts.Forecast | None:
-    """Return the newest forecast of the attempts' lead processes; ``None`` if there is none."""
+    """Return the newest forecast of a process ``MergedAttempt.lead``; ``None`` if there is none."""
     records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
     return from_record(amounts.Forecast, records[-1]) if records else None
 
 
 def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
-    """Return the newest profile of each kind, from the lowest rank that has one."""
+    """Return the newest profile of each kind; within an attempt, that of the lowest rank."""
     records: dict[str, Record] = {}
     for attempt in merged:
         for process in reversed(attempt.processes):
@@ -259,7 +260,10 @@ def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> runs.Measu
 
 
 def _environment(header: Record) -> dict[str, str]:
-    """Return host, start time, settings and environment of an attempt as strings by dotted name."""
+    """Return host, start time, environment and settings of an attempt as strings.
+
+    The keys of nested values are dotted names, such as ``config.pue``.
+    """
     started = datetime.fromtimestamp(header["unix_s"], tz=UTC).isoformat(timespec="seconds")
     flat = {"host": str(header["host"]), "started": started}
     world_size = header.get("world_size") or 1

@@ -1,7 +1,7 @@
-"""Gives advice with evidence, ranked by the energy that it would save.
+"""Derives advice from a report, largest saving of energy first.
 
-Advice is given only for measured problems above a threshold; a run without such a problem gets
-none.
+Advice is given only for a measured problem that exceeds a threshold. A report without such a
+problem gets no advice.
 """
 
 from collections.abc import Collection, Iterator
@@ -18,11 +18,13 @@ from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
 from energy_callbacks.report.model.runs import Imbalance
 from energy_callbacks.report.model.schema import EnergyReport, Profile
 
-# Minimum time, in seconds, that a script must be idle or train too long before advice is given.
-# Every script is idle for a few seconds at its start and end.
+# Minimum idle time, and minimum time of training after the best validation, for which advice is
+# given, in seconds. Every script is idle for a few seconds at its start and end.
 _LONG_S: Final = 10.0
-# A batch size is too small if the size chosen by a search is larger by more than this factor.
+# The batch size of a run is too small if the batch size that a search chose, divided by that of the
+# run, is larger than this.
 _BELOW: Final = 1.2
+# Recommended change for a rank that differs from the others, by the quantity in which it differs.
 _RANK_FIXES: Final = {
     "data_wait": "give that rank's loader more workers, or data that are as near as the others'",
     "samples_per_step": "give all ranks as many samples, with a distributed sampler",
@@ -34,7 +36,7 @@ _FUSIBLE: Final = ("elementwise and reduction", "normalisation")
 
 
 def advice(report: EnergyReport) -> tuple[Advice, ...]:
-    """Return the advice for a run, largest saving first."""
+    """Return the advice for a run, largest saving first; savings that are not known come last."""
     found = [
         *_data_wait(report),
         *_idle(report),
@@ -76,7 +78,10 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _batch_size(report: EnergyReport) -> Iterator[Advice]:
-    """Yield advice if a search chose a larger batch size; only for trainings of one process."""
+    """Yield advice if the batch size chosen by the newest search is larger and saves energy.
+
+    Trainings with several ranks get no such advice.
+    """
     done, steps = report.throughput, report.throughput.steps + report.throughput.replayed_steps
     train = next((phase for phase in report.phases if phase.name == "train"), None)
     if not (report.batch_sizes and done.samples and steps and train) or report.ranks:
@@ -101,15 +106,16 @@ def _batch_size(report: EnergyReport) -> Iterator[Advice]:
 def _saved_share(curve: BatchSizeCurve, batch: float) -> float | None:
     """Return the share of the energy per sample that the batch size chosen by a search saves.
 
-    Energies are interpolated between measured points, linearly in the logarithm of the batch size.
+    The energy per sample is interpolated between trials, linearly in the logarithm of the batch
+    size.
 
     Args:
-        curve: the search.
+        curve: result of the search.
         batch: mean number of samples per step of the run.
 
     Returns:
-        The share; ``None`` if no batch size was chosen, or if ``batch`` is below all sizes
-            with a known energy.
+        The share, which is negative if the chosen size needs more energy; ``None`` if no batch size
+        was chosen, or if ``batch`` is smaller than all batch sizes whose energy is resolved.
     """
     known = sorted(
         (point.size * point.accumulation, point.j_per_sample.value_j)
@@ -171,7 +177,7 @@ def _straggler(rank: Imbalance) -> Advice:
 
 
 class _Candidate(NamedTuple):
-    """Advice that is given if ``share`` is at least ``MATTERS``.
+    """Possible advice, which is given only if ``share`` is at least ``MATTERS``.
 
     Attributes:
         code: code of the advice.
@@ -189,12 +195,13 @@ class _Candidate(NamedTuple):
 def kernel_advice(profile: Profile | None, *, given: Collection[Code] = ()) -> Iterator[Advice]:
     """Yield the advice that follows from a kernel profile.
 
-    A saving is a share of the energy of all steps in the kernel profile.
+    The saving is the share of a step's time that the problem takes, multiplied by the energy of all
+    steps of the training.
 
     Args:
-        profile: profile of the run; ``None`` gives no advice.
-        given: codes of advice that is already given. If ``data_wait`` is among them, the kernel
-            profile gives no advice on waiting for data.
+        profile: profile of the run; ``None`` if the run has none, which yields no advice.
+        given: codes of the advice that the run already gets. If ``data_wait`` is among them, no
+            advice on waiting for data is yielded.
     """
     kernels = None if profile is None else profile.kernels
     if kernels is None or not kernels.classes:

@@ -13,21 +13,27 @@ from energy_callbacks.report.analysis import warnings
 from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forecast
 from energy_callbacks.report.model.schema import EnergyReport
 
+# Origin of a location that was passed to ``view``.
 _ORIGIN = "given when the report was drawn again"
+# First words of the note that ``view`` adds.
 _VIEW_NOTE = "This is a view of a run at another place, PUE or price"
+# Codes of the warnings that ``view`` removes if the location is known.
 _PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
 
 logger = logging.getLogger("energy_callbacks")
 
 
 def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:
-    """Return the emissions of the run's energy, including the PUE; ``None`` if not known.
+    """Return the emissions of the run's energy, including the PUE.
 
     Args:
         total: energy of the run.
-        place: location as recorded in the journal, so that a journal gives the same emissions on
-            any machine.
+        place: location from the journal. The location of the machine that builds the report is not
+            used, so that a journal results in the same emissions on every machine.
         pue: power usage effectiveness.
+
+    Returns:
+        The emissions; ``None`` if the energy is not known, or if CodeCarbon's data cannot be read.
     """
     if total.energy_j is None:
         return None
@@ -50,7 +56,7 @@ def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
 
 
 def cost(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:
-    """Return the cost of an energy; ``None`` if energy or price is ``None``."""
+    """Return the cost of an energy, including the PUE; ``None`` if energy or price is not known."""
     if total.energy_j is None or price_per_kwh is None:
         return None
     amount = kilowatt_hours(total.energy_j) * pue * price_per_kwh
@@ -65,17 +71,18 @@ def view(
     pue: float | None = None,
     price_per_kwh: float | None = None,
 ) -> EnergyReport:
-    """Return the same run with emissions and cost recomputed from its energy.
+    """Return a *view*: a copy of a report with emissions and cost for other settings.
 
     Args:
         report: report of the run; it is not changed.
         country: country, as in ``EnergyConfig``; ``None`` keeps the location of ``report``.
         region: region of the country, as in ``EnergyConfig``; ``None`` for the whole country.
-        pue: power usage effectiveness; ``None`` keeps that of ``report``.
-        price_per_kwh: price in any currency; ``None`` keeps that of ``report``.
+        pue: power usage effectiveness; ``None`` keeps the PUE of ``report``.
+        price_per_kwh: price of electricity in any currency; ``None`` keeps the price of ``report``.
 
     Raises:
-        ValueError: for an unknown location, or a number out of range.
+        ValueError: if the location is unknown, if ``region`` is given without ``country``, or if a
+            number is out of range.
     """
     total = report.energy.total
     pue = _pue(report) if pue is None else pue
@@ -106,7 +113,7 @@ def view(
 
 
 def _note(before: EnergyReport) -> str:
-    """Return a note with the settings of the original run, even if ``before`` is a view."""
+    """Return a note with the settings of the run itself, even if ``before`` is a view of it."""
     for note in before.method_notes:
         if note.startswith(_VIEW_NOTE):
             return note
@@ -152,7 +159,7 @@ def _forecast(old: Forecast | None, intensity: Intensity | None, pue: float) -> 
 def _environment(
     report: EnergyReport, place: Place | None, pue: float, price_per_kwh: float | None
 ) -> dict[str, str]:
-    """Return the environment of the run with the settings of the view."""
+    """Return the environment of the run with the location, PUE and price of the view."""
     found = {**report.environment, "config.pue": str(pue)}
     if price_per_kwh is not None:
         found["config.price_per_kwh"] = str(price_per_kwh)

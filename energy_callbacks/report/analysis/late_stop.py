@@ -1,4 +1,4 @@
-"""Detects trainings that continued after their best validation and got worse beyond noise."""
+"""Detects trainings that continued after their best validation although a metric got worse."""
 
 import math
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ import numpy as np
 from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.metrics import Metric
 
-# Minimum number of validations to estimate the noise, and number of last validations that must all
-# be worse than the best one.
+# Minimum number of validations from which the noise can be estimated, and number of last
+# validations that must all be worse than the best one by more than the noise.
 _FEWEST, _FEWEST_AFTER = 6, 3
-# Changes of a metric that are smaller than this share of its best value are negligible.
+# Changes of a metric up to this share of its best value count as noise.
 _SMALL: Final = 0.01
 
 
 class LateStop(NamedTuple):
-    """The best validation of a metric, and the training after it.
+    """The best validation of a metric, and energy and time of the training after it.
 
     Attributes:
         metric: the metric of the validations.
@@ -36,8 +36,10 @@ class LateStop(NamedTuple):
 def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
     """Return the late stop of a validation metric that got worse at the end; ``None`` if none did.
 
-    A metric is ignored if another validation metric still improved after the best value of the
-    first. Of several metrics, the one with the least energy after its best value is returned.
+    A metric is ignored if any other validation metric improved, by more than noise, after the time
+    at which the first metric was best. If several metrics remain, the one with the least energy
+    after its best value is returned. Only metrics with a known direction and at least six values
+    are considered.
     """
     judged = [
         metric
@@ -53,7 +55,11 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """Return the late stop of a metric; ``None`` if its last values are not worse beyond noise."""
+    """Return the late stop of a metric.
+
+    ``None`` if its last values are not worse than its best value by more than noise, or if the
+    energy is not known.
+    """
     costs = _costs(metric)
     best = int(np.argmin(costs))
     is_worse = costs[-_FEWEST_AFTER:].min() - costs[best] > _noise(costs)
@@ -70,16 +76,20 @@ def _improves_after(metric: Metric, t_s: float) -> bool:
 
 
 def _costs(metric: Metric) -> Array:
-    """Return the values with a sign such that lower is better."""
+    """Return the values, negated if higher values are better, so that lower is always better."""
     return np.asarray(metric.value) * (1.0 if metric.direction == "lower" else -1.0)
 
 
 def _noise(costs: Array) -> float:
-    """Return the largest difference between best and later values that noise can explain.
+    """Return the largest difference between the best value and later values that noise explains.
 
-    The standard deviation of the noise is estimated from the median of third differences, which are
-    nearly zero for a smooth curve; a margin is added if there are few values. The lowest of n
-    normal values lies about sqrt(2 ln n) standard deviations below their mean.
+    The standard deviation of the noise is estimated from third differences, which are nearly zero
+    for a smooth curve. It is 1.4826 times the median of their absolute values (the estimate for
+    normal values), divided by sqrt(20), the factor by which third differences increase the noise.
+    The estimate is increased if there are few values.
+
+    The lowest of n normal values lies about sqrt(2 ln n) standard deviations below their mean. Two
+    standard deviations are added as a margin. The result is at least ``_SMALL`` of the best value.
     """
     differences = np.diff(costs, n=3)
     deviation = 1.4826 * float(np.median(np.abs(differences))) / math.sqrt(20.0)

@@ -1,4 +1,4 @@
-"""Compares two runs in a table, with intervals from the errors of their sensors."""
+"""Compares two runs in a table, with intervals from the errors of sensors and models."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -17,7 +17,13 @@ _ONE_EACH = (
 
 
 class _Side(NamedTuple):
-    """A quantity of one run: its text, and ``(value, low, high)`` or ``None`` as its interval."""
+    """A quantity of one run.
+
+    Attributes:
+        is_known: whether the value is known; a quantity that is known for neither run is not shown.
+        text: the value as text.
+        interval: value, lower end and upper end of the interval; ``None`` if not known.
+    """
 
     is_known: bool
     text: str
@@ -25,7 +31,11 @@ class _Side(NamedTuple):
 
 
 def _exact(shown: Callable[[float], str]) -> Callable[[float | None], _Side]:
-    """Return a function that converts an exact value to a ``_Side``; 0 counts as not known."""
+    """Return a function that converts an exact value to a ``_Side``; 0 counts as not known.
+
+    Args:
+        shown: function that returns a value as text.
+    """
 
     def side(value: float | None) -> _Side:
         text = formatting.UNKNOWN if value is None else shown(value)
@@ -43,7 +53,7 @@ def _of_ratio(ratio: Ratio | None) -> _Side:
     return _Side(ends is not None, figure_format.ratio(ratio), ends)
 
 
-# Name, field of the report, and the function that makes a ``_Side`` of the field's value.
+# Name, field of the report, and the function that converts the value of the field to a ``_Side``.
 _QUANTITIES: Final[tuple[tuple[str, str, Callable[[Any], _Side]], ...]] = (
     ("time", "run.duration_s", _exact(formatting.duration)),
     ("energy, gpu", "energy.gpu", _of_figure),
@@ -60,7 +70,7 @@ _QUANTITIES: Final[tuple[tuple[str, str, Callable[[Any], _Side]], ...]] = (
 
 
 def render(old: EnergyReport, new: EnergyReport) -> str:
-    """Return a table in plain text: the older run, the newer run, and their ratio."""
+    """Return a table in plain text: the older run, the newer run, and newer divided by older."""
     lines = [f"{'':20}{'before':>14}{'now':>14}   now / before", *_rows(old, new), _ONE_EACH]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -73,7 +83,11 @@ def _rows(old: EnergyReport, new: EnergyReport) -> Iterator[str]:
 
 
 def _ratio(before: _Side, now: _Side) -> str:
-    """Return the ratio with its interval; a dash if a value is not known or the older one is 0."""
+    """Return the newer value divided by the older one as text, with the interval of the ratio.
+
+    Returns ``-`` if one of the values is not known or the older one is 0. The upper end of the
+    interval is ``any`` if the lower end of the older value is 0.
+    """
     if before.interval is None or now.interval is None or not before.interval[0]:
         return "-"
     (old, old_low, old_high), (new, new_low, new_high) = before.interval, now.interval

@@ -10,12 +10,14 @@ from energy_callbacks.report.model.amounts import Cost, Emissions
 from energy_callbacks.report.model.runs import Attempt, DeviceUse, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
 
-# A device whose coverage is below this share gets a warning: part of its energy is missing.
+# A device gets a warning if readings cover less than this share of the time, because the energy of
+# the rest of the time is missing.
 _FULL_COVERAGE = 0.99
 # Runs shorter than this, in seconds, get a warning: a counter that is updated every 100 ms then has
 # an error above 1 %.
 _SHORT_RUN_S = 10.0
-# First words of the notes that depend on location, PUE and price; ``footprint`` searches for them.
+# First words of the notes that depend on location, PUE and price. ``footprint.view`` removes the
+# notes that begin with these words.
 EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
 
 
@@ -29,14 +31,15 @@ def warnings(
     """Return the warnings of a report without duplicates, in a fixed order of their kinds.
 
     Args:
-        report: the report, whose ``warnings`` are ignored.
-        merged: the attempts that the report was built from.
+        report: the report; its field ``warnings`` is ignored.
+        merged: the attempts from which the report was built.
         other_runs: number of other runs in the same folder.
-        unreadable: the reasons why journals cannot be read, one per journal.
+        unreadable: for each journal that cannot be read, the reason.
     """
     processes = [process for attempt in merged for process in attempt.processes]
     is_imported = any("imported" in process.header for process in processes)
-    # If another program took the measurement, a check of this machine's sensors does not help.
+    # The command ``doctor`` checks the sensors of this machine, which does not help if another
+    # program has measured the energy.
     doctor = "" if is_imported else "run: energy-callbacks doctor"
     found = [
         *_of_files(other_runs, unreadable),
@@ -69,7 +72,11 @@ def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarn
 
 
 def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning]:
-    """Yield a warning if the run resumed from a checkpoint and earlier journals are missing."""
+    """Yield a warning if the run resumed from a checkpoint and its earlier journals are missing.
+
+    Args:
+        first: the processes of the first attempt whose journals exist.
+    """
     lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
     if lost_j:
         yield ReportWarning(
@@ -113,7 +120,7 @@ def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
 
 
 def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
-    """Yield a warning if ranks have no journal in the folder, such as ranks that did not start."""
+    """Yield a warning if ranks of an attempt have no journal, such as ranks that did not start."""
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:
