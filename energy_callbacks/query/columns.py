@@ -99,7 +99,7 @@ class SqlTable:
         return {path: kind for kind, path in pairs}
 
     def selection(self) -> str:
-        """Return SQL for all columns; ``f1``, ``f2``, ... are the values of ``fields``, in order."""
+        """Return the columns as SQL; ``f1``, ``f2``, ... are the values of ``fields``, in order."""
         names = {path: f"f{i}" for i, path in enumerate(self.fields, start=1)}
         return ", ".join(
             f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"
