@@ -18,7 +18,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def problem(program: str) -> tuple[int, str] | None:
-    """Return the exit code and message of a shell if a program cannot run; ``None`` if it can."""
+    """Return a shell's exit code and message for a program that cannot run; otherwise ``None``."""
     if shutil.which(program) is not None:
         return None
     exists = os.sep in program and Path(program).exists()
@@ -26,12 +26,13 @@ def problem(program: str) -> tuple[int, str] | None:
 
 
 class Child:
-    """A running command with the streams, open files and process group of this process.
+    """A running command, which inherits streams, open files and process group of this process.
 
-    The command blocks and ignores the same signals as if it were started without this package.
+    The command blocks and ignores the same signals as if it had been started without this package.
 
     Args:
-        command: program and arguments; the program is searched in ``PATH``.
+        command: name or path of the program, and its arguments; a name without a slash is searched
+            in ``PATH``.
         environment: all environment variables of the command.
         mask: numbers of the signals that are blocked in the command.
 
@@ -53,12 +54,12 @@ class Child:
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            self.pid = spawn("/bin/sh", *command)  # a script without a shebang line
+            self.pid = spawn("/bin/sh", *command)  # a script without a line #!
 
     def poll(self) -> int | None:
         """Return the exit code, or minus the number of the signal that ended the command.
 
-        ``None`` means that the command still runs.
+        Returns ``None`` while the command is running.
         """
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -72,7 +73,7 @@ class Child:
 
 
 def as_error(code: int) -> BaseException | None:
-    """Return the exception that the report names for an exit code; ``None`` for code 0.
+    """Return the exception that the report shows for an exit code; ``None`` for code 0.
 
     Args:
         code: exit code, or minus the number of the signal that ended the command.
@@ -92,14 +93,14 @@ def end_as(code: int) -> int:
         code: exit code, or minus the number of the signal that ended the command.
 
     Returns:
-        The exit code for this process, if it was not ended by a signal here.
+        The exit code for this process, if no signal has ended this process here.
     """
     if code >= 0:
         return code
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has already written a core file
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # only the command leaves a core file
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)

@@ -1,4 +1,4 @@
-"""``energy-callbacks compare``: compares groups of runs, and can judge if energy regressed."""
+"""``energy-callbacks compare``: compares groups of runs, and can fail if energy increased."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
 
 HELP = "compare runs, or groups of repeats, with the first of them"
-# Exit codes of --fail-if-regress; 1 means that the command failed, 2 that an argument is wrong.
+# Exit codes of --fail-if-regress. In all commands, 1 means an error and 2 a wrong argument.
 UNJUDGED: Final = 3
 REGRESSED: Final = 4
 # Names of the options that are passed to compare() as parameters of the same names.
@@ -68,7 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare the groups, print the comparison, and save it and judge regressions if requested."""
+    """Compare the groups and print the comparison; if requested, save it and judge regressions.
+
+    Returns:
+        The exit code: the highest of the codes of all groups (0, ``UNJUDGED``, ``REGRESSED``).
+    """
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     comparison = compare(_groups(arguments.groups), **options)
     in_text = text.markdown if arguments.markdown else text.render
@@ -82,15 +86,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
-    """Judge whether a group has regressed from the first group; return the exit code.
+    """Judge whether a group has regressed compared with the first group; return the exit code.
 
-    A message is printed unless it is known that the group has not regressed.
+    A message is printed, except if it is known that the group has not regressed.
 
     Args:
         comparison: comparison of all groups with the first group.
         group: name of the group to judge.
-        quantity: name of the quantity to judge; ``None`` for the quantity that the comparison's
-            answer is about.
+        quantity: name of the quantity to judge; ``None`` for the headline quantity of the
+            comparison (see ``Comparison.answer``).
         limit: largest relative increase that is not a regression, such as 0.05.
 
     Raises:
@@ -110,7 +114,7 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
     low, high = effect.low, effect.high
     if low is None or high is None or effect.basis == "blocks":
         return _say(UNJUDGED, f"cannot be judged from one run a side: {difference}; repeat it")
-    if effect.quantity == "samples_per_s":  # a decrease is worse
+    if effect.quantity == "samples_per_s":  # for this quantity, a decrease is worse
         low, high = 1.0 / high, 1.0 / low
     percent = f"{100.0 * limit:g} %"
     if effect.verdict != "not resolved" and low - 1.0 > limit:
@@ -127,7 +131,11 @@ def _say(code: int, text: str) -> int:
 
 
 def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the runs of each group by the name of the group."""
+    """Return the paths of the runs of each group, by the name of the group.
+
+    Raises:
+        ValueError: if two groups have the same name, or if a group has no run.
+    """
     groups: dict[str, list[Path]] = {}
     for name, paths in map(_group, words):
         if name in groups:
@@ -137,9 +145,9 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def _group(word: str) -> tuple[str, list[Path]]:
-    """Return the group name and the runs of one argument, ``NAME=PATH,PATH`` or ``PATH,PATH``.
+    """Return the group name and the paths of the runs in ``NAME=PATH,PATH`` or ``PATH,PATH``.
 
-    If the argument is an existing path, it is not split, even if it contains ``=`` or ``,``.
+    An argument that is an existing path is not split, even if the path contains ``=`` or ``,``.
     """
     name, sign, rest = word.partition("=")
     is_named = bool(sign) and not Path(word).exists() and "/" not in name
@@ -153,15 +161,15 @@ def _group(word: str) -> tuple[str, list[Path]]:
 
 def _name_of(path: Path) -> str:
     resolved = path.resolve()
-    _, sign, run = path.name.partition("#")  # FILE#RUN is one run of a log
+    _, sign, run = path.name.partition("#")  # FILE#RUN is one run in a log file
     name = resolved.name if resolved.is_dir() else Path(resolved.name.partition("#")[0]).stem
     return f"{name}{sign}{run}"
 
 
 def _runs(path: Path) -> list[Path]:
-    """Return the run folders directly in a folder.
+    """Return the run folders that lie directly in a folder.
 
-    If the path is a file or a run folder, or contains no run folders, the path itself is returned.
+    If ``path`` is a file or a run folder, or contains no run folder, ``path`` itself is returned.
     """
     if not path.is_dir() or _is_run(path):
         return [path]

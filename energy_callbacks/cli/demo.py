@@ -1,4 +1,4 @@
-"""``energy-callbacks demo``: trains a small network and prints the energy report."""
+"""``energy-callbacks demo``: trains a small network and prints its energy report."""
 
 import argparse
 import os
@@ -24,8 +24,8 @@ class Demo(NamedTuple):
     Attributes:
         module: name of the demo's module in ``cli/demos``.
         packages: import names of the packages that the demo needs.
-        extra: extras of this package that install these packages, separated by commas.
-        epochs: default number of epochs.
+        extra: names of the extras of this package that install ``packages``, separated by commas.
+        epochs: number of epochs, if the user sets none.
     """
 
     module: str
@@ -85,7 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, and print the report, its path and the command that shows the curves."""
+    """Train and print the results: reports and paths, or with ``--model`` a table of models.
+
+    Returns:
+        The exit code.
+    """
     if arguments.epochs is not None and arguments.epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
     if arguments.model is not None:
@@ -104,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_models(arguments: argparse.Namespace) -> int:
-    """Train the selected models and print a table; for a single model, also print its report."""
+    """Train the selected models and print a table; for a single model, also print a report."""
     from energy_callbacks.profiling.zoo import table
     from energy_callbacks.report.render.terminal import print_report
 
@@ -139,7 +143,8 @@ def _train(arguments: argparse.Namespace) -> Path:
             module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
         except ModuleNotFoundError as error:
             if error.name not in demo.packages:
-                # This import raises an error that says what is missing, such as a backend of Keras.
+                # A package that is not in ``demo.packages`` is missing, such as a backend of Keras.
+                # This import then raises an error that names the missing package.
                 import_module(f"energy_callbacks.{arguments.framework}")
             raise
     epochs = arguments.epochs or demo.epochs
@@ -155,9 +160,10 @@ def _choose_backend() -> None:
 
 
 def _run_all(arguments: argparse.Namespace) -> int:
-    """Run each demo in its own process, because frameworks in one process compete for memory.
+    """Run the demos of all frameworks one after the other, each in its own process.
 
-    A demo that fails does not stop the other demos.
+    In a single process, the frameworks would compete for memory. If a demo fails, the other demos
+    still run.
 
     Returns:
         The exit code of the first demo that failed; 0 if none failed.

@@ -1,4 +1,4 @@
-"""``energy-callbacks doctor``: shows which sensors of this machine work, and why others do not."""
+"""``energy-callbacks doctor``: shows which sensors work, and why other sensors do not."""
 
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Open every sensor, read it twice, and print what was found."""
+    """Open every sensor, read it twice, and print the values and the unavailable sensors."""
     findings = examine(arguments.country, arguments.region)
     if arguments.json:
         print(json.dumps(findings, indent=2))
@@ -54,11 +54,16 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
     """Return the channels of all sensors, the unavailable sensors, and the carbon intensity.
 
     Args:
-        country: country of this machine; ``None`` for the country in CodeCarbon's configuration.
+        country: ISO code or name of the country of this machine; ``None`` for the country in
+            CodeCarbon's configuration.
         region: state of the USA or province of Canada; ``None`` for the whole country.
 
+    Returns:
+        JSON types: lists under ``channels`` and ``unavailable``, and ``carbon.Intensity`` as a
+        dictionary under ``grid``.
+
     Raises:
-        ValueError: if the country or region is unknown.
+        ValueError: if the country or region is unknown, or if a region is given without a country.
     """
     from energy_callbacks.sensing.discovery import discover
 
@@ -82,7 +87,11 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
 
 
 def _examine(source: Source) -> list[dict[str, Any]]:
-    """Return a description of each channel of a source, with the newest of two readings."""
+    """Return a description of each channel of a source, with the newest value of two reads.
+
+    Raises:
+        SourceUnavailable: if the source cannot be opened.
+    """
     channels = source.open()
     readings: list[Reading] = []
     for pause_s in (source.interval_s, 0.0):
@@ -131,7 +140,7 @@ def _print(findings: dict[str, Any]) -> None:
 
 
 def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
-    """Yield a line with the device, and a table of its quantities, values and sensors."""
+    """Yield a line with the device, a table of its quantities, and a line for each note."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text

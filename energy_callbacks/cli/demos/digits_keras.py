@@ -33,8 +33,8 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
 
     Args:
         root: folder in which each training creates its own folder.
-        epochs: number of passes over the digits.
-        settings: keyword arguments of ``GpuEnergyCallback``.
+        epochs: number of passes over the training digits.
+        settings: further keyword arguments of ``GpuEnergyCallback``.
 
     Returns:
         The run folder with the energy report.
@@ -43,8 +43,8 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
     folder = new_folder(root / "keras")
     energy = folder / "energy"
     callbacks = [GpuEnergyCallback(run_name="digits", report_dir=energy, **settings)]
-    # The TensorBoard callback of Keras needs TensorFlow. ``GpuEnergyCallback`` writes its curves
-    # without TensorFlow.
+    # The TensorBoard callback of Keras needs TensorFlow. ``GpuEnergyCallback`` writes the curves of
+    # its own figures without TensorFlow.
     if find_spec("tensorflow"):
         callbacks.append(keras.callbacks.TensorBoard(folder))
     digits: Any = load_digits()

@@ -4,7 +4,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-import accelerate  # noqa: F401 - Trainer needs it; if it is missing, this fails early
+import accelerate  # noqa: F401 - Trainer needs it; without it, this import fails
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
@@ -16,7 +16,7 @@ SEQUENCE = 128
 
 
 def language_model() -> Any:
-    """Return a GPT-2 with two layers, 250,000 parameters and the 256 bytes as its vocabulary."""
+    """Return a GPT-2 with two layers and 261,000 parameters; a token is one of 256 byte values."""
     config = GPT2Config(
         vocab_size=256,
         n_positions=SEQUENCE,
@@ -30,7 +30,7 @@ def language_model() -> Any:
 
 
 def sequences() -> tuple[list[dict[str, torch.Tensor]], list[dict[str, torch.Tensor]]]:
-    """Return the sequences for training, and those of the last tenth of the text for evaluation."""
+    """Return the sequences for training, and for evaluation (the last tenth of the text)."""
     text = bytearray("\n".join(topics.values()).encode())
     rows = torch.frombuffer(text, dtype=torch.uint8).long()
     rows = rows[: len(rows) // SEQUENCE * SEQUENCE].view(-1, SEQUENCE)
@@ -44,8 +44,8 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
 
     Args:
         root: folder in which each training creates its own folder.
-        epochs: number of passes over the text.
-        settings: keyword arguments of ``GpuEnergyCallback``.
+        epochs: number of passes over the text for training.
+        settings: further keyword arguments of ``GpuEnergyCallback``.
 
     Returns:
         The run folder with the energy report.
