@@ -1,7 +1,7 @@
 """Creates the layout of TensorBoard's page "Custom Scalars": charts, some with error bands.
 
-A chart with an error band needs three exact tags: value, lower end, upper end. Other charts select
-tags by regular expressions, which TensorBoard matches from the start of a tag.
+A chart with an error band needs the exact tags of three series: value, lower end, upper end. Other
+charts select tags by regular expressions, which TensorBoard matches from the start of a tag.
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import Any, Final
 from energy_callbacks.accounting.metrics.tags import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
-# Tags by category and chart. If a chart's first tag has an interval, the chart shows only this tag,
-# with the interval as a band.
+# Category titles, chart titles, and the tags of each chart. If a chart's first tag has an interval
+# (see ``INTERVALS``), the chart shows only this tag, with the interval as a band.
 _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "Energy": {
         "power (W)": ("power/gpu_w", "power/host_w"),
@@ -53,10 +53,12 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
     """Return the tags that a training can have, based on one row of its scalars.
 
-    Tags of gauges are included even if the row lacks them, because gauges are read less often.
+    Tags of emissions, efficiency and samples per second are included only if the row has them. Tags
+    of other quantities, such as gauges, are included even if the row lacks them, because the row
+    may have been logged before their first reading.
 
     Args:
-        row: scalars by tag, from a row that contains figures per step.
+        row: scalars by tag, of a row that contains figures per step.
     """
     expected = expected_tags(
         gpu="efficiency/gpu_j_per_step" in row,
@@ -68,10 +70,10 @@ def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def layout(tags: Collection[str], *, prefix: str = "") -> Any:
-    """Return the layout as a summary that TensorBoard's plugin reads.
+    """Return the layout as a summary for TensorBoard's plugin ``custom_scalar``.
 
     Args:
-        tags: tags that the training can have; charts without any of them are left out.
+        tags: tags that the training can have; charts that show none of them are left out.
         prefix: prefix that the user's logger adds to each tag.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,11 +1,11 @@
-"""The protocols ``Output``, for scalars, and ``Board``, for TensorBoard summaries."""
+"""Defines the protocols ``Output``, for scalars, and ``Board``, for TensorBoard summaries."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 
 class Output(Protocol):
-    """Receives the scalars of logged steps on the training thread, so ``write`` must be quick."""
+    """A destination of scalars; called on the training thread, so ``write`` must be quick."""
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write the scalars of one step.
@@ -13,12 +13,12 @@ class Output(Protocol):
         Args:
             scalars: values by tag; ``docs/reference/metrics.md`` lists the tags.
             step: number of the step, as the training counts it.
-            unix_s: wall time of the scalars, in Unix seconds.
+            unix_s: wall time at which the scalars are logged, in Unix seconds.
         """
         ...
 
     def close(self) -> None:
-        """Write buffered data and release resources; may be called twice."""
+        """Write buffered data and release resources; may be called more than once."""
         ...
 
 
@@ -32,7 +32,7 @@ class Board(Protocol):
 
     @property
     def prefix(self) -> str:
-        """The prefix of this package's tags in this directory."""
+        """The prefix that the user's logger adds to each tag; empty if there is none."""
         ...
 
     def add(self, summary: Any, step: int) -> None:

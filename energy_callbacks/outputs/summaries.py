@@ -6,7 +6,12 @@ from typing import Any
 
 
 def data(plugin: str, content: bytes = b"") -> Any:
-    """Return the metadata that assigns a value to one of TensorBoard's plugins."""
+    """Return the metadata of a value: the name of the TensorBoard plugin that shows the value.
+
+    Args:
+        plugin: name of the plugin.
+        content: data for the plugin, in a format that the plugin defines.
+    """
     from tensorboard.compat.proto.summary_pb2 import SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
 
     return SummaryMetadata(
@@ -15,7 +20,7 @@ def data(plugin: str, content: bytes = b"") -> Any:
 
 
 def scalars(values: Mapping[str, float]) -> Any:
-    """Return a summary with scalars (``simple_value``), sorted by tag."""
+    """Return a summary with numbers by tag, stored as ``simple_value`` and sorted by tag."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
     return Summary(
@@ -42,7 +47,7 @@ def verbatim(tag: str, text: str) -> Any:
 def image(tag: str, png: bytes) -> Any:
     """Return a summary with a PNG image.
 
-    The size is read from the first chunk of the file (PNG specification, 11.2.1).
+    Width and height are read from the first chunk of the image (PNG specification, 11.2.1).
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 

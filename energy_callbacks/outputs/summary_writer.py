@@ -7,7 +7,7 @@ class WriterBoard:
     """A ``Board`` that passes summaries to the user's writer.
 
     Args:
-        writer: the user's ``SummaryWriter``; it is neither opened nor closed here.
+        writer: the user's open ``SummaryWriter``, which this class does not close.
         prefix: prefix that the user's logger adds to each tag.
     """
 
@@ -23,8 +23,8 @@ class WriterBoard:
     def add(self, summary: Any, step: int) -> None:
         """Append a summary.
 
-        The method for complete summaries belongs to the writer's internal file writer, in both
-        libraries. tensorboardX has its own protobuf classes, so the summary is converted.
+        In both libraries, only the writer's internal file writer has a method for complete
+        summaries. tensorboardX has its own protobuf classes, so the summary is converted.
         """
         if type(self._writer).__module__.partition(".")[0] == "tensorboardX":
             from tensorboardX.proto.summary_pb2 import (  # pyright: ignore[reportMissingImports]
@@ -35,5 +35,5 @@ class WriterBoard:
         self._writer._get_file_writer().add_summary(summary, step)  # noqa: SLF001 - see above
 
     def flush(self) -> None:
-        """Wait until the writer's thread has written all summaries to disk."""
+        """Wait until all appended summaries are written to disk."""
         self._writer.flush()

@@ -1,4 +1,7 @@
-"""The base class of profilers that create an object (a profiler run) for each attempt."""
+"""Defines ``AttemptProfiler``, the base class of profilers with a new object for each attempt.
+
+This object, the profiler run, holds all state of the attempt.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
@@ -7,7 +10,7 @@ from energy_callbacks.accounting.attempt import ActiveAttempt
 
 
 class ProfilerRun(Protocol):
-    """Profiles one attempt; it starts when it is created and ends with ``stop``."""
+    """Profiles one attempt, from the creation of this object until ``stop``."""
 
     def mark(self, name: str, t_s: float) -> None:
         """Receive an event; see ``Profiler.mark``."""
@@ -26,9 +29,9 @@ RunT = TypeVar("RunT", bound=ProfilerRun)
 
 
 class AttemptProfiler(ABC, Generic[RunT]):
-    """A ``Profiler`` that holds only settings; the state of an attempt is in a ``ProfilerRun``.
+    """A ``Profiler`` that passes its events to a new ``ProfilerRun`` in each attempt.
 
-    Copies and pickles contain the settings only.
+    Subclasses hold only settings. Copies and pickles contain the settings, but no profiler run.
     """
 
     _run: RunT | None = None

@@ -1,4 +1,4 @@
-"""Calls a function when the program has imported a module; does not import the module itself."""
+"""Calls a function as soon as the program has imported a module, without importing the module."""
 
 import logging
 import sys
@@ -14,15 +14,15 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call a function with a module: now if the module is imported already, else after its import.
+    """Call a function with a module: now if it is already imported, otherwise after its import.
 
     Args:
         name: full name of the module.
-        then: function to call once with the module; after an import, it is called on the thread
-            that imports the module.
+        then: function to call once, with the module as its argument. After an import, it is called
+            on the thread that imported the module, and its exceptions are logged.
 
     Returns:
-        A function that cancels the call if it has not been made.
+        A function that cancels the call if the import has not begun.
     """
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
@@ -34,13 +34,13 @@ def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[],
 
 
 class _Finder(MetaPathFinder):
-    """An import finder that finds the module as Python does, and wraps its loader."""
+    """An import finder that finds one module as Python does, and wraps the module's loader."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name, self._then = name, then
 
     def remove(self) -> None:
-        """Stop waiting for the import."""
+        """Remove this finder from ``sys.meta_path``, so that a later import has no effect."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 

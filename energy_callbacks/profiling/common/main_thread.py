@@ -1,12 +1,12 @@
 """Lets any thread run a function on the main thread, between two bytecode instructions.
 
-CPython has a queue of pending calls (``Py_AddPendingCall``). The main thread runs them after a
-call, at a function's entry and at a loop's jump back (3.11 to 3.13, ``make_pending_calls`` in
-``ceval_gil.c``). No signal and no timer is involved.
+CPython has a queue of pending calls (``Py_AddPendingCall``). The main thread makes these calls when
+it enters a Python function, after it has called a function, and when a loop jumps back (CPython
+3.11 to 3.13, ``make_pending_calls`` in ``ceval_gil.c``). No signal and no timer is involved.
 
-The queue receives the C function ``PyObject_IsTrue`` and an object whose ``__bool__`` makes the
-call. If a signal handler raises an exception in ``__bool__``, the exception reaches the user's
-code. A ctypes callback in the queue would print and discard it.
+This module adds the C function ``PyObject_IsTrue`` to the queue, with an object whose ``__bool__``
+runs the job. If a signal handler raises an exception in ``__bool__``, the exception reaches the
+user's code. A ctypes callback in the queue would print and discard the exception.
 """
 
 import ctypes
@@ -27,10 +27,10 @@ class Pending:
     """A call on the main thread that can be requested repeatedly; the object is never freed.
 
     Args:
-        job: function to call with the interrupted frame.
+        job: function to call; its argument is the frame that the main thread was executing.
 
     Attributes:
-        job: the function; ``None`` if requests do nothing.
+        job: the function; ``None`` if requested calls do nothing.
         is_lost: whether a call failed because the stack had its maximum depth.
 
     Raises:
@@ -49,34 +49,34 @@ class Pending:
                 "no Py_AddPendingCall; use CPython"
             ) from error
         add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
-        api.Py_IncRef(ctypes.py_object(self))  # the queue holds no reference to this object
+        api.Py_IncRef(ctypes.py_object(self))  # the queue itself keeps no reference
         self._add = add
         self._function = ctypes.cast(truth, ctypes.c_void_p)
         self._argument = ctypes.c_void_p(id(self))
 
     def ask(self) -> bool:
-        """Request the call; return ``False`` if the queue is full (32 calls)."""
+        """Request the call; return whether the queue had room (it is full with 32 calls)."""
         return bool(self._add(self._function, self._argument) == 0)
 
     def __bool__(self) -> bool:
         try:
             if self.job is not None:
-                self.job(sys._getframe(1))  # noqa: SLF001 - the frame that is interrupted
+                self.job(sys._getframe(1))  # noqa: SLF001 - the interrupted frame
         except RecursionError:
             self.is_lost = True
         return False
 
 
 def on_thread(thread: int, job: Callable[[], None]) -> bool:
-    """Call a function on the current thread (immediately) or on the main thread (soon).
+    """Call a function on a thread: immediately on this thread, or soon on the main thread.
 
     Args:
-        thread: identifier of the thread, from ``threading.get_ident``.
-        job: the function; if it is called later, its errors are logged.
+        thread: identifier of this thread or of the main thread, from ``threading.get_ident``.
+        job: the function; if it is called later, its exceptions are logged.
 
     Returns:
-        Whether the function was or will be called; ``False`` for any other thread, or if the main
-        thread cannot be asked.
+        Whether the function was or will be called. ``False`` if ``thread`` is any other thread, or
+        if the queue of pending calls is full or missing.
     """
     if thread == threading.get_ident():
         job()

@@ -1,4 +1,4 @@
-"""Maps names on the command line to profilers; each module is imported only when it is needed."""
+"""Maps names on the command line to profilers, whose modules are imported when first needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ class ProfilerEntry:
     """A profiler that can be chosen by name.
 
     Attributes:
-        path: ``module:class``, relative to ``energy_callbacks.profiling``.
+        path: module and class as ``module:class``, relative to ``energy_callbacks.profiling``.
         shows: what the profiler shows; part of the command's help.
-        settings: arguments for the class.
-        is_default: whether the profiler is on by default.
+        settings: keyword arguments with which the class is called.
+        is_default: whether the profiler is used if the user chooses none.
     """
 
     path: str
@@ -26,7 +26,7 @@ class ProfilerEntry:
     is_default: bool = False
 
     def create(self) -> Profiler:
-        """Import the class and return a new profiler."""
+        """Import the class, and return a new object of it."""
         kind = resolve_name(f"energy_callbacks.profiling.{self.path}")
         profiler: Profiler = kind(**self.settings)
         return profiler

@@ -1,4 +1,4 @@
-"""Calculations with time spans: arrays (n, 2) of starts and ends, in any unit of time."""
+"""Calculates with time spans, which are arrays (n, 2) of starts and ends in any unit of time."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,7 +11,7 @@ EMPTY: Final[Spans] = np.empty((0, 2))
 
 
 def spans(pairs: Iterable[tuple[float, float]]) -> Spans:
-    """Return pairs of start and end as an array.
+    """Return pairs of start and end as an array, (n, 2).
 
     >>> spans([]).shape
     (0, 2)
@@ -35,12 +35,12 @@ def union(items: Spans, bridge: float = 0.0) -> Spans:
 
 
 def gaps(cover: Spans, start: float, end: float) -> Spans:
-    """Return the spans from ``start`` to ``end`` that are not covered.
+    """Return the parts of the time from ``start`` to ``end`` that are not covered, (n, 2).
 
     Args:
         cover: covered spans, as returned by ``union``.
-        start: start of the first possible span.
-        end: end of the last possible span.
+        start: start of the time.
+        end: end of the time.
     """
     inside = np.clip(cover, start, end)
     inside = inside[inside[:, 1] > inside[:, 0]]
@@ -49,12 +49,12 @@ def gaps(cover: Spans, start: float, end: float) -> Spans:
 
 
 def length(items: Spans) -> float:
-    """Return the sum of the lengths of all spans."""
+    """Return the sum of the lengths of all spans; time in several spans counts several times."""
     return float((items[:, 1] - items[:, 0]).sum())
 
 
 def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
-    """Return the covered length of each span, (n,).
+    """Return how much of the length of each span is covered, (n,).
 
     Args:
         items: spans, which may overlap each other.
@@ -71,10 +71,10 @@ def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
 
 
 def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return for each moment whether it lies in a span (start included, end excluded), (n,).
+    """Return for each moment whether a span contains it (start included, end excluded), (n,).
 
     Args:
-        cover: spans, as returned by ``union``.
+        cover: the spans, as returned by ``union``.
         moments: times to test, (n,).
     """
     if not len(cover):
@@ -84,7 +84,7 @@ def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def shared_out(items: Spans) -> NDArray[np.float64]:
-    """Return the time of each span, divided equally among spans that overlap, (n,).
+    """Return the length of each span, with shared time divided equally among the spans, (n,).
 
     The results add up to the length of the ``union`` of the spans.
 

@@ -1,7 +1,7 @@
-"""Creates files for speedscope, see https://www.speedscope.app/file-format-schema.json.
+"""Creates files for speedscope, a viewer of profiles.
 
-The format has no unit of energy. Profiles of energy use the unit ``none`` and state the unit in
-their names.
+The format is defined in https://www.speedscope.app/file-format-schema.json. It has no unit of
+energy. Profiles of energy use the unit ``none`` and state the unit in their names.
 """
 
 import json
@@ -21,10 +21,10 @@ def document(
 
     Args:
         name: name of the document.
-        stacks: frames of each stack, outermost first; frames must be hashable.
-        describe: returns the JSON fields of a frame, such as ``name``.
-        profiles: name of each profile to its unit and the weight of each stack in this unit.
-            Speedscope shows the first profile when it opens the file.
+        stacks: frames of each stack, outermost frame first; frames must be hashable.
+        describe: function that returns the JSON fields of a frame, such as ``name``.
+        profiles: maps the name of each profile to its unit, and to the weights in the order of
+            ``stacks``. Speedscope shows the first profile when it opens the file.
     """
     numbers: dict[FrameT, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in stack] for stack in stacks]

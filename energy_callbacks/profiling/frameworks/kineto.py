@@ -1,8 +1,9 @@
-"""Parses Kineto's traces (Chrome JSON), which PyTorch's profiler writes.
+"""Parses traces of Kineto, the library behind PyTorch's profiler, in Chrome's JSON format.
 
 The Unix time of an event in nanoseconds is ``baseTimeNanoseconds + ts * 1000``
 (pytorch/kineto, libkineto/src/output_json.h). Without ``baseTimeNanoseconds``, ``ts`` is Unix time
-in microseconds. Times in this module are in microseconds of the trace's time (``ts``).
+in microseconds. In this module, spans and names that end in ``_us`` are on the clock of the trace
+(``ts``), in microseconds.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ _BACKWARD: Final = "autograd::engine::evaluate_function"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One span of the trace: an operator, a call, a kernel, a copy or an annotation.
+    """One event of the trace, such as an operator, a call of the GPU's runtime, or a kernel.
 
     Attributes:
         name: name in the trace.
@@ -35,9 +36,12 @@ class Event:
         thread: thread of the host; for work of a device, the thread that launched the work, or
             ``None`` if unknown.
         device: number of the device; 0 if unknown.
-        correlation: identifier that a launch and its kernel share; ``None`` for other events.
-        launched_us: time at which the host launched the work; ``None`` if unknown.
-        is_first: whether this is a whole event or its first piece; ``False`` for later pieces.
+        correlation: identifier that a launch and the launched work share; ``None`` if there is
+            none.
+        launched_us: for work of a device, the time at which the host launched the work; ``None`` if
+            unknown, and for all other events.
+        is_first: ``True`` for a whole event and for the first piece of an event that ``innermost``
+            has divided; ``False`` for later pieces.
     """
 
     name: str
@@ -59,15 +63,15 @@ class Trace:
 
     Attributes:
         base_ns: Unix time of the trace's time zero, in nanoseconds.
-        steps: spans of the training steps on the host, (n, 2).
-        on_device: kernels and copies, ordered by start.
-        operators: operators of the host in all threads.
+        steps: spans of the training steps on the host, ordered by start, (n, 2).
+        on_device: kernels, copies and memory fills on GPUs, ordered by start.
+        operators: PyTorch's operators on the host, in all threads.
         host: spans in which the host runs an operator, or a call of the GPU's runtime or driver,
             (n, 2).
         data: spans in which the host fetches a batch, (n, 2).
-        optimizer: spans of calls of the optimizer by thread.
-        backward: spans of operators of the backward pass by thread.
-        cudnn: spans of operators of cuDNN by thread.
+        optimizer: spans of the optimizer's calls, by thread.
+        backward: spans of operators of the backward pass, by thread.
+        cudnn: spans of operators of cuDNN, by thread.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -89,7 +93,7 @@ class Trace:
 
     @property
     def has_device(self) -> bool:
-        """Whether the trace contains work of an accelerator."""
+        """Whether the trace contains work of a GPU."""
         return bool(self.on_device)
 
     @property
@@ -98,11 +102,11 @@ class Trace:
         return seconds_from_nanoseconds(self.base_ns)
 
     def unix_ns(self, moment_us: float) -> float:
-        """Convert a time of the trace in microseconds to Unix time in nanoseconds."""
+        """Convert a time on the trace's clock in microseconds to Unix time in nanoseconds."""
         return self.base_ns + moment_us * 1e3
 
     def us(self, unix_s: float) -> float:
-        """Convert Unix time in seconds to a time of the trace in microseconds."""
+        """Convert Unix time in seconds to a time on the trace's clock in microseconds."""
         return microseconds(unix_s - self.base_s)
 
 
@@ -124,7 +128,7 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
 
 
 def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event]:
-    """Yield the kernels and copies, with the thread and the time of their launch added."""
+    """Yield the events of ``work`` with ``thread`` and ``launched_us`` set from their launches."""
     launches = {event.correlation: event for event in runtime}
     for event in work:
         launch = None if event.correlation is None else launches.get(event.correlation)
@@ -137,8 +141,8 @@ def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
     """Yield the optimizer's calls without the forward and backward pass that they may contain.
 
-    Lightning passes both to the optimizer as a closure. A call then counts from the end of the
-    backward pass.
+    Lightning passes both passes to the optimizer as a closure. A call with such a closure then
+    begins at the end of the backward pass.
     """
     ends_us = np.sort(np.array([event.end_us for event in backward]))
     for event in ranges:
@@ -164,12 +168,12 @@ def _grouped(events: Iterable[Event]) -> dict[object, list[Event]]:
 
 
 def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
-    """Return whether the launch of an event lies in a span of the thread that launched it.
+    """Return whether an event was launched inside a span of the same thread.
 
-    For an event without a launch, such as an operator of the host, the start counts.
+    For an event without a launch, such as an operator of the host, the event's start counts.
 
     Args:
-        cover: spans by thread, as returned by ``union``.
+        cover: spans by thread; those of each thread as returned by ``union``.
         event: the event.
     """
     own = cover.get(event.thread)
@@ -178,7 +182,10 @@ def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
 
 
 def innermost(operators: Sequence[Event]) -> Iterator[Event]:
-    """Yield the pieces of host operators during which no operator nested in them runs."""
+    """Yield the pieces of host operators during which no operator inside them runs.
+
+    The pieces of one operator are in order of time.
+    """
     for own in _grouped(operators).values():
         yield from _pieces(sorted(own, key=lambda event: (event.start_us, -event.end_us)))
 
