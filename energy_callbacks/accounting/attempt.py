@@ -299,8 +299,9 @@ class ActiveAttempt:
         Waits for at most ``timeout_s``. A killed process of this host counts as ended, because the
         launcher that started it, such as Lightning's, may soon kill this process too.
         """
+        # A single process has nothing to wait for. On a full disk, its last line may be missing.
         if self._process.world_size == 1:
-            return  # on a full disk, even this process's own last line may be missing
+            return
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:

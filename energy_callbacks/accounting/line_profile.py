@@ -96,7 +96,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The functions as ``"module:function"`` or ``"module:Class.method"``."""
+        """Names of the functions: ``"module:function"`` or ``"module:Class.method"``."""
         return tuple(target.address for target in self._targets)
 
     @property

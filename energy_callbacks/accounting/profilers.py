@@ -29,7 +29,7 @@ class Profiler(Protocol):
         """Handle an event of the training loop that is not an optimizer step.
 
         Args:
-            name: ``data_ready``, ``batch_done``, or ``phase:<name>`` if a phase begins.
+            name: ``data_ready``, ``batch_done``, or ``phase:<name>`` if the current phase changes.
             t_s: monotonic time of the event.
         """
         ...

@@ -118,7 +118,7 @@ class JournalRecorder:
         self._change(lambda: self.phases.enter(name, t_s))
 
     def leave(self, name: str, t_s: float) -> None:
-        """End a phase and all phases above it at ``t_s``; do nothing if it has not begun."""
+        """End a phase and all phases above it at ``t_s``; ignore a phase not in the stack."""
         self._change(lambda: self.phases.leave(name, t_s))
 
     def leave_all(self, t_s: float) -> None:
@@ -142,7 +142,7 @@ class JournalRecorder:
             self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """Assign a past span of time to the phase ``name``, and queue a ``window`` line."""
+        """Assign a past span of time to the phase ``name``, and queue the span for the journal."""
         self.timeline.pin(start_s)
         self.timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)

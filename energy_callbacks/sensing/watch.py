@@ -26,7 +26,7 @@ class DeviceLook:
 
     Attributes:
         device: the device.
-        power_w: mean power over the last two seconds up to the newest reading, W; time without
+        power_w: mean power over at most two seconds up to the newest reading, W; time without
             readings is left out.
         energy: energy from the creation of ``Watch``, or from the first reading if that is later,
             to the newest reading.

@@ -1,16 +1,16 @@
 """Finds the batch job that this process belongs to, in Slurm, HTCondor or Kubernetes.
 
-The fields come from:
+Origin of the fields of ``Job``:
 
 * Slurm: environment variables (sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"). Each task of a job array
   has its own id; squeue and sacct show the task as ``<array>_<task>``.
 * HTCondor: ``_CONDOR_JOB_AD`` contains the path of a file with lines ``Name = value`` (users'
   manual, "Services for Running Jobs").
 * Kubernetes: ``KUBERNETES_SERVICE_HOST`` is set in every container. The host name is the name of
-  the pod, or ``<job>-<index>`` in an Indexed Job (concepts, "Jobs" and "Downward API"). The other
-  variables and the file of labels are named as in the examples of the Kubernetes documentation.
+  the pod, or ``<job>-<index>`` in an Indexed Job (Kubernetes documentation, "Jobs" and "Downward
+  API"). The other variables and the file of labels are named as in the examples there.
 
-Slurm and HTCondor may run inside Kubernetes pods, and then only they know the job. Therefore
+If Slurm or HTCondor runs inside Kubernetes pods, only Slurm or HTCondor knows the job. Therefore
 Kubernetes is checked last.
 """
 

@@ -1,4 +1,4 @@
-"""Identifies the process within a distributed training, and chooses its run folder."""
+"""Identifies this process within a distributed training, and names the default run folder."""
 
 import itertools
 import os

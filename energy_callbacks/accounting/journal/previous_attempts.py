@@ -2,7 +2,7 @@
 
 The energy is read from the journals of the run in the run folder. If there are none, the larger of
 two energies is used for each scope: the energy in the journals of the folder that the checkpoint
-names, and the energy in the checkpoint itself, which was used before the checkpoint was written.
+names, and the energy in the checkpoint, which covers the time until the checkpoint was written.
 """
 
 import logging
@@ -34,7 +34,8 @@ class PreviousAttempts:
     """The energy of earlier attempts that one process adds to its own energy.
 
     Attributes:
-        energy_j: J by scope, ``gpu`` and ``host``; a scope that was never measured is absent.
+        energy_j: energy of these attempts, J by scope, ``gpu`` and ``host``; a scope that was never
+            measured is absent.
         folder: previous run folder, as a path relative to the new run folder; ``None`` if no
             journal in the previous run folder was read.
         linked_j: the part of ``energy_j`` that no journal in the new run folder contains, J by
@@ -114,7 +115,7 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Pa
 
 
 def _total_j(heads: Sequence[tuple[Path, Record]]) -> Joules:
-    """Return the energy of journals and of the previous folders named in them, J by scope."""
+    """Return the energy of journals, and of previous folders that they name, J by scope."""
     links = (head.get("before") or {} for _, head in heads)
     before = (link.get("energy_j") or {} for link in links)
     return _sum([*(_used_j(path, head) for path, head in heads), *before])

@@ -32,7 +32,7 @@ class WallClock:
         self._reports = 0
 
     def news(self) -> Iterator[str]:
-        """Yield a message if the clock was set, or the machine suspended, since the last call.
+        """Yield a message if the clock was set or the machine was suspended since the last call.
 
         After ``_MOST_REPORTS`` messages, nothing more is yielded.
         """

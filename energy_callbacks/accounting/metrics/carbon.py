@@ -1,10 +1,9 @@
 """Finds the location of a run and the carbon intensity of its grid, and computes emissions.
 
-All carbon intensities are read by CodeCarbon's own code from the tables in its package, so that
-they agree with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are
-not used. The carbon intensities are annual averages and do not depend on the time of day. If there
-is no figure for the place, the carbon intensity is ``None``, and its interval covers most
-countries.
+All carbon intensities are read by CodeCarbon's own code from CodeCarbon's tables, so that they
+agree with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are not
+used. The carbon intensities are annual averages and do not depend on the time of day. If there is
+no figure for the place, the carbon intensity is ``None``, and its interval covers most countries.
 """
 
 import re
@@ -127,9 +126,10 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known figure is +-20 %. Its upper end is at least the life-cycle emissions of
-    hydropower, because a lower figure counts only the fuel that power plants burn. If there is
-    no figure for the place, the interval is the 5th to 95th percentile of all countries.
+    The interval of a known intensity is +-20 %. The upper end of the interval is at least the
+    life-cycle emissions of hydropower, because a lower figure counts only the fuel that power
+    plants burn. If there is no figure for the place, the interval is the 5th to 95th percentile of
+    all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():

@@ -212,7 +212,7 @@ class Forecaster:
 
 
 def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
-    """Return the mean per step, and its relative 95 % error including drift.
+    """Return the mean per step, and its error as a share of the mean (95 %, with drift).
 
     Args:
         values: energy or duration of each part of the sample.

@@ -83,7 +83,7 @@ def widened(
 
 
 def random_share(energies: Iterable[Energy]) -> float:
-    """Return the largest random share of the energies that are known and not 0, or else 0."""
+    """Return the largest random share of the energies; unknown and zero energies count as 0."""
     return max(
         (1.96 * one.stderr_j / one.energy_j for one in energies if one.energy_j), default=0.0
     )

@@ -249,7 +249,7 @@ class ScalarBoard:
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
-        """Return the sum of the mean powers of all devices, W; ``None`` if none has readings."""
+        """Return the sum of the mean powers of a scope's devices, W; ``None`` without readings."""
         found = [
             mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
             for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))

@@ -81,7 +81,7 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        marked_s: monotonic time of the last of these three calls; ``start_s`` before the first.
+        marked_s: monotonic time of the last call of these three methods; at first ``start_s``.
         sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
