@@ -1,4 +1,4 @@
-"""Imports CodeCarbon with a time limit, and suppresses its log while one thread uses it."""
+"""Imports CodeCarbon with a time limit for NVML, and suppresses its log messages on one thread."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from energy_callbacks.sensing import time_limit
 
-# CodeCarbon has circular imports: two threads that import it at the same time deadlock.
+# CodeCarbon has circular imports: two threads that import it at the same time can deadlock.
 _one_at_a_time = threading.RLock()
 
 
@@ -16,9 +16,10 @@ _one_at_a_time = threading.RLock()
 def quiet_codecarbon() -> Iterator[None]:
     """Suppress CodeCarbon's log messages from this thread inside the block.
 
-    CodeCarbon is imported if necessary and if it is installed. Its logger writes to stderr itself
-    (``propagate = False``, level INFO). A tracker that the user runs on another thread still logs
-    its messages. Only one thread can be inside the block.
+    CodeCarbon is imported before the block if it is installed and not imported yet. Its logger has
+    its own handler, which writes to stderr (``propagate = False``, level INFO). A CodeCarbon
+    tracker that the user runs on another thread still logs its messages. Only one thread at a time
+    can be inside the block; other threads wait.
     """
     thread = threading.get_ident()
 
@@ -37,7 +38,7 @@ def quiet_codecarbon() -> Iterator[None]:
 
 
 def _import() -> None:
-    """Import CodeCarbon, which starts NVML; stop waiting for NVML if the driver hangs."""
+    """Import CodeCarbon, if installed. Its import calls ``nvmlInit``, which gets a time limit."""
     import pynvml
 
     start = pynvml.nvmlInit

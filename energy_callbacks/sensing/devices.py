@@ -1,9 +1,10 @@
 """Finds out which physical GPUs this process uses.
 
 After the framework has initialised CUDA, the driver itself lists the visible devices
-(``cuda_driver``). Before that, masks such as ``CUDA_VISIBLE_DEVICES`` are interpreted as CUDA does
-(``resolve``). If they do not identify a card unambiguously, an error is raised instead of a guess.
-An *ordinal* is the number, from 0 on, by which CUDA identifies a visible device.
+(``cuda_driver``). Before that, ``resolve`` interprets the *mask* in the same way as CUDA. The mask
+is the environment variable ``CUDA_VISIBLE_DEVICES``, which lists the devices that CUDA may use. If
+the cards in use are ambiguous, an error is raised instead of a guess. An *ordinal* is the number,
+counted from 0, by which CUDA identifies a visible device.
 """
 
 import os
@@ -17,7 +18,7 @@ from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER_VARIABLE: Final = "CUDA_DEVICE_ORDER"
-# CUDA parses an index as strtoul does: "1gpu" is 1 (torch/cuda/__init__.py).
+# CUDA parses an index as the C function strtoul does: "1gpu" is 1 (torch/cuda/__init__.py).
 _INDEX: Final = re.compile(r"\s*\+?(\d+)")
 
 
@@ -50,7 +51,7 @@ class GpuChoice(NamedTuple):
 
     Attributes:
         gpu: the card.
-        uuid: UUID of the instance if an instance is chosen, otherwise of the card.
+        uuid: UUID of the instance if an instance is chosen, otherwise UUID of the card.
     """
 
     gpu: GpuInfo
@@ -91,13 +92,14 @@ def choose(
             lists), or a list of indices as printed by nvidia-smi, UUIDs and prefixes of UUIDs.
         inventory: all cards of the machine.
         used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use.
-        environment: for ``"auto"``, environment variables that may contain the masks; ``None``
+        environment: for ``"auto"``, environment variables that may contain the mask; ``None``
             for ``os.environ``.
-        driver: for ``"auto"``, the result of ``cuda_driver.uuids``; ``None`` to use the masks.
+        driver: for ``"auto"``, the result of ``cuda_driver.uuids``; ``None`` to use the mask.
 
     Raises:
-        ValueError: if ``devices`` names a card that this machine does not have.
-        SourceUnavailable: if ``"auto"`` cannot determine the cards.
+        ValueError: if ``devices`` names a card that this machine does not have, or if a prefix fits
+            several UUIDs.
+        SourceUnavailable: if the cards cannot be determined for ``"auto"``.
     """
     check_devices_argument(devices)
     if devices == "all":
@@ -112,7 +114,7 @@ def choose(
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card, its UUID if it is chosen, or the UUIDs of its chosen instances."""
+    """Return, for each card, its UUID if the whole card is chosen, else its instances' UUIDs."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
         chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
@@ -120,7 +122,7 @@ def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
 
 
 def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
-    """Return the card or MIG instance with an index, a UUID or a prefix of a UUID."""
+    """Return the card with this index, or the card or MIG instance with this UUID or prefix."""
     if isinstance(device, int):
         found = [GpuChoice(gpu, gpu.uuid) for gpu in inventory if gpu.index == device]
         what = f"no GPU with index {device}"
@@ -142,7 +144,7 @@ def _listing(inventory: _Inventory) -> str:
 def _matches(name: str, inventory: _Inventory) -> list[GpuChoice]:
     """Return the cards and MIG instances whose UUID begins with ``name``.
 
-    If ``name`` is a MIG name of drivers before 470, the instance with that name is returned.
+    If ``name`` is a MIG name of drivers before 470, return the instance with that name.
     """
     card_uuid = card_of_old_mig_name(name)
     if card_uuid is not None:
@@ -156,7 +158,7 @@ def _all(inventory: _Inventory) -> list[GpuChoice]:
 
 
 def card_of_old_mig_name(name: str) -> str | None:
-    """Return the card's UUID from a MIG name of drivers before 470; ``None`` for any other name.
+    """Return the card's UUID from a MIG name of a driver before 470; ``None`` for any other name.
 
     NVIDIA's MIG user guide describes this format in "CUDA_VISIBLE_DEVICES and MIG".
 
@@ -172,12 +174,13 @@ def resolve(
     inventory: _Inventory,
     used: Sequence[int] | None = None,
 ) -> _Choices:
-    """Return the cards to which CUDA's ordinals refer under the masks, without using any device.
+    """Return the cards or MIG instances with CUDA's ordinals ``used``, as determined by the mask.
 
-    CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask. ROCm's
-    masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) apply to AMD cards only (ROCm, "GPU
-    isolation techniques"). An invalid entry ends the list (CUDA programming guide, "CUDA
-    environment variables"). If a card is named twice, no card is visible (as in ``torch.cuda``).
+    No device is used for this. If there is a mask, CUDA numbers the devices in the order of the
+    mask. ROCm's masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) are ignored, because they
+    apply to AMD cards only (ROCm, "GPU isolation techniques"). An invalid entry ends the list (CUDA
+    programming guide, "CUDA environment variables"). If a device is named twice, no device is
+    visible (as in ``torch.cuda``).
 
     Args:
         environment: environment variables, which may contain ``CUDA_VISIBLE_DEVICES`` and
@@ -186,7 +189,8 @@ def resolve(
         used: CUDA's ordinals of the devices in use; ``None`` for all visible devices.
 
     Raises:
-        SourceUnavailable: if the masks do not identify the cards, or an ordinal has no card.
+        SourceUnavailable: if the environment variables do not identify the cards, or if there is no
+            card for an ordinal.
     """
     mask = environment.get(MASK_VARIABLE)
     if mask is None:
@@ -201,7 +205,7 @@ def resolve(
 
 
 def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
-    """Return all cards in the order in which CUDA numbers them."""
+    """Return all cards in the order of CUDA's ordinals; raise ``SourceUnavailable`` if unknown."""
     kinds = {(gpu.name, gpu.memory_total_bytes, gpu.compute_capability) for gpu in inventory}
     if len(kinds) > 1 and environment.get(ORDER_VARIABLE) != "PCI_BUS_ID":
         raise SourceUnavailable(
@@ -215,7 +219,7 @@ def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Ch
 
 
 def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
-    """Return the cards that are visible under a mask of indices, GPU UUIDs or MIG UUIDs."""
+    """Return the cards and MIG instances that a mask of indices, GPU UUIDs or MIG UUIDs lists."""
     form = _form(mask)
     ordered = _in_cuda_order(environment, inventory) if form == "index" else ()
     visible: list[GpuChoice] = []
@@ -246,9 +250,9 @@ def _form(entry: str) -> str:
 def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
     """Raise ``SourceUnavailable`` if ordinals depend on how many MIG instances the driver shows.
 
-    With drivers before R570, a process sees a single MIG instance and no other card; since R570, it
-    sees one per GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). If only one card
-    is visible, every ordinal is on that card in any case.
+    With a driver before R570, a process sees a single MIG instance and no other card. Since R570,
+    it sees one MIG device for each *GPU instance*, a part of a card (NVIDIA's MIG user guide, "CUDA
+    device enumeration"). If only one card is visible, every ordinal is on that card in any case.
     """
     if len(visible) > 1 and any(choice.is_split for choice in visible):
         raise SourceUnavailable(

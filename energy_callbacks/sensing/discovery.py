@@ -32,10 +32,10 @@ _Uuids = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredSources:
-    """Sensors that can be read, and sensors that cannot be read.
+    """The sources that a run reads, and the sensors that cannot be read.
 
     Attributes:
-        sources: sensors to read.
+        sources: sources to open and read.
         unavailable: (name, reason, what the user can do) for each sensor that cannot be read.
     """
 
@@ -51,16 +51,17 @@ def discover(
     host: bool = True,
     other_program: bool = False,
 ) -> DiscoveredSources:
-    """Return the sensors for this run, and those that cannot be read.
+    """Return the sources for this process, and the sensors that cannot be read.
 
     Args:
         clock: clock that the sources use.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices as
             printed by nvidia-smi and UUIDs.
-        used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use. ``None`` if not known:
-            then the devices on which this process has a CUDA context are measured; if there are
-            none, the device with the ordinal ``LOCAL_RANK``, or 0 without this variable.
-        host: whether this process measures the energy of CPU and RAM; one process per machine does.
+        used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use; empty if the run uses
+            no GPU. ``None`` if not known: then the devices on which this process has a CUDA context
+            are measured; if there are none, the device whose ordinal is the environment variable
+            ``LOCAL_RANK``, or device 0 without this variable.
+        host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
 
@@ -113,7 +114,7 @@ def _visible() -> _Uuids:
 
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
-    """Return an entry for ``unavailable`` if the run may use AMD GPUs, which cannot be read."""
+    """Return an entry for ``unavailable`` if this process may use AMD GPUs, which are not read."""
     if used_ordinals == () or not loaded_frameworks.is_hip_loaded():
         return ()
     reason = "this process computes through ROCm, and AMD GPUs are not read: no figure holds them"
@@ -164,7 +165,11 @@ def _cards() -> tuple[GpuInfo, ...]:
 
 
 def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
-    """Return ordinals of devices with a context of this process, or ``LOCAL_RANK`` of torchrun."""
+    """Return the ordinals of devices with a context of this process.
+
+    If there are none, return ``LOCAL_RANK`` (set by torchrun), unless the driver lists no device
+    with this ordinal.
+    """
     active = cuda_driver.active_ordinals()
     local_rank = os.environ.get("LOCAL_RANK", "")
     if active or not local_rank.isdecimal():
@@ -174,7 +179,7 @@ def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
 
 
 def _host_energy(clock: Clock) -> DiscoveredSources:
-    """Return RAPL if it can be read, and an estimate of CPU and RAM as far as RAPL lacks them."""
+    """Return RAPL if it can be read, and an estimate for CPU or RAM if RAPL does not measure it."""
     rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
     try:
         measured = {channel.device.kind for channel in rapl.open()}

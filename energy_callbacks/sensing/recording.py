@@ -1,9 +1,9 @@
 """Converts raw readings to the lines of a JSON-lines file, and reads such files.
 
-The file holds every value of every sensor at full resolution. The first line is a header. A
-``channel`` line describes a channel and gives it a number. A ``readings`` line holds the readings
-that one channel returned in one call.
-``docs/reference/journal.md`` describes the format.
+The file contains every value of every sensor at full resolution. The first line is a header. A
+``channel`` line describes a channel and gives it a number. A ``readings`` line contains the
+readings of one channel from one call of its source. ``docs/reference/journal.md`` describes the
+format.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,8 +22,11 @@ VERSION: Final = 1
 class Lines:
     """Converts readings to lines of the file.
 
+    Attributes:
+        header: the first line of the file, as a dictionary.
+
     Args:
-        start_s: monotonic time that is zero in the file.
+        start_s: monotonic time of the start of the file; times in the file are relative to it.
         unix_s: wall time at ``start_s``, seconds since 1970.
     """
 
@@ -33,7 +36,10 @@ class Lines:
         self.header = {"type": "header", "format": FORMAT, "version": VERSION, "unix_s": unix_s}
 
     def of(self, readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
-        """Yield a ``readings`` line per channel, after a ``channel`` line if the channel is new."""
+        """Yield, as dictionaries, a ``readings`` line for each channel of ``readings``.
+
+        A new channel has a ``channel`` line before its ``readings`` line.
+        """
         by_channel: dict[int, list[Reading]] = {}
         for reading in readings:
             by_channel.setdefault(id(reading.channel), []).append(reading)
@@ -54,9 +60,9 @@ class Lines:
 
 
 def read(path: Path) -> tuple[list[Channel], list[Reading]]:
-    """Return the channels and readings of a file, with times in seconds since its start.
+    """Return the channels and the readings of a file, with times in seconds from its start.
 
-    Incomplete lines are skipped.
+    Incomplete lines and missing values are skipped.
 
     Raises:
         JournalError: if the file is not a recording of readings, or has a newer version.

@@ -1,7 +1,7 @@
 """Reads each source on its own thread, at its own interval, and counts failed readings.
 
 Errors of sources are not raised: a failed reading leaves a gap in the timeline, and the first
-failure of each source causes a notice.
+failed reading of each source causes a ``Notice``.
 """
 
 import logging
@@ -17,6 +17,8 @@ from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
 
+# Maximum time from the start of a failed reading to the next one, s, unless the interval of the
+# source is longer.
 _LONGEST_BACK_OFF_S = 10.0
 
 NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]
@@ -24,17 +26,17 @@ NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """An event of a source: opened, unavailable, missed, lost, or a remark.
+    """An event of a source.
 
     Attributes:
         source: name of the source.
-        kind: ``opened``; ``unavailable`` (cannot be opened); ``missed`` (its first reading
-            that failed); ``lost`` (will not answer again); ``remark`` (has corrected faults of its
-            sensor).
+        kind: ``opened``: the source was opened; ``unavailable``: it cannot be opened; ``missed``:
+            a reading failed for the first time; ``lost``: the source will not answer again;
+            ``remark``: the source has corrected faults of its sensor.
         t_s: monotonic time of the event.
-        message: what happened, in words for the user.
+        message: description of the event for the user; empty for ``opened``.
         fix: what the user can do about it; may be empty.
-        channels: channels that the source offers; empty before it has opened.
+        channels: channels that the source offers; empty before it has been opened.
     """
 
     source: str
@@ -47,7 +49,21 @@ class Notice:
 
 @dataclass(slots=True)
 class _Worker:
-    """A source, its periodic job, and its state."""
+    """A source, its periodic job, and its state.
+
+    Attributes:
+        source: the source.
+        periodic: the job that reads the source; set by ``Sampler.start``.
+        is_open: whether ``open`` of the source has succeeded.
+        channels: channels that the source offers; empty before it has been opened.
+        is_over: whether the source is not read any more.
+        missed: number of failed readings.
+        missed_in_a_row: number of failed readings since the last one that succeeded.
+        is_last_turn: whether the next call of the job is the last one.
+        has_arrived: whether the timeline has been told that it need not wait for the source.
+        started_s: monotonic time at which the present call of the job started; ``None`` between
+            calls.
+    """
 
     source: Source
     periodic: Periodic = field(init=False)
@@ -65,13 +81,13 @@ class Sampler:
     """Reads sources into a timeline until it is stopped.
 
     Args:
-        sources: sources to read. Each is opened on its own thread, because opening may take
+        sources: sources to read. Each source is opened on its own thread, because opening may take
             seconds.
         timeline: receives the readings.
-        clock: time and threads.
+        clock: clock that tells the time and runs the threads.
         on_notice: called with every notice about a source, on the source's thread.
-        on_readings: called with the readings of each call, on the source's thread; ``None`` if
-            only the timeline needs them.
+        on_readings: called with the readings of each call of a source, on the source's thread;
+            ``None`` if only the timeline needs them.
     """
 
     def __init__(
@@ -89,7 +105,7 @@ class Sampler:
         self._on_readings = on_readings
 
     def start(self) -> None:
-        """Start a thread for every source, which opens and reads it."""
+        """Start one thread for every source, which opens the source and reads it."""
         self._timeline.expect(len(self._workers))
         for worker in self._workers:
             worker.periodic = self._clock.every(
@@ -111,7 +127,7 @@ class Sampler:
             timeout_s: maximum time to wait for all sources together, s.
 
         Returns:
-            The names of the sources that did not answer in time.
+            The names of the sources whose threads did not end in time.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         self.ask_to_stop()
@@ -122,7 +138,7 @@ class Sampler:
         )
 
     def hung_s(self, limit_s: float) -> dict[str, float]:
-        """Return the duration so far, s, of each call that exceeds the limit, by source name."""
+        """Return the duration so far, s, of each call longer than ``limit_s``, by source name."""
         now_s = self._clock.monotonic_s()
         # Each ``started_s`` is read once, because the source's thread may reset it at any time.
         started_s = [(worker.source.name, worker.started_s) for worker in self._workers]
@@ -131,7 +147,7 @@ class Sampler:
 
     @property
     def missed(self) -> dict[str, int]:
-        """Number of failed readings by name of the source, without sources that have none."""
+        """Number of failed readings by name of the source; sources without any are left out."""
         return {w.source.name: w.missed for w in self._workers if w.missed}
 
     @property
@@ -140,10 +156,14 @@ class Sampler:
         return sum(worker.periodic.cpu_s for worker in self._workers)
 
     def _run(self, worker: _Worker) -> float:
-        """Read a source, and return the seconds until its next reading; more after a failure."""
+        """Read a source, and return the seconds from this reading to the next one.
+
+        The time is longer after a failed reading.
+        """
         if worker.is_over:
             return _LONGEST_BACK_OFF_S
-        # Read once: a turn that has begun before ``stop`` is called is not the last one.
+        # Copied, because ``ask_to_stop`` may be called during this call, which is then not the
+        # last.
         is_last = worker.is_last_turn
         worker.started_s = self._clock.monotonic_s()
         try:

@@ -1,4 +1,4 @@
-"""Computes when periodic work runs: at common moments in all threads and ranks of a host.
+"""Computes when periodic work runs: at the same moments in all threads and ranks of a host.
 
 Every thread that wakes up disturbs the training. Therefore sensors that buffer or accumulate
 values are read at common reading moments of the monotonic clock, and the journal is written shortly
@@ -13,12 +13,13 @@ A process that is killed loses the data after the last write of the journal: les
 import math
 from typing import Final
 
-# Time between two common reading moments.
+# Time between two common reading moments, s.
 BEAT_S: Final = 0.8
-# Time from the readings to the write of the journal. It exceeds the duration of readings: the
-# energy counter is read first and delays the other readings of a card by 25 ms (H200).
+# Time from a common reading moment to the next write of the journal, s. All readings take less
+# time: the energy counter is read first and delays the other readings of a card by up to 25 ms
+# (H200).
 LEAD_S: Final = 0.1
-# Tolerance for threads that wake up too early.
+# Tolerance for threads that wake up too early, s.
 _EARLY_S: Final = 0.01
 
 

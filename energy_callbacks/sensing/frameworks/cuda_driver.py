@@ -1,4 +1,4 @@
-"""Queries the CUDA driver about this process's devices, if a framework has initialised it.
+"""Queries the CUDA driver about this process's devices, if a framework has initialised the driver.
 
 This module never initialises CUDA, because after that a process cannot fork workers that use CUDA.
 """
@@ -62,10 +62,10 @@ def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
 
 
 def active_ordinals() -> tuple[int, ...]:
-    """Return CUDA's ordinals of the devices on which this process already has a context.
+    """Return CUDA's ordinals of the devices on which this process has an active primary context.
 
-    A plain training loop does not state which devices it uses, so all devices with a context count
-    as used.
+    A plain training loop does not state which devices it uses, so all devices with such a context
+    count as used.
     """
     driver = awake_driver()
     if driver is None:

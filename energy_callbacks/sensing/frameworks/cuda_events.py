@@ -1,7 +1,8 @@
 """Records CUDA events with the driver API, on the stream on which PyTorch trains.
 
-This module never waits for a device, initialises one, or uses a stream that is being captured into
-a graph. TensorFlow and JAX do not expose their streams to Python.
+This module never waits for a device and never initialises a device. It records no event on a stream
+that is being captured into a graph. TensorFlow and JAX are not supported, because they do not
+expose their streams to Python.
 """
 
 import ctypes
@@ -27,8 +28,8 @@ Event = Any
 class Events(Protocol):
     """Interface to the events of a device, which mark the ends of steps.
 
-    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` if the device no longer responds. They may be
-    called from any thread inside ``attached``.
+    ``elapsed_s`` and ``is_done`` may be called from any thread inside ``attached``, and raise
+    ``SourceLost`` if the device no longer responds.
     """
 
     def create(self) -> Event | None:
@@ -36,13 +37,13 @@ class Events(Protocol):
         ...
 
     def record(self, event: Event) -> bool:
-        """Queue an event after all work queued so far; return whether this was possible."""
+        """Queue an event after all work queued so far, and return whether this was possible."""
         ...
 
     def record_idle(self, event: Event) -> bool:
-        """Queue an event on an empty stream, so that it occurs immediately.
+        """Queue an event on an empty stream, and return whether this was possible.
 
-        Returns whether this was possible.
+        Such an event occurs as soon as the device processes it.
         """
         ...
 
@@ -51,7 +52,10 @@ class Events(Protocol):
         ...
 
     def elapsed_s(self, start: Event, end: Event) -> float | None:
-        """Return the device time between two events, s; ``None`` until both have occurred."""
+        """Return the device time from ``start`` to ``end``, s; ``None`` until both have occurred.
+
+        The time is negative if ``end`` occurred first.
+        """
         ...
 
     def attached(self) -> AbstractContextManager[None]:
@@ -68,7 +72,7 @@ class Events(Protocol):
 
 
 class CudaEvents:
-    """Events in the CUDA context of a training thread.
+    """Implements ``Events`` in the CUDA context of a training thread.
 
     Args:
         driver: the CUDA driver library, initialised.
@@ -89,9 +93,11 @@ class CudaEvents:
     ) -> None:
         self._driver = driver
         self._context = context
-        # Two functions, because a function that calls both takes longer: see ``StepEnds.mark``.
+        # Not one function that calls both, because the additional call takes time in
+        # ``StepEnds.mark``.
         self._device, self._current_stream = device, current_stream
-        # PyDLL does not release the GIL: acquiring it again would take longer than the calls.
+        # PyDLL does not release the GIL, because acquiring it again would take longer than the
+        # call.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
         self._ask_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
         self._ask_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
@@ -108,7 +114,7 @@ class CudaEvents:
         return event if created == _SUCCESS else None
 
     def record(self, event: Event) -> bool:
-        """See ``Events``; not possible while the stream is captured."""
+        """See ``Events``; not possible while the current stream is being captured."""
         try:
             # This query is safe during a capture (cuStreamIsCapturing); recording is not.
             if self._is_capturing():
@@ -174,7 +180,7 @@ class CudaEvents:
             self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def destroy(self, event: Event) -> None:
-        """See ``Events``; an event that has not occurred yet is released when it occurs."""
+        """See ``Events``; the driver releases an event that has not occurred yet when it occurs."""
         self._driver.cuEventDestroy_v2(event)
 
     def close(self) -> None:
@@ -185,7 +191,7 @@ class CudaEvents:
 
 
 def open_events() -> CudaEvents | None:
-    """Return the events of the device on which the calling thread trains.
+    """Return the interface to the events of the device on which the calling thread trains.
 
     ``None`` if PyTorch has not initialised CUDA, or if this thread has no CUDA context.
     """
@@ -200,11 +206,11 @@ def open_events() -> CudaEvents | None:
 
 
 def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
-    """Return functions for PyTorch's current device and for the handle of its current stream.
+    """Return two functions: for PyTorch's current device, and for a device's current stream handle.
 
     ``torch.cuda.current_stream`` creates an object per call, which takes most of the time needed to
-    record an event. PyTorch's compiled code uses the same private function (torch._inductor,
-    ``get_raw_stream``).
+    record an event. The code that ``torch.compile`` generates uses the same private function for
+    the handle (torch._inductor, ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above

@@ -1,7 +1,7 @@
 """Finds frameworks and runtimes that this process uses, without initialising any of them.
 
 An *awake* framework has initialised its devices. Most public functions that concern devices would
-wake up the framework, which takes all memory of all cards (TensorFlow) or breaks a later fork.
+initialise them, which takes all memory of all cards (TensorFlow) or breaks a later fork.
 """
 
 import sys
@@ -16,7 +16,8 @@ def is_hip_loaded(maps: Path = _MAPS) -> bool:
 
     In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES`` has
     the effect of ``HIP_VISIBLE_DEVICES`` (ROCm, "GPU isolation techniques"): neither refers to
-    NVIDIA's cards. Wheels change the end of the library's file name, but not its beginning.
+    NVIDIA's cards. The end of the library's file name differs between wheels, the beginning does
+    not.
     """
     try:
         return "/libamdhip64" in maps.read_text(encoding="utf-8", errors="replace")
@@ -25,14 +26,14 @@ def is_hip_loaded(maps: Path = _MAPS) -> bool:
 
 
 def awake_torch() -> Any:
-    """Return ``torch`` if it has initialised CUDA, else ``None``."""
+    """Return the module ``torch`` if it has initialised CUDA, otherwise ``None``."""
     torch = sys.modules.get("torch")
     is_awake = "torch.cuda" in sys.modules and torch and torch.cuda.is_initialized()
     return torch if is_awake else None
 
 
 def awake_tensorflow() -> Any:
-    """Return ``tensorflow`` if its context exists, else ``None``."""
+    """Return the module ``tensorflow`` if its context is initialised, otherwise ``None``."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     context = eager.context_safe() if eager is not None else None
     # Every public function about devices initialises the context; this attribute does not.
@@ -41,7 +42,7 @@ def awake_tensorflow() -> Any:
 
 
 def awake_jax() -> Any:
-    """Return ``jax`` if its backends are initialised, else ``None``."""
+    """Return the module ``jax`` if its backends are initialised, otherwise ``None``."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     is_awake = bridge is not None and bridge.backends_are_initialized()
     return sys.modules.get("jax") if is_awake else None

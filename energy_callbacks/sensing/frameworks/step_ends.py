@@ -2,19 +2,20 @@
 
 ::
 
-    training thread     mark     queues an event behind the work of a step
+    training thread     mark     queues an event after the work of a step
     journal's thread    settle   records an anchor, and computes the times of past events from it
 
 CUDA reports only the time between two events. An anchor is an event on an empty stream, so that it
-happens at once. The host reads its clock before it records the anchor and after it has observed
-it. This relates device time to host time, even if the training has queued much work. The end of a
-step is the middle of the intersection of two intervals:
+occurs at once. The host reads its clock before it records an anchor, and again after it has
+observed that the anchor has occurred. This relates device time to host time, even if the training
+has queued much work. The end of a step is the middle of the intersection of two intervals of host
+time:
 
-    [anchor recorded, anchor observed] + elapsed +- drift   and   [step queued, its end observed]
+    [anchor recorded, anchor observed] + elapsed +- slack   and   [step queued, step end observed]
 
-Here ``elapsed`` is the device time from the anchor to the step's event, and ``drift`` bounds the
-drift between the two clocks in this time. Half the width of the intersection bounds the error. No
-thread ever waits for the training's work.
+Here ``elapsed`` is the device time from the anchor to the step's event, and ``slack`` bounds its
+error: the drift between the two clocks plus the resolution of ``elapsed``. Half the width of the
+intersection bounds the error of the end. No thread waits for the end of a step.
 """
 
 from collections import deque
@@ -30,25 +31,29 @@ from energy_callbacks.sensing.frameworks.cuda_events import Event, Events
 
 Item = TypeVar("Item")
 
-# Default of ``pool_size``: enough for steps of 0.25 ms if ``settle`` runs once a second (the
-# longest ``sample_interval_s``).
+# Default of ``pool_size``: enough for steps of 0.25 ms if ``settle`` is called once a second (the
+# journal's thread calls it at least every 0.8 s).
 _POOL_SIZE: Final = 4096
-# Minimum number of events created in advance, because creating takes longer than recording.
+# Minimum number of events that ``settle`` keeps ready for ``mark``, because creating an event takes
+# longer than recording it.
 _LEAST_SPARE: Final = 64
-# Relative drift between the clocks of card and host: the tolerance of the reference clock of a PCIe
-# card (PCI Express Base Specification, +-300 ppm).
+# Maximum relative drift between the clocks of card and host: the tolerance of the reference clock
+# of a PCIe card (PCI Express Base Specification, +-300 ppm).
 _DRIFT: Final = 3e-4
-# cuEventElapsedTime has "a resolution of around 0.5 microseconds". Its result, a 32-bit floating-
-# point number of milliseconds, is as precise up to eight seconds, the largest age of an anchor.
+# cuEventElapsedTime has "a resolution of around 0.5 microseconds". Its result is a 32-bit floating-
+# point number of milliseconds, whose resolution is 0.5 us up to eight seconds. Anchors become
+# at most that old if ``settle`` is called at least once a second.
 _RESOLUTION_S: Final = 1e-6
-# An anchor takes 10 to 50 us. If its error, half of that time, is not below this (its thread was
-# delayed), another anchor is recorded, up to _TRIES in total.
+# Recording and observing an anchor takes 10 to 50 us; half of this time is the error of the anchor.
+# If the error is not below _GOOD_S, for example because the thread was delayed, another anchor is
+# recorded, up to _TRIES in one call of ``settle``.
 _GOOD_S: Final = 25e-6
 _TRIES: Final = 4
 # Number of newest anchors from which the most accurate one is chosen.
 _KEPT_ANCHORS: Final = 8
-# An anchor is polled without pauses for _SPIN_S, and is given up after _PATIENCE_S. It may wait
-# behind the training's work if streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
+# An anchor is polled without pauses for _SPIN_S, then at intervals of _SPIN_S, and is given up
+# after _PATIENCE_S. It may occur only after the training's work if all streams share one hardware
+# queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
 _SPIN_S: Final = 0.2e-3
 _PATIENCE_S: Final = 20e-3
 
@@ -59,8 +64,8 @@ class StepEnd:
 
     Attributes:
         queued_s: host time when Python had queued all work of the step on the device, s.
-        end_s: host time when the step ended, s; ``None`` if not known yet, ``queued_s`` if no
-            event shows the end.
+        end_s: host time when the step ended, s; ``None`` if not known yet; the same as
+            ``queued_s`` if no event shows the end.
         error_s: bound of the error of ``end_s``, s; ``None`` if not known yet, or if no event
             shows the end.
     """
@@ -72,7 +77,7 @@ class StepEnd:
 
 @dataclass(frozen=True, slots=True)
 class _EventAnchor:
-    """An event that happened between the host times ``low_s`` and ``high_s``."""
+    """An event that occurred between the host times ``low_s`` and ``high_s``."""
 
     event: Event
     low_s: float
@@ -88,14 +93,15 @@ class StepEnds:
 
     Attributes:
         steps: number of marked steps.
-        host_marks: number of steps whose ``end_s`` is the time when they were queued.
+        host_marks: number of steps whose ``end_s`` is the time when they were queued, because no
+            event shows their end.
 
     Args:
-        clock: host time.
-        open_events: returns the device's events, or ``None`` while the training uses no device;
-            the default returns CUDA events.
-        pool_size: maximum number of pending events. While there are that many, the ends of new
-            steps are the times when they were queued.
+        clock: clock that gives the host time.
+        open_events: returns the interface to the device's events, or ``None`` while the training
+            uses no device; the default returns that of CUDA.
+        pool_size: maximum number of pending events. While that many events are pending, the end of
+            a new step is the time when it was queued.
     """
 
     def __init__(
@@ -117,8 +123,16 @@ class StepEnds:
         self.host_marks = 0
 
     def mark(self, queued_s: float) -> StepEnd:
-        """Record an event behind the work of a step; this takes a few microseconds."""
-        # The usual path calls no helper functions: calls are slow, as the CPU's caches are cold.
+        """Record an event after the work of a step, and return an object for the end of the step.
+
+        ``settle`` sets ``end_s`` of this object later; if no event can be recorded, it is set at
+        once. The call takes a few microseconds.
+
+        Args:
+            queued_s: host time when all work of the step had been queued.
+        """
+        # The usual path calls no helper functions, because calls are slow while the CPU's caches
+        # are cold.
         self.steps += 1
         end = StepEnd(queued_s)
         events = None if self._is_over else self._events or self._opened()
@@ -148,7 +162,7 @@ class StepEnds:
         return events.create()
 
     def settle(self) -> None:
-        """Determine the ends of steps that have ended; does not wait for steps that still run."""
+        """Determine the ends of steps that have ended, without waiting for steps that still run."""
         if self._events is None or self._is_over or not self._pending:
             return
         try:
@@ -174,7 +188,11 @@ class StepEnds:
             self._free.append(event)
 
     def _make_spare(self, events: Events) -> None:
-        """Create events until as many are free as pending, so that ``mark`` need not create any."""
+        """Create events until as many are free as are pending, so that ``mark`` creates none.
+
+        At least ``_LEAST_SPARE`` events are made free, and at most ``pool_size`` are created in
+        total.
+        """
         wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
         for _ in range(wanted):
             event = self._created(events)
@@ -190,7 +208,7 @@ class StepEnds:
         if low_s > high_s:  # the machine was suspended, or a clock jumped
             low_s, high_s = end.queued_s, seen_s
         end.error_s = (high_s - low_s) / 2.0
-        end.end_s = (low_s + high_s) / 2.0  # last, because other threads read it
+        end.end_s = (low_s + high_s) / 2.0  # set last: other threads then read ``error_s`` too
 
     def _place_anchors(self, events: Events) -> None:
         for _ in range(_TRIES):
@@ -221,7 +239,7 @@ class StepEnds:
     def close(self) -> None:
         """Determine the ends of steps that have ended, and release all events.
 
-        Steps that still run get the time when they were queued as their end.
+        For a step that still runs, the end is the time when it was queued.
         """
         self.settle()
         self._give_up()
