@@ -13,20 +13,21 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     >>> model.fit(x, y, callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    The tags are described in ``docs/reference/metrics.md``. At the end of each epoch the figures
-    are also added to ``logs``, for ``History``, ``CSVLogger`` and
+    The tags are described in ``docs/reference/metrics.md``. At the end of each epoch, if a single
+    process trains, the figures are also added to ``logs``, for ``History``, ``CSVLogger`` and
     ``ModelCheckpoint(monitor="efficiency/total_j_per_sample", mode="min")``.
 
     Args:
-        update_freq: how often rows are written to TensorBoard: ``"epoch"``, ``"batch"`` or a number
-            of batches, as in ``keras.callbacks.TensorBoard``.
+        update_freq: when figures are written to TensorBoard: ``"epoch"``, ``"batch"``, or a number
+            n for every n-th batch, as in ``keras.callbacks.TensorBoard``. With
+            ``steps_per_execution``, the batches of one execution count as one batch.
         batch_size: samples per batch of this process; ``None`` reads it from Keras, which may know
             it only at the end of an epoch.
         tokens_per_sample: number of tokens in a sample; with ``None`` there are no figures per
             token.
         **settings: see ``CallbackSettings``; the default run folder is
-            ``<TensorBoard log_dir>/energy``, or ``./energy_runs/<stamp>/energy`` without a
-            TensorBoard callback.
+            ``<log_dir>/energy`` with the ``log_dir`` of the TensorBoard callback, or
+            ``./energy_runs/<time>/energy`` if there is no such callback.
 
     Raises:
         ValueError: for an invalid setting, such as an unknown country.
@@ -53,7 +54,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         )
 
     def timed(self, loader: Any) -> Any:
-        """Wrap a loader to measure how long training waits for it; Keras has no hook for that.
+        """Wrap a loader to measure how long training waits for batches; Keras has no hook for that.
 
         >>> model.fit(callback.timed(loader), callbacks=[callback])  # doctest: +SKIP
 
@@ -73,7 +74,11 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
 
 def _check_update_freq(value: str | int) -> int | None:
-    """Return the number of batches per row; ``None`` for one row per epoch."""
+    """Return the number of batches between two rows; ``None`` for one row per epoch.
+
+    Raises:
+        ValueError: for any other value of ``update_freq``.
+    """
     if value in ("epoch", "batch"):
         return None if value == "epoch" else 1
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -1,12 +1,12 @@
 """Finds the other callbacks of a call such as ``fit``, and hides our figures from some of them.
 
 Keras does not pass the list of callbacks to a callback. Figures that our callback adds to ``logs``
-reach all callbacks after it. Filters before and after a callback hide the figures from it in these
-cases:
+reach all callbacks after it. A filter before another callback removes figures from ``logs``, and a
+filter after that callback adds them again. Filters hide
 
-- TensorBoard and the progress bar would repeat all figures under other names.
-- A callback that monitors a figure would keep NaN (the value before the first measurement) as the
-  best value forever.
+- all figures from TensorBoard and the progress bar, which would repeat them under other names;
+- figures that are NaN (before the first measurement) from each callback that monitors a figure,
+  because it would keep NaN as the best value forever.
 """
 
 import math
@@ -48,12 +48,12 @@ class OtherKerasCallbacks:
         return next(found, None)
 
     def lead(self) -> bool:
-        """Move our callback before all callbacks of other classes.
+        """Make sure that our callback comes before all callbacks of other classes.
 
         This is safe while Keras iterates over the list: callbacks after ours keep their places.
 
         Returns:
-            Whether our callback was already before all of them.
+            Whether our callback already came before them; ``False`` if the list was not found.
         """
         for one in self.all:
             if one is self._member:
@@ -67,7 +67,8 @@ class OtherKerasCallbacks:
     def add_filters(self, meter: EnergyMeter) -> None:
         """Hide our figures from some callbacks, and measure callbacks that save checkpoints.
 
-        Call this method only if ``lead`` has returned ``True``.
+        Call this method only if ``lead`` has returned ``True``. Otherwise Keras, which is iterating
+        over the list, would call some callbacks twice.
         """
         if self._added:
             return
@@ -96,7 +97,7 @@ class OtherKerasCallbacks:
 
 
 def _hides_from(other: Any) -> Callable[[float], bool] | None:
-    """Return a function that tells if a value is hidden from ``other``; ``None`` to hide none."""
+    """Return the condition for hiding a value from ``other``; ``None`` if nothing is hidden."""
     if isinstance(other, _BLIND):
         return lambda _: True
     monitor = getattr(other, "monitor", None)
@@ -106,6 +107,7 @@ def _hides_from(other: Any) -> Callable[[float], bool] | None:
 
 
 def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
+    """Return two filters: the first one hides figures, the second one shows them again."""
     held: Logs = {}
 
     def hide(logs: Logs) -> None:
@@ -123,7 +125,8 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
 class _LogFilter(keras.callbacks.Callback):
     """Filters the logs of epochs.
 
-    It has no hook for batches, because Keras would then wait for the device after each batch.
+    It has no hook for batches, because with such a hook Keras would wait for the device after each
+    batch.
     """
 
     def __init__(self, act: Callable[[Logs], None]) -> None:

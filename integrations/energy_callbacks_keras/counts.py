@@ -17,21 +17,21 @@ logger = logging.getLogger("energy_callbacks")
 
 T = TypeVar("T")
 
-# Counts of the loss tracker are exact below this number, because they are stored in float32.
+# Sample counts of the loss tracker are exact below this number: they are stored in float32.
 _EXACT: Final = 2.0**24
 
 
 @dataclass(slots=True, kw_only=True)
 class Data:
-    """Batch size and number of batches of one call of ``fit``.
+    """The model, batch size and number of batches of one call of ``fit``.
 
     Attributes:
         model: the model that is trained.
         call: the call of ``fit``; ``None`` in a user's own loop.
         steps: batches per epoch; ``None`` if unknown.
         processes: number of training processes.
-        batch_size: samples per batch of this process, from the data adapter or as the mean of the
-            previous epoch; ``None`` if unknown.
+        batch_size: samples per batch of this process, from the data adapter, otherwise the mean of
+            the previous epoch; ``None`` if unknown.
         is_exact_size: whether the batch size is from the data adapter.
         short: ``batch_size`` minus the samples of the last batch of an epoch; 0 if unknown.
     """
@@ -83,8 +83,8 @@ class Data:
 
         Args:
             batches: number of batches in the epoch.
-            batch_size: the user's setting, in samples, which is used if there is no valid count;
-                ``None`` uses the batch size from the data adapter.
+            batch_size: samples per batch, as the user has set it; used if the tracker has no valid
+                count. ``None`` uses the batch size from the data adapter.
         """
         counted = self._counted() if self.call else None
         if counted is not None and self._is_plausible(counted, batches):
@@ -109,7 +109,10 @@ class Data:
         return counted / self.processes if counted and is_shared else counted
 
     def _is_plausible(self, counted: float, batches: int) -> bool:
-        """Return whether a count fits the batches. An evaluation within an epoch resets counts."""
+        """Return whether a count fits the number of batches.
+
+        It does not fit if an evaluation within the epoch has reset the tracker.
+        """
         if not self.is_exact_size or self.batch_size is None:
             return counted >= batches > 0
         return (batches - 1) * self.batch_size < counted <= batches * self.batch_size
@@ -118,7 +121,8 @@ class Data:
 def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
     """Return batch size, size of an incomplete last batch, and whether an epoch covers all data.
 
-    The sizes are numbers of samples, or ``None`` if unknown.
+    The sizes are numbers of samples. They are ``None`` if unknown; the second is also ``None`` if
+    all batches are complete.
     """
     adapter = getattr(iterator, "data_adapter", None)
     size = getattr(adapter, "batch_size", None)
@@ -128,7 +132,7 @@ def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
 
 
 def asked(question: Callable[[], T]) -> T | None:
-    """Return ``question()``, which reads a value from Keras; ``None`` if it raises."""
+    """Return ``question()``, which reads a value from Keras; ``None`` if that fails."""
     try:
         return question()
     except Exception:
@@ -137,7 +141,7 @@ def asked(question: Callable[[], T]) -> T | None:
 
 
 def iterations(model: Any) -> int | None:
-    """Wait for the device, and return the optimizer's step count; ``None`` if unknown."""
+    """Wait for the device, and return the number of optimizer steps; ``None`` if unknown."""
     optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
@@ -160,7 +164,8 @@ def counted_samples(model: Any) -> float | None:
 
     The tracker is a mean that ``train_step`` weights with the size of each batch (all three
     backends, Keras 3.6 and 3.15), so the sum of its weights is the number of samples. A user's own
-    ``train_step`` may use other weights. The tracker can be read between epochs.
+    ``train_step`` may use other weights. Call this function only between the last batch of an epoch
+    and the next reset of the model's metrics.
     """
     tracker: Any = getattr(model, "_loss_tracker", None)
     step = getattr(model, "train_step", None)

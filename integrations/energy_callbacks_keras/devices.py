@@ -1,4 +1,4 @@
-"""Finds the GPUs of a model and the rank of this process on each backend."""
+"""Finds the GPUs of a model and the rank of this process, for every backend of Keras."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +13,7 @@ from energy_callbacks_keras.counts import asked
 def used_gpus(model: Any) -> tuple[int, ...] | None:
     """Return the ordinals of this process's GPUs that hold the model's first weight.
 
-    The result is empty on a CPU, and ``None`` if unknown.
+    The result is empty if the weight is on a CPU, and ``None`` if unknown.
     """
     find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
 
@@ -49,7 +49,10 @@ def _of_torch(value: Any) -> set[int]:
 
 
 def process(model: Any) -> TrainingProcess:
-    """Return framework, rank and world size, from the backend or environment variables.
+    """Return framework, rank and world size of this process.
+
+    The backend gives rank and world size if it knows several processes; otherwise they are read
+    from environment variables.
 
     Raises:
         ValueError: if an environment variable of a launcher is not a number.
@@ -92,10 +95,10 @@ def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
 
 
 def check_budget(process: TrainingProcess) -> None:
-    """Check that all processes can stop in the same epoch when the budget is used up.
+    """Check that all processes can stop after the same epoch when the budget is used up.
 
     Raises:
-        ValueError: with several processes of TensorFlow or torch.
+        ValueError: if several processes train with TensorFlow or torch.
     """
     if process.world_size > 1 and keras.backend.backend() != "jax":
         raise ValueError(
@@ -105,7 +108,7 @@ def check_budget(process: TrainingProcess) -> None:
 
 
 def add(number: float) -> float:
-    """Return the sum of a number over all JAX processes, which all must call this function.
+    """Return the sum of a number over all JAX processes. All of them must call this function.
 
     On other backends the number itself is returned.
     """

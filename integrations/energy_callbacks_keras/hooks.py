@@ -3,18 +3,18 @@
 ::
 
     set_model                           moves the callback to the front of the list
-    on_train_begin                      finds the call on the stack
+    on_train_begin                      finds the call of fit on the stack
       on_epoch_begin                    in the first epoch: meter.start, phase train
         on_train_batch_begin              meter.step for the batches before this one
         a loader from timed()             marks batch_done and data_ready
         on_test_begin / _end              phase validation
-      on_epoch_end                      epoch, metrics, samples; scalars to TensorBoard and logs
+      on_epoch_end                      meter.epoch, metrics, scalars to TensorBoard and logs
     on_train_end                        meter.stop, last scalars, report
 
 Calls of ``evaluate`` and ``predict`` outside ``fit`` are attempts of their own, from ``on_*_begin``
 to ``on_*_end``. After an exception Keras calls no more hooks, so the meter watches whether the call
-has ended. Our callback has no hook at the end of a batch, because that would make Keras wait for
-the device after each batch; see Keras' ``CallbackList``.
+has ended. Our callback has no hook at the end of a batch, because with such a hook Keras would wait
+for the device after each batch; see Keras' ``CallbackList``.
 """
 
 from energy_callbacks.core.guard import harmless
@@ -27,14 +27,14 @@ class EnergyHooks(EnergyCalls):
     """Calls a meter from Keras' hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Find the call of ``fit``, or the user's own training loop.
+        """Find the call of ``fit``. There is none in a user's own training loop.
 
         The meter starts later, because other callbacks may still restore a checkpoint.
         """
         self._begin("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Start the meter in the first epoch, when it is known whether a run resumes."""
+        """Start the meter in the first epoch: only now is it known whether a run is resumed."""
         if self._owner == "fit" and self._rows is None:
             state = self._state(epoch)
             used_gpus = self._start(state)
@@ -54,7 +54,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Count the batches before batch ``batch``, and write a row if one is due.
+        """Count the batches before batch ``batch``, write a row if one is due, check the budget.
 
         The hook reads ``self._model``, because with JAX, reading ``self.model`` copies the whole
         training state.
@@ -102,7 +102,7 @@ class EnergyHooks(EnergyCalls):
         self._finish("fit")
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
-        """Enter the phase ``validation``; outside a measured call, start the meter first."""
+        """Enter the phase ``validation``; if no measured call is running, start the meter first."""
         self._waits.end()
         if self._is_inside:
             self._settle()
@@ -113,17 +113,17 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _settle(self) -> None:
-        """Count samples before Keras resets the metrics of training."""
+        """Count the samples so far, before Keras resets the metrics of training."""
         if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 
     @harmless
     def on_test_end(self, logs: Logs | None = None) -> None:
-        """Leave the phase ``validation``, and end the call if it is ``evaluate``."""
+        """Leave the phase ``validation``, and end the measured call if it is ``evaluate``."""
         self._end_evaluation("validation", "evaluate")
 
     def on_predict_begin(self, logs: Logs | None = None) -> None:
-        """Enter the phase ``predict``; outside a measured call, start the meter first."""
+        """Enter the phase ``predict``; if no measured call is running, start the meter first."""
         self._waits.end()
         if not self._is_inside:
             self._begin("predict")
@@ -132,7 +132,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_predict_end(self, logs: Logs | None = None) -> None:
-        """Leave the phase ``predict``, and end the call if it is ``predict``."""
+        """Leave the phase ``predict``, and end the measured call if it is ``predict``."""
         self._end_evaluation("predict", "predict")
 
     def _end_evaluation(self, phase: str, owner: str) -> None:

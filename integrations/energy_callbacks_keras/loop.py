@@ -1,9 +1,10 @@
 """Counts optimizer steps and samples without reading data.
 
-An execution is one call of ``model.train_function``, with one or several batches. Before it, a
-callback receives the index of its first batch, but no data. The data adapter of the running ``fit``
-often knows the batch size. At the end of an epoch the model's loss tracker contains the number of
-samples, and ``optimizer.iterations`` the number of steps.
+An execution is one call of ``model.train_function``, with one or several batches. Before an
+execution, a callback receives the index of the execution's first batch, but no data. The data
+adapter of the running ``fit`` often knows the batch size. At the end of an epoch the model's loss
+tracker contains the number of samples in the epoch, and ``optimizer.iterations`` the number of
+all optimizer steps so far.
 """
 
 from typing import Any
@@ -21,11 +22,12 @@ class KerasStepCounter:
           begin_epoch
             batch_begins(0)
             batch_begins(n)         reports the steps before batch n, with samples if known
-          settle                    reports the last steps, and corrects samples and tokens
+          settle                    reports the epoch's last steps; corrects samples and tokens
 
     Args:
         meter: receives the events.
-        batch_size: the user's setting, in samples; ``None`` reads it from the data adapter.
+        batch_size: samples per batch, as the user has set it; ``None`` reads the size from the data
+            adapter.
         tokens_per_sample: number of tokens in a sample; ``None`` counts no tokens.
 
     Attributes:
@@ -50,7 +52,7 @@ class KerasStepCounter:
         return self.__dict__ | {"_data": Data()}
 
     def begin(self, data: Data) -> int | None:
-        """Begin a ``fit`` with this data, and return the optimizer's step count before it."""
+        """Begin a call of ``fit``, and return the number of earlier optimizer steps if known."""
         self._data = data
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0
@@ -88,7 +90,10 @@ class KerasStepCounter:
         return samples * self.tokens_per_sample
 
     def settle(self) -> None:
-        """Count the rest of an epoch. Call this method before Keras resets the model's metrics."""
+        """Count the last batches of an epoch, and correct its numbers of samples and tokens.
+
+        Call this method before Keras resets the model's metrics.
+        """
         if self._is_settled:
             return
         self._is_settled = True
@@ -104,6 +109,6 @@ class KerasStepCounter:
             self._given = counted
 
     def _moved(self) -> int:
-        """Return the optimizer's steps since the start of ``fit``; 0 if they are unknown."""
+        """Return the number of optimizer steps since the start of ``fit``; 0 if unknown."""
         now = iterations(self._data.model)
         return 0 if now is None or self._start_iterations is None else now - self._start_iterations

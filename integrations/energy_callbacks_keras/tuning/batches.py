@@ -22,8 +22,9 @@ class BatchSource:
 
     Attributes:
         samples: a lower bound of the number of samples; infinite for a stream, ``None`` if unknown.
-        of: called with a batch size; returns arguments for Keras' ``EpochIterator`` that yield
-            whole batches, and the number of whole batches per pass (``None`` if unknown).
+        of: called with a batch size; returns arguments for Keras' ``EpochIterator``, which then
+            yields whole batches, and the number of whole batches per pass (``None`` if unknown).
+            Raises ``ValueError`` if the batches of the data do not have that size.
     """
 
     samples: float | None
@@ -36,13 +37,13 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
     Args:
         model: the model that is trained.
         x: argument of ``fit``, or a function that returns a data set for a batch size.
-        y: argument of ``fit``; only with arrays.
-        sample_weight: argument of ``fit``; only with arrays.
+        y: argument of ``fit``; ``None`` unless ``x`` contains arrays.
+        sample_weight: argument of ``fit``; ``None`` unless ``x`` contains arrays.
 
     Raises:
         TypeError: for data that does not support another batch size.
-        ValueError: for data whose batches do not have the requested size, or for ``y`` or
-            ``sample_weight`` without arrays.
+        ValueError: for ``y`` or ``sample_weight`` if ``x`` contains no arrays, or for a
+            ``tf.data.Dataset`` whose elements may be samples or batches.
     """
     if isinstance(x, Iterator):
         raise TypeError(
@@ -77,7 +78,7 @@ def _is_function(x: Any) -> bool:
 def _arrays(x: Any, y: Any, sample_weight: Any) -> BatchSource:
     """Return a source of batches from arrays or tensors, or from lists or dicts of them.
 
-    Keras shuffles them and splits them into batches.
+    Keras shuffles the samples and splits them into batches.
     """
     for column in keras.tree.flatten((x, y, sample_weight)):
         if column is not None and not getattr(column, "shape", None):
@@ -95,7 +96,8 @@ def _rebuilt(make: Callable[[int], Any], samples: float | None = None) -> BatchS
 
     Args:
         make: returns a ``tf.data.Dataset``, ``PyDataset`` or ``DataLoader`` for a batch size.
-        samples: number of samples; ``None`` counts them in a data set with batches of one sample.
+        samples: lower bound of the number of samples; with ``None``, the batches of a data set
+            with one sample per batch are counted.
     """
 
     def made(size: int) -> tuple[Any, Any]:

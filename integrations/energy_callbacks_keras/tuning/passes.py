@@ -51,7 +51,11 @@ class Passes:
         self.data = self._all()
 
     def _all(self) -> Iterator[Any]:
-        """Yield the inputs of ``model.train_function``, without incomplete batches."""
+        """Yield the inputs of ``model.train_function`` in all passes, without incomplete batches.
+
+        Raises:
+            ValueError: if a pass has no whole batch.
+        """
         is_empty = False
         while not is_empty:
             is_empty = True
@@ -79,7 +83,11 @@ class Passes:
         self.epochs.data_adapter.on_epoch_end()
 
     def first(self) -> Any:
-        """Begin a separate pass, and return its first batch."""
+        """Begin a pass, end it, and return its first batch.
+
+        Raises:
+            ValueError: if the data has no batch.
+        """
         try:
             *_, data = next(iter(self.epochs.enumerate_epoch()))
             return data[0] if isinstance(data, list | tuple) else next(data)
@@ -90,7 +98,7 @@ class Passes:
 
 
 def ends() -> tuple[type[Exception], ...]:
-    """Return the errors that signal the end of the data."""
+    """Return the exception classes that signal the end of the data."""
     if keras.backend.backend() != "tensorflow":
         return (StopIteration,)
     import tensorflow as tf

@@ -29,18 +29,26 @@ def resized(data: Any, size: int) -> Any:
 
 
 def counted(data: Any) -> float:
-    """Return the number of batches; infinite for a stream."""
+    """Return the number of batches per pass; infinite for a stream."""
     return math.inf if data.num_batches is None else float(data.num_batches)
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return arguments that yield whole batches, and the batches' number; see ``BatchSource``."""
+    """Return arguments for Keras' ``EpochIterator`` and the number of whole batches per pass.
+
+    Args:
+        data: a data set of batches.
+        size: samples per batch; only the last batch of ``data`` may be smaller.
+
+    Raises:
+        ValueError: if the first batch has another size, or there is no batch.
+    """
     batches = WholeBatches(data, size)
     return {"x": batches, "shuffle": batches.num_batches is not None}, batches.num_batches
 
 
 class WholeBatches(keras.utils.PyDataset):
-    """Contains the whole batches of a user's data set, whose epoch hooks are not called.
+    """Contains the whole batches of a user's data set, without calling the data set's epoch hooks.
 
     Args:
         data: the data set of the user.

@@ -1,4 +1,4 @@
-"""Takes bitwise snapshots of a Keras model and of random generators, on each backend."""
+"""Takes bitwise snapshots of a Keras model and of random generators, for every backend."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -17,8 +17,9 @@ _KERAS = "global_seed_generator"
 class ModelSnapshot:
     """Snapshot of a model's variables in host memory.
 
-    It contains weights, moving statistics, seeds, metrics, and the state of every optimizer that is
-    an attribute of the model. Restoring an optimizer that was not built makes it unbuilt again.
+    It contains weights, moving statistics, states of random generators, metrics, and the state of
+    every optimizer that is an attribute of the model. If an optimizer was not built when the
+    snapshot was taken, ``restore`` makes it unbuilt again.
 
     Args:
         model: a built model.
@@ -44,7 +45,7 @@ class ModelSnapshot:
 
 
 def _of_metrics(model: Any) -> list[Any]:
-    """Return variables of the user's metrics that are not built into the model yet."""
+    """Return the variables of the user's metrics. The model lists them only after a batch."""
     compiled = getattr(model, "_compile_metrics", None)
     given = [getattr(compiled, f"_user_{kind}", None) for kind in ("metrics", "weighted_metrics")]
     metrics = [m for m in keras.tree.flatten(given) if isinstance(m, keras.metrics.Metric)]
@@ -67,7 +68,7 @@ def _keep_jax(variable: Any) -> Callable[[], None]:
     import jax
 
     value = variable.value
-    # The array is copied: on a CPU it may share memory that JAX reuses in the next step.
+    # Copied, because on a CPU ``np.asarray`` may return memory that JAX reuses in the next step.
     host = np.array(value)
     where = value.sharding if getattr(value, "committed", True) else None
     return lambda: variable.assign(jax.device_put(host.copy(), where))
@@ -85,7 +86,7 @@ def _keep_torch(variable: Any) -> Callable[[], None]:
 
 
 class RandomSnapshot:
-    """Snapshot of the global generators of Python, NumPy, PyTorch, TensorFlow and Keras.
+    """Snapshot of the global random generators of Python, NumPy, PyTorch, TensorFlow and Keras.
 
     Args:
         generators: additional PyTorch generators to include.

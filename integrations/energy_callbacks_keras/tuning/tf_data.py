@@ -67,13 +67,13 @@ def _is_batched(data: Any, model: Any) -> bool:
 
 
 def _fixed_size(data: Any) -> int | None:
-    """Return the first dimension of the elements; ``None`` if it varies."""
+    """Return the first dimension of the elements; ``None`` if it varies or is unknown."""
     shape = keras.tree.flatten(data.element_spec)[0].shape
     return shape[0] if shape.rank else None
 
 
 def _batch_size(data: Any) -> int:
-    """Return the first dimension of the first element; 0 if there is none."""
+    """Return the first dimension of the first element; 0 if there is no element."""
     if (fixed := _fixed_size(data)) is not None:
         return fixed
     first = next(iter(data.take(1)), None)
@@ -81,7 +81,7 @@ def _batch_size(data: Any) -> int:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], None]:
-    """Return arguments that yield whole batches without end; see ``BatchSource.of``.
+    """Return arguments for Keras' ``EpochIterator``, which then yields whole batches without end.
 
     Args:
         data: a data set of batches.

@@ -16,7 +16,8 @@ def resized(loader: Any, size: int) -> Any:
     """Return a copy of a loader that yields whole batches of another size.
 
     Raises:
-        TypeError: for a subclass of ``DataLoader``, or with the user's own ``batch_sampler``.
+        TypeError: for a subclass of ``DataLoader``, or a loader that has no batch size or the
+            user's own ``batch_sampler``.
     """
     data = sys.modules["torch"].utils.data
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
@@ -36,11 +37,13 @@ def counted(loader: Any) -> float | None:
 
 
 def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return arguments that yield whole batches, and the batches' number; see ``BatchSource``.
+    """Return arguments for Keras' ``EpochIterator`` and the number of whole batches per pass.
+
+    The number is ``None`` if unknown.
 
     Raises:
-        ValueError: if batches have another size, a stream may end with an incomplete batch, or
-            there is no batch.
+        ValueError: if batches have another size, or a stream has no batch or may end with an
+            incomplete batch.
     """
     samples = counted(loader)
     if loader.batch_size != size or (samples is None and not loader.drop_last):

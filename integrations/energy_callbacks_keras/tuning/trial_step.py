@@ -9,7 +9,7 @@
     train_function(state, data)   JAX: the state is passed from step to step
 
 A step reads nothing from the device. ``train_on_batch`` is not used, because it reads all metrics
-and copies the state on JAX.
+and, on JAX, copies the state.
 """
 
 from contextlib import nullcontext
@@ -45,7 +45,8 @@ class KerasTrialStep:
             accumulation: batches per optimizer step; ``None`` does not change the optimizer.
 
         Returns:
-            Results of the last call, which are available when the device has completed it.
+            Results of the last call of ``train_function``. They are available when the device has
+            completed that call.
         """
         if self._trial != (size, accumulation):
             self._begin(size, accumulation)
@@ -91,11 +92,11 @@ class KerasTrialStep:
         if keras.backend.backend() != "jax":
             return self._model.train_function(data)
         logs, self._state = self._model.train_function(self._state, data)
-        # Logs may be empty, so the optimizer's first variable, its step count, is returned as well.
+        # Logs may be empty, so the optimizer's first variable (its step count) is returned too.
         return logs, self._state[2][:1]
 
     def close(self) -> None:
-        """Stop the workers of the data, and release batches and state."""
+        """End the trial: stop the workers of the data, and release batches and state."""
         if self._passes is not None:
             self._passes.end_pass()
         self._trial = self._passes = self._state = None
@@ -121,7 +122,7 @@ def build_all(model: Any, source: BatchSource, size: int) -> None:
     Args:
         model: a compiled model.
         source: the data.
-        size: samples per batch; the first batch of this size provides the shapes.
+        size: samples per batch; the layers are built with the shapes of the first batch.
     """
     is_tensorflow = keras.backend.backend() == "tensorflow"
     with model.distribute_strategy.scope() if is_tensorflow else nullcontext():

@@ -39,18 +39,19 @@ def tune_batch_size(
         x: training data: arrays or tensors, or lists or dictionaries of them; a
             ``tf.data.Dataset`` of samples, or of batches, which are split and batched again; a
             ``keras.utils.PyDataset`` with an attribute ``batch_size``; a PyTorch ``DataLoader``; or
-            a function that returns one of these data sets, in batches, for a batch size.
+            a function that takes a batch size and returns one of these data sets in batches of that
+            size.
         y: targets; only if ``x`` contains arrays.
         sample_weight: weight of each sample; only if ``x`` contains arrays.
         **options: see ``TuningOptions``. With ``global_batch_size``, trials use a separate
-            optimizer with ``gradient_accumulation_steps``; compile the model with
-            ``gradient_accumulation_steps=result.accumulation`` before ``fit``.
+            optimizer with ``gradient_accumulation_steps``. Before ``fit``, compile the model with
+            an optimizer that has ``gradient_accumulation_steps=result.accumulation``.
 
     Returns:
         The measured sizes, and the chosen batch size.
 
     Raises:
-        NothingFits: if the smallest size does not run.
+        NothingFits: if no size fits, or no size can be recommended.
         TypeError: for data that does not support another batch size, or an unknown option.
         ValueError: for a model that is not compiled, data of unknown size without ``max_size``,
             several processes, or invalid options.
@@ -106,7 +107,12 @@ def _check(model: Any, options: TuningOptions) -> None:
 
 
 def _limited(model: Any, data: BatchSource, options: TuningOptions) -> TuningOptions:
-    """Limit ``max_size``: the data must suffice for one call of ``train_function``."""
+    """Return options whose ``max_size`` leaves enough data for one call of ``train_function``.
+
+    Raises:
+        ValueError: if the number of samples is unknown and there is no ``max_size``, or if there
+            are too few samples.
+    """
     if data.samples is None and options.get("max_size") is None:
         raise ValueError(
             "the number of samples must be known, got data that does not tell it; give max_size, "
