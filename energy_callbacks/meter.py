@@ -153,7 +153,7 @@ class EnergyMeter:
                 in the same folder, and begins a new run otherwise.
             process: framework, rank and world size of this process; ``None`` reads the environment
                 variables of ``torchrun``.
-            used_gpus: ordinals of the GPUs that the framework uses; ``()`` if it uses none,
+            used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
                 ``None`` if unknown.
             call: the user's call that trains, such as ``fit``. It is needed if the framework calls
                 no hook when a training fails, and is ``None`` otherwise.
@@ -339,7 +339,7 @@ class EnergyMeter:
 
     @harmless
     def epoch(self, number: int) -> None:
-        """Report that an epoch of training has ended now."""
+        """Report that epoch ``number`` of the training has ended now."""
         if attempt := self._lifecycle.running:
             now_s = attempt.note_alive()
             attempt.recorder.event("epoch", now_s, epoch=number)
@@ -347,7 +347,7 @@ class EnergyMeter:
 
     @harmless
     def resumed(self, step: int) -> None:
-        """Report that training continues from a checkpoint written after this optimizer step."""
+        """Report that training continues from the checkpoint of optimizer step ``step``."""
         if attempt := self._lifecycle.running:
             attempt.recorder.event("resume", attempt.note_alive(), step=step)
             attempt.forecaster.resume()
@@ -469,8 +469,7 @@ class EnergyMeter:
             timeout_s: maximum wait in seconds.
 
         Returns:
-            Whether the sensors have reported up to that moment; ``False`` without an attempt that
-            is running.
+            Whether the sensors have reported up to that moment; ``False`` if no attempt is running.
         """
         attempt = self._lifecycle.running
         return attempt is not None and attempt.wait_until_seen(t_s, timeout_s)

@@ -43,7 +43,7 @@ def header(
         version: version of the program; ``None`` if unknown.
         host: name of the host that was measured; ``None`` uses ``UNKNOWN_HOST``.
         command: command line of the training; ``None`` if unknown.
-        tags: names to values of settings of the training; the first 20 are kept.
+        tags: settings of the training, as names to values; the first 20 are kept.
         place: location, in the format of ``config`` in a journal's header; ``None`` if unknown.
         pue: power usage effectiveness of the building.
     """

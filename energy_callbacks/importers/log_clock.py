@@ -9,7 +9,7 @@ _HOUR_S: Final = 3600.0
 # Maximum time between the last sample before and the first sample after a change to or from summer
 # time. The step of the local time differs from an hour by the time between these two samples.
 _SLACK_S: Final = 60.0
-# Maximum time between two samples. A larger step forward means that the log's clock was set.
+# Maximum time between two samples. A longer step forward means that the log's clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
 
 

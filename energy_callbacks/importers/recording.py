@@ -44,10 +44,10 @@ class Curve:
     """Computes the cumulative energy of a device at each sample.
 
     A step is the time between two consecutive samples; the usual step is the median of the steps
-    above zero. Power is interpolated linearly between samples that are at most five usual steps
-    apart; longer times are gaps. If power changes from ``a`` to ``b`` watts at an unknown moment
-    within ``dt`` seconds, the error of the energy is uniform within ``±|b - a| dt / 2``, with the
-    standard deviation ``|b - a| dt / sqrt(12)``.
+    above zero. Between two consecutive samples with power, the power is interpolated linearly; if
+    they are more than five usual steps apart, the time between them is a gap. If power changes from
+    ``a`` to ``b`` watts at an unknown moment within ``dt`` seconds, the error of the energy is
+    uniform within ``±|b - a| dt / 2``; its standard deviation is ``|b - a| dt / sqrt(12)``.
 
     Args:
         t_s: times of the samples, ascending, (n,).
@@ -99,7 +99,7 @@ def recorded(
 
     Args:
         log: the file.
-        header: first line; ``None`` as its ``unix_s`` is replaced by the first time in the log.
+        header: first line; if its field ``unix_s`` is ``None``, the first time in the log is used.
         samples: all samples of the file.
         notes: journal lines with warnings and remarks about the format of the log.
 

@@ -19,7 +19,7 @@ from energy_callbacks.importers.samples import Layout, Samples
 from energy_callbacks.importers.values import moment
 
 NAME: Final = "nvidia-smi"
-# All names are those of `nvidia-smi --help-query-gpu`.
+# Column names, as listed by ``nvidia-smi --help-query-gpu``.
 _LAYOUT: Final = Layout(
     # ``power.draw`` equals the average or the instantaneous power, depending on the card's model.
     power=("power.draw", "power.draw.average", "power.draw.instant"),

@@ -37,7 +37,7 @@ _TICK_S: Final = 0.1
 _SENSOR: Final = Sensor(
     name="windows in a log of Zeus", period_s=_TICK_S, relative_error=_RELATIVE_ERROR
 )
-# Tolerance when starts and ends of windows are compared. Their precision is about a microsecond.
+# Tolerance for comparing starts and ends of windows, which are precise to about a microsecond.
 _SLACK_S: Final = 1e-3
 _MOST_S: Final = 10 * 365 * 86400.0
 
@@ -51,7 +51,7 @@ class _Window:
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the columns are the three of a window, followed by one energy per card."""
+    """Return whether the columns are ``_NAMES``, followed by one energy column per card."""
     names = log.columns()
     return names[:3] == _NAMES and len(names) > 3 and all(map(_CARD.fullmatch, names[3:]))
 

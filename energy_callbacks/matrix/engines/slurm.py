@@ -1,6 +1,6 @@
 """Submits jobs as array jobs of Slurm.
 
-The first ``energy-callbacks matrix`` submits the jobs; the same command later shows the results.
+The first call of ``energy-callbacks matrix`` submits the jobs; later calls show the results.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from energy_callbacks.matrix.progress import JobProgress
 
 # Default of Slurm's MaxArraySize; the highest index in an array job is one less (slurm.conf(5)).
 _DEFAULT_ARRAY_SIZE: Final = 1001
-# Options of ``sbatch`` that users must not set.
+# Options of ``sbatch`` that users must not set, because the matrix sets them or depends on them.
 _RESERVED: Final = frozenset(("array", "output", "error", "job-name", "parsable", "chdir", "wait"))
 _TIMEOUT_S: Final = 60.0
 _SUBMITTED: Final = "submitted.json"
@@ -45,7 +45,7 @@ class SlurmEngine(Engine):
         at_once: maximum number of jobs of one array job that run at the same time; ``None`` for no
             limit.
         setup: shell commands to run before each job, such as ``module load cuda``.
-        sbatch: names to values of options of ``sbatch``, such as ``partition = "gpu"``,
+        sbatch: options of ``sbatch``, as names to values, such as ``partition = "gpu"``,
             ``gpus_per_node = 1`` or ``exclusive = true``.
     """
 
@@ -161,7 +161,7 @@ def _queued(path: Path) -> list[str]:
     try:
         indices = _output("squeue", "--noheader", "--array", jobs, "--format=%K").split()
     except SlurmFailed as error:
-        if "Invalid job id" in str(error):  # Slurm forgets jobs minutes after their end
+        if "Invalid job id" in str(error):  # Slurm forgets a job some minutes after its end
             return []
         raise
     return [submitted["jobs"][int(word)] for word in indices if word.isdecimal()]

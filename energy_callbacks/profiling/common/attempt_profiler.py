@@ -1,6 +1,6 @@
-"""Defines ``AttemptProfiler``, the base class of profilers with a new object for each attempt.
+"""Defines ``AttemptProfiler``, the base class of profilers that create an object per attempt.
 
-This object, the profiler run, holds all state of the attempt.
+This object, called the profiler run, holds all state of the attempt.
 """
 
 from abc import ABC, abstractmethod

@@ -40,7 +40,7 @@ class _Finder(MetaPathFinder):
         self._name, self._then = name, then
 
     def remove(self) -> None:
-        """Remove this finder from ``sys.meta_path``, so that a later import has no effect."""
+        """Remove this finder from ``sys.meta_path``, so that later imports do not use it."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 

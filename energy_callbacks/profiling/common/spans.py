@@ -39,8 +39,8 @@ def gaps(cover: Spans, start: float, end: float) -> Spans:
 
     Args:
         cover: covered spans, as returned by ``union``.
-        start: start of the time.
-        end: end of the time.
+        start: start of the time to search.
+        end: end of the time to search.
     """
     inside = np.clip(cover, start, end)
     inside = inside[inside[:, 1] > inside[:, 0]]
@@ -84,7 +84,7 @@ def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def shared_out(items: Spans) -> NDArray[np.float64]:
-    """Return the length of each span, with shared time divided equally among the spans, (n,).
+    """Return the length of each span; time in several spans is divided equally among them, (n,).
 
     The results add up to the length of the ``union`` of the spans.
 
