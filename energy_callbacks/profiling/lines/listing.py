@@ -33,8 +33,8 @@ class ListingRow:
         number: number of the line; 0 in a row that marks omitted lines.
         source: text of the line.
         spent: time and energy of the line; ``None`` if the line is not in the profile.
-        heat: energy of the line, or its time if the energy is unknown, divided by the largest
-            value of all lines in the profile; 0 to 1.
+        heat: energy of the line, or its time if its energy is unknown, divided by the largest of
+            these values in the profile; 0 to 1.
     """
 
     number: int = 0
@@ -43,7 +43,10 @@ class ListingRow:
     heat: float = 0.0
 
     def cells(self, profile: LineProfile) -> tuple[str, ...]:
-        """Return the texts of the columns in ``HEAD``; empty texts if ``spent`` is ``None``."""
+        """Return the texts of the columns in ``HEAD``.
+
+        The text is empty for an unknown value and for a share below 0.05 %.
+        """
         line = self.spent
         if line is None:
             return ("",) * len(HEAD)
@@ -58,8 +61,8 @@ class ListedFile:
 
     Attributes:
         path: path of the file.
-        energy_j: known energy of all lines in joules.
-        wall_s: time of all lines in seconds.
+        energy_j: sum of the known energies of the file's lines in joules.
+        wall_s: sum of the times of the file's lines in seconds.
         rows: rows in the order of the lines.
     """
 
@@ -82,7 +85,8 @@ def _files(profile: LineProfile) -> list[ListedFile]:
     files, left = [], _MOST_ROWS
     for path, lines in by_file(profile):
         # A line may belong to two functions, for example to a comprehension and the function around
-        # it. The entry with more energy (or time, if its energy is unknown) is shown.
+        # it. The profile then has two entries for the line. The entry with more energy (or time, if
+        # its energy is unknown) is shown.
         seen = {line.line: line for line in sorted(lines, key=_heat)}
         rows = list(_rows(path, seen, hottest))[:left]
         left -= len(rows)
@@ -97,7 +101,7 @@ def _heat(line: SourceLine) -> float:
 
 
 def _rows(path: str, seen: Mapping[int, SourceLine], hottest: float) -> Iterator[ListingRow]:
-    """Yield the rows of the lines in the profile, and of ``_AROUND`` lines around each of them."""
+    """Yield rows for lines in the profile, lines near them, and each gap of omitted lines."""
     source = dict(enumerate(linecache.getlines(path), start=1))
     near = {number + i for number in seen for i in range(-_AROUND, _AROUND + 1)}
     last = 0

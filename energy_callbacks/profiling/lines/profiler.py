@@ -1,4 +1,4 @@
-"""The line profiler, which a callback or meter takes in its list of profilers."""
+"""``LineProfiler``: attributes the energy of an attempt to lines of source."""
 
 import logging
 import time
@@ -29,16 +29,17 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
 
         GpuEnergyCallback(profile=[LineProfiler()])
 
-    It reads the stack of the main thread 25 times a second, without signals, and records the
-    kernels of a few steps to find the lines that keep the GPU busy. Only rank 0 is profiled. See
-    ``docs/lines.md``.
+    The profiler reads the stack of the main thread ``rate_hz`` times a second, without signals. It
+    records the kernels of a few steps to find the lines that keep the GPU busy. Only rank 0 is
+    profiled. See ``docs/lines.md``.
 
     Args:
-        rate_hz: mean number of stack samples per second; lower if ``max_overhead`` requires it.
-        windows: number of windows in which GPU kernels are recorded; 0 to record none.
+        rate_hz: mean number of stack samples per second; reduced if ``max_overhead`` requires it.
+        windows: maximum number of windows in which GPU kernels are recorded; 0 to record none.
         window_steps: number of steps recorded in each window.
-        max_overhead: maximum share of the time that stack samples may take. All windows together
-            may take the same share in addition; the first window opens in any case.
+        max_overhead: share of the time that stack samples may take. Windows may take the same share
+            in addition: another window opens only if the cost of all windows so far is at most this
+            share. The first window opens in any case.
 
     Raises:
         ValueError: if a setting is out of range.
@@ -72,7 +73,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
 
 
 class _LineRun:
-    """Line profiling of one attempt, from the creation of this object until ``stop``."""
+    """Profiles one attempt by line, from the creation of this object until ``stop``."""
 
     def __init__(self, settings: LineProfiler, meter: ActiveAttempt) -> None:
         self._meter = meter
@@ -99,7 +100,7 @@ class _LineRun:
         """Open or close a window in which kernels are recorded; see ``Profiler``."""
         try:
             self._windows.step(is_training=self._phase in ("phase:train", None))
-        except Exception as error:  # noqa: BLE001 - the host's energy needs no windows
+        except Exception as error:  # noqa: BLE001 - host energy is attributed without windows
             pass_on_signals()
             logger.warning("no kernels of lines: %r", error)
             self._windows.close()

@@ -1,8 +1,8 @@
 """Samples the main thread's stack at random moments; the main thread reads its own stack.
 
-No signal and no timer is used, and no thread reads another thread's stack: see
-``profiling/common/main_thread.py``. A thread *waits for the interpreter* while another thread holds
-the global interpreter lock (GIL).
+A sampling thread requests the samples. No signal is used, and no thread reads another thread's
+stack: see ``profiling/common/main_thread.py``. In this module, a thread *waits for the interpreter*
+if it needs the global interpreter lock (GIL) while another thread holds it.
 """
 
 import contextlib
@@ -25,11 +25,12 @@ from energy_callbacks.profiling.common.main_thread import Pending
 logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
-"""A request that waits for this time or longer is assumed to wait for the end of a call."""
+"""A request that is pending for this time or longer is assumed to wait for the end of a call."""
 _PUNCTUAL_S: Final = 0.00025
-"""Maximum delay of a thread that waits only for its timer (0.2 ms with Linux 6.18)."""
+"""Maximum delay of a sleeping thread that wakes up without waiting for the interpreter (0.2 ms
+with Linux 6.18)."""
 _JOIN_S: Final = 1.0
-"""Maximum time to wait for the end of the sampling thread."""
+"""Maximum time to wait for the end of the sampling thread, in seconds."""
 _SMOOTHING: Final = 0.1
 """Weight of the newest sample in the moving average of the cost of samples."""
 
@@ -38,17 +39,18 @@ class StackSample(NamedTuple):
     """The time span that a stack sample represents, and the CPU load in it.
 
     Sampling moments are random and do not depend on the program. Each sample represents the time
-    since the previous one, so that on average each line gets the time that it took. If further
-    moments pass while a request waits for the end of a call, their time counts for that call.
+    since the previous sample, so that on average each line gets the time that it took. If further
+    sampling moments pass while a request waits for the end of a call, the time until the last of
+    these moments counts for that call.
 
     Attributes:
         since_s: start of the span, which is the end of the previous sample's span.
         asked_s: the sampling moment of the request.
         until_s: end of the span: the newest sampling moment before the request was served.
-        cpu: cores used by the main thread from the request until it was served (CPU time divided by
-            time); 1 if that took less than 1 ms.
-        others: cores used by the process's other threads in the same time; 0 if it took less than
-            1 ms.
+        cpu: mean number of cores that the main thread used between the request and the sample (CPU
+            time divided by time); 1 if this time is shorter than 1 ms.
+        others: mean number of cores that the other threads of the process used between the request
+            and the sample; 0 if this time is shorter than 1 ms.
         is_before: whether the main thread held the interpreter at ``asked_s`` and released it only
             in the sampled call. The time until ``asked_s`` then belongs to the code before the
             call.
@@ -63,12 +65,13 @@ class StackSample(NamedTuple):
 
 
 class SampleRequest(NamedTuple):
-    """A request to the main thread that has not been served yet.
+    """A request to the main thread for a stack sample.
 
     Attributes:
         moment_s: the sampling moment, in seconds of ``time.monotonic``.
-        asked_s: time of the request; later than ``moment_s`` if the sampling thread was delayed.
-        held_up_s: how long the sampling thread waited for the interpreter; 0 if it did not.
+        asked_s: time of the request, which is later than ``moment_s`` if the sampling thread was
+            delayed.
+        held_up_s: seconds that the sampling thread waited for the interpreter; 0 if it did not.
         cpu_s: CPU time of the main thread at the request.
         process_s: CPU time of the process at the request.
     """
@@ -108,12 +111,12 @@ class SampleRequest(NamedTuple):
 
 
 class SamplingSchedule:
-    """Chooses random sampling moments, fewer of them if samples are expensive.
+    """Chooses random sampling moments, fewer of them if samples take long.
 
     Args:
         start_s: the first moment, in seconds of ``time.monotonic``.
-        rate_hz: mean number of moments per second; lower if samples exceed ``max_share``.
-        max_share: maximum share of the time that samples may take.
+        rate_hz: mean number of moments per second; reduced if samples exceed ``max_share``.
+        max_share: share of the time that samples may take on average.
 
     Attributes:
         due_s: the next moment, in seconds of ``time.monotonic``.
@@ -129,17 +132,18 @@ class SamplingSchedule:
     def pass_by(
         self, now_s: float, *, waited_s: float, sleeps: int | None, took_s: float
     ) -> tuple[float, float]:
-        """Return the moment to sample, and choose the next one.
+        """Return the sampling moment that is due, and choose the next one.
 
         Args:
-            now_s: time at which the sampling thread wakes up, after ``due_s``.
-            waited_s: how long the thread was ready to run but had no processor.
+            now_s: time at which the sampling thread wakes up; not before ``due_s``.
+            waited_s: how many seconds the thread was ready to run but had no processor.
             sleeps: how many times the thread went to sleep since the previous call; ``None`` if
-                the kernel does not count.
-            took_s: duration of the previous sample.
+                the operating system does not count.
+            took_s: duration of the previous sample in seconds.
 
         Returns:
-            The moment, and how many seconds the sampling thread waited for the interpreter.
+            The sampling moment, and how many seconds the sampling thread waited for the
+            interpreter. If it did not wait, the moment is ``now_s``.
         """
         late_s = now_s - self.due_s - waited_s
         is_held_up = late_s > _PUNCTUAL_S if sleeps is None else sleeps > 1
@@ -159,14 +163,14 @@ class StackSampler:
         take: called with the innermost frame and the sample, on the main thread.
         rate_hz: mean number of samples per second. Periods are uniformly distributed between 0.5
             and 1.5 times the mean, so that they are not synchronous with the steps.
-        max_share: maximum share of the time that samples may take. A request stops the main thread
-            until the sampling thread gets a processor. If other programs use all processors, that
-            takes some milliseconds, and samples become less frequent.
+        max_share: share of the time that samples may take on average. A request also stops the main
+            thread until the sampling thread gets a processor. If other programs use all processors,
+            this takes some milliseconds, and samples become less frequent.
 
     Attributes:
         looks: number of samples so far.
-        cost_s: seconds that samples have taken so far; after ``stop`` also the sampling thread's
-            CPU time.
+        cost_s: seconds that samples have taken so far; after ``stop``, the CPU time of the sampling
+            thread is included.
 
     Raises:
         RuntimeError: if created on another thread than the main thread, or if this interpreter is
@@ -203,7 +207,7 @@ class StackSampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop sampling; a pending request takes no sample. Can be called on any thread."""
+        """Stop sampling, and discard a pending request; can be called on any thread."""
         self._end()
         if self._generation == forks.generation:
             self._thread.join(_JOIN_S)
@@ -265,9 +269,10 @@ class StackSampler:
 class _RunQueue:
     """Reads how long the calling thread was ready to run but had no processor.
 
-    The source is Linux's ``schedstat``. The rest of a thread's delay is time in which it waited for
-    the interpreter. The file is read by a C function that does not release the interpreter:
-    after ``os.read``, it would take 5 ms to get the interpreter back from a busy thread.
+    Linux reports this time in ``/proc/thread-self/schedstat``. The rest of a thread's delay is time
+    in which the thread waited for the interpreter. The file is read by a C function that does not
+    release the interpreter: ``os.read`` releases it, and getting it back from a busy thread takes
+    5 ms, Python's switch interval.
     """
 
     def __init__(self) -> None:
@@ -309,7 +314,7 @@ class ContextSwitches:
         self._before = self._count()
 
     def since_last(self) -> int | None:
-        """Return the number of sleeps since the previous call; ``None`` if it is not counted."""
+        """Return the number of sleeps since the previous call; ``None`` if they are not counted."""
         before, self._before = self._before, self._count()
         return self._before - before if self._before else None
 

@@ -20,7 +20,8 @@ class Stack:
         frames: frames, outermost first; library frames have line 0. Empty for the sum of all
             stacks after the first ``MOST_STACKS``.
         wall_s: time in this stack in seconds.
-        energy_j: part of the energy attributed to the innermost line of the user's code, in joules.
+        energy_j: energy of this stack in joules: its part of the energy attributed to its innermost
+            line of the user's code.
     """
 
     frames: tuple[Line, ...]
@@ -29,7 +30,7 @@ class Stack:
 
 
 def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
-    """Return the stacks; the energy of a line is divided between its stacks by their time."""
+    """Return the stacks; the energy of each line is divided among its stacks by their time."""
     stacks: dict[tuple[Line, ...], Stack] = {}
     for (site, codes), wall_s in tally.stacks.items():
         frames = tuple(tally.frame_line(*code) for code in codes)
@@ -42,7 +43,7 @@ def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
 
 
 def folded(stacks: Sequence[Stack]) -> str:
-    r"""Return one line of text per stack with its energy in mJ, as ``flamegraph.pl`` expects.
+    r"""Return one line of text per stack, with the stack's energy in mJ, for ``flamegraph.pl``.
 
     Stacks with less than 0.5 mJ are left out.
 

@@ -8,29 +8,30 @@ from typing import Final
 from energy_callbacks.profiling.common.source_location import How, Line, entry, is_users, line_of
 from energy_callbacks.profiling.lines.stack_sampler import StackSample
 
-# Maximum numbers of time spans, places, stacks and code objects that are kept.
+# Maximum numbers of time spans, places, stacks and code objects that a tally keeps.
 MOST_BINS: Final = 600
 MOST_SITES: Final = 2000
 MOST_STACKS: Final = 2000
 MOST_CODES: Final = 20_000
-# Maximum number of frames of a stack; the outermost ones are left out.
+# Maximum number of frames of a stack; if there are more, the outermost frames are left out.
 _DEEPEST: Final = 200
 
 Site = tuple[int, int, How]
-"""A place: number of the code object, offset of the instruction, and relation to the sample."""
+"""A place in the user's code: number of the code object, offset of the instruction, and relation of
+the sample to this instruction (see ``line_of``)."""
 Frames = tuple[tuple[int, int], ...]
 """A stack, outermost frame first: (code object's number, offset); the offset is -1 in libraries."""
 
 
 @dataclass(slots=True)
 class LineTime:
-    """Time of one place in the code, in seconds.
+    """Time of the main thread at one place in the code, in seconds.
 
     Attributes:
         wall_s: total time.
         cpu_s: CPU time of the main thread.
         others_s: CPU time of the process's other threads while the main thread was at this place.
-        wait_s: time in which no thread of the process ran.
+        wait_s: part of ``wall_s`` in which no thread of the process ran.
     """
 
     wall_s: float = 0.0
@@ -44,7 +45,13 @@ class LineTime:
         return self.cpu_s + self.others_s
 
     def add(self, wall_s: float, cpu: float, others: float) -> None:
-        """Add a span in which the main thread used ``cpu`` cores and other threads ``others``."""
+        """Add a span of time.
+
+        Args:
+            wall_s: length of the span in seconds.
+            cpu: mean number of cores that the main thread used.
+            others: mean number of cores that other threads of the process used.
+        """
         self.wall_s += wall_s
         self.cpu_s += wall_s * cpu
         self.others_s += wall_s * others
@@ -59,18 +66,20 @@ class LineTime:
 
 
 Bin = dict[Site | None, LineTime]
-"""Time of each place within one time span; key ``None``: outside the user's code."""
+"""Time of each place within one time span. The key ``None`` is for time outside the user's code and
+for places beyond ``MOST_SITES``."""
 
 
 @dataclass(slots=True)
 class LineTally:
-    """Sums of stack samples in bounded memory: if there are too many time spans, pairs are merged.
+    """Sums of stack samples in bounded memory: if time spans are too many, pairs are merged.
 
     Attributes:
-        start_s: start of the first time span.
-        width_s: width of each time span in seconds.
-        bins: time of each place, one dictionary per time span.
-        stacks: seconds of each pair of place and stack.
+        start_s: start of the first time span, in seconds of ``time.monotonic``.
+        width_s: length of each time span in seconds.
+        bins: time of each place; one dictionary per time span, in time order.
+        stacks: seconds of each pair of place and stack; stacks beyond ``MOST_STACKS`` are replaced
+            by ``()``.
     """
 
     start_s: float
@@ -131,8 +140,9 @@ class LineTally:
     def _number(self, code: CodeType) -> tuple[int, bool]:
         """Add a code object; return its number and whether it is the user's code.
 
-        Code objects are found by identity, which is fast. They are kept, so that Python does not
-        reuse their identities.
+        Code objects are looked up by ``id``, which is fast. They are kept in memory, so that Python
+        does not reuse their ids. A code object beyond ``MOST_CODES`` is not added, and counts as
+        library code.
         """
         if len(self._codes) >= MOST_CODES:
             return 0, False

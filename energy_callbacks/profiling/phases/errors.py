@@ -3,8 +3,8 @@
 Readings differ from the fit for two reasons: sensor noise, which is independent in each reading,
 and phases whose power varies from step to step. The correlation of neighbouring readings separates
 the two. The result is the energy of exactly the measured steps, so a variation that the sensor has
-seen in full is not an error. It is an error only as far as the weight of a step in the fitted power
-differs from the step's share of the phase's time.
+recorded completely causes no error. A variation causes an error only to the extent that the weight
+of a step in the fitted power differs from the step's share of the phase's total time.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ from energy_callbacks.sensing.estimation.series import Array
 
 # Quantile of Student's t distribution for a two-sided 95 % interval.
 _CONFIDENCE: Final = 0.975
-# Change of lag and response in numerical derivatives.
+# Change of lag and response, in seconds, in numerical derivatives.
 _NUDGE_S: Final = 1e-4
-# Power that is older than this number of time constants is neglected: its weight is e^-6 = 0.2 %.
+# Power that is older than this number of time constants is neglected: its weight is at most e^-6,
+# which is 0.2 %.
 _MEMORY: Final = 6.0
-# Maximum number of spans whose contribution to a reading is considered.
+# Maximum number of spans before a reading whose contribution to the reading is considered.
 _MOST_BACK: Final = 64
 
 
@@ -36,9 +37,9 @@ class PhaseSplit:
         error_w: half-widths of the 95 % intervals of ``power_w``, (phases,).
         lag_s: delay of the sensor in seconds, fitted or known.
         response_s: time constant of the sensor in seconds, fitted or known.
-        pieces: number of pieces of each phase; more than 1 if its power changes within the phase.
-        mean_w: mean of the readings that were used.
-        fitted_mean_w: mean of the values that the fit gives for these readings.
+        pieces: number of pieces of each phase; more than 1 if the power changes within the phase.
+        mean_w: mean of the readings that were fitted.
+        fitted_mean_w: mean of the values that the fit predicts for these readings.
     """
 
     power_w: Array
@@ -53,13 +54,13 @@ class PhaseSplit:
 def with_errors(
     pieces: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool
 ) -> PhaseSplit:
-    """Return the powers of phases, with errors that include those of lag and response.
+    """Return the powers of phases, with errors that include those caused by lag and response.
 
     Args:
         pieces: spans whose labels are pieces of phases.
-        phase_of: phase of each piece.
+        phase_of: phase of each piece, (pieces,).
         readings: the readings that were fitted.
-        fit: powers of the pieces.
+        fit: fitted powers of the pieces, with lag and response.
         is_sensor_fitted: whether lag and response were fitted; otherwise they are the known values
             of the sensor.
     """
@@ -92,10 +93,11 @@ def with_errors(
 
 
 def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]:
-    """Return the derivatives of m readings by powers, lag and response, and the residuals.
+    """Return the derivatives of the fitted readings, and the residuals.
 
     Returns:
-        The derivatives, (m, count + 2), and the residuals in watts, (m,).
+        The derivatives of the m readings with respect to each power, the lag and the response,
+        (m, count + 2), and the residuals in watts, (m,).
     """
 
     def columns(lag_s: float, response_s: float) -> Array:
@@ -111,7 +113,15 @@ def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]
 
 
 def _weights(columns: Array, count: int) -> Array:
-    """Return the weight of each row in the least-squares estimates of ``count`` unknowns."""
+    """Return the weight of each row in the least-squares estimates of the first unknowns.
+
+    Args:
+        columns: derivatives with respect to each unknown, (rows, unknowns).
+        count: number of unknowns whose weights are returned.
+
+    Returns:
+        Weights, (count, rows).
+    """
     scale = np.linalg.norm(columns, axis=0)
     scale[scale == 0.0] = 1.0
     weights: Array = (np.linalg.pinv(columns / scale, rcond=1e-10) / scale[:, None])[:count]
@@ -132,9 +142,9 @@ def _variances(
 
     Args:
         spans: spans whose labels are pieces of phases.
-        phase_of: phase of each piece.
+        phase_of: phase of each piece, (pieces,).
         readings: the readings that were fitted.
-        fit: powers of the pieces.
+        fit: fitted powers of the pieces, with lag and response.
         weights: weight of each reading in the power of each phase, (phases, m).
         rest_w: residuals of the readings, (m,).
     """
@@ -163,7 +173,7 @@ def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, N
     Args:
         spans: spans whose labels are pieces of phases.
         seen_s: times of the readings minus the lag, (m,).
-        memory_s: time constant of the sensor.
+        memory_s: time constant of the sensor, or half of its averaging window if that is longer.
 
     Returns:
         Shares and indices, both (m, back), newest span first.
@@ -183,17 +193,18 @@ def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, N
 def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, float]:
     """Return the variance of the noise in W^2, and the unevenness of phases from step to step.
 
-    The unevenness is the mean square of the relative deviation of a phase's power from its mean.
+    The unevenness is the mean square of the relative deviation of a phase's power in a step from
+    the phase's mean power.
 
     Args:
-        scaled_w: contribution of the latest spans to each reading, (m, back).
+        scaled_w: contribution of the latest spans to each reading in watts, (m, back).
         at: indices of these spans, (m, back).
         rest_w: residuals of the readings, (m,).
     """
     own_w2 = float((scaled_w**2).sum(axis=1).mean())
     back = scaled_w.shape[1]
-    # ``at`` grows from reading to reading by a shift: column j of a reading is the same span as
-    # column j - shift of the previous reading.
+    # From one reading to the next, all indices in ``at`` grow by the same number, ``shift``. Column
+    # j of a reading is therefore the same span as column j - shift of the previous reading.
     columns = np.arange(back) - (at[1:, :1] - at[:-1, :1])
     is_shared = (columns >= 0) & (columns < back)
     before_w = np.take_along_axis(scaled_w[:-1], np.clip(columns, 0, back - 1), axis=1)

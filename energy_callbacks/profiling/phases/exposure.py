@@ -17,10 +17,10 @@ SHORTEST_RESPONSE_S: Final = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Consecutive time spans: phase ``labels[i]`` runs from ``edges_s[i]`` to ``edges_s[i + 1]``.
+    """Consecutive time spans: span ``i`` lasts from ``edges_s[i]`` to ``edges_s[i + 1]``.
 
     Attributes:
-        edges_s: start of each span, and end of the last one, ascending, (n + 1,).
+        edges_s: start of each span, and end of the last span, ascending, (n + 1,).
         labels: number of the phase of each span, (n,); -1 for a span outside all phases.
         count: number of phases.
     """
@@ -37,27 +37,28 @@ class Spans:
     def exposures(self, t_s: Array, response_s: float, window_s: Array | None = None) -> Array:
         """Return the share of each phase in each reading, (m, count).
 
-        A reading is the output of a first-order filter of the power, averaged over the time window
-        that ends at the reading.
+        A reading is the output of a first-order filter of the power, averaged over a time that ends
+        at the reading.
 
         Args:
             t_s: times of the readings, which must be inside the spans, (m,).
-            response_s: time constant of the filter.
-            window_s: length of each time window, (m,); ``None`` for instantaneous readings.
+            response_s: time constant of the filter in seconds.
+            window_s: length of the averaging time of each reading, (m,); ``None`` for instantaneous
+                readings.
         """
         response_s = max(response_s, SHORTEST_RESPONSE_S)
         states = self._states(response_s)
         if window_s is None:
             return self._at(t_s, states, response_s)
         # By the filter's equation, response * x' = u - x with input u and output x, the integral of
-        # x follows from that of u.
+        # x follows from the integral of u and the change of x.
         begin_s = t_s - window_s
         active_s = self._active_s(t_s) - self._active_s(begin_s)
         change = self._at(t_s, states, response_s) - self._at(begin_s, states, response_s)
         return (active_s - response_s * change) / window_s[:, None]
 
     def known_s(self, start_s: Array, end_s: Array) -> Array:
-        """Return the seconds inside phases between ``start_s[i]`` and ``end_s[i]``, (m,)."""
+        """Return how many seconds from ``start_s[i]`` to ``end_s[i]`` are inside phases, (m,)."""
         known_s: Array = (self._active_s(end_s) - self._active_s(start_s)).sum(axis=1)
         return known_s
 
@@ -66,11 +67,12 @@ class Spans:
         return np.equal.outer(labels, np.arange(self.count)).astype(np.float64)
 
     def _states(self, response_s: float) -> Array:
-        """Return the filter's output at each edge, (n + 1, count); it is zero at the first one."""
+        """Return the filter's output at each edge, (n + 1, count); it is 0 at the first edge."""
         decays = -np.diff(self.edges_s)[:, None] / response_s
         gains = -np.expm1(decays) * self._one_hot(self.labels)
-        # Each state is ``kept`` times the previous state plus a gain. The rounds combine 2, then 4,
-        # then 8 spans, until the contribution of the earlier state is negligible.
+        # Each state is ``kept`` times the previous state, plus a gain. The first round of the loop
+        # combines 2 spans, the second 4, the third 8, and so on, until the contribution of the
+        # earlier state is negligible.
         kept = np.exp(decays)
         back = 1
         while back < len(gains) and kept[back:].max() > _NEGLIGIBLE:

@@ -1,6 +1,7 @@
-"""Records when each phase of the step begins, and turns these marks into spans.
+"""Records the beginning of each phase of a step as a mark, and converts the marks to spans.
 
-Marks are made on the training thread. Events of the device or the host's clock give their times.
+Marks are made on the training thread. Their times are given by events of the device or by the
+host's clock.
 """
 
 from collections import deque
@@ -14,10 +15,10 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 OUTSIDE: Final = ""
 """Name for time outside all phases of a step, such as a validation, a checkpoint or a pause."""
-# A phase with less than this share of the time is merged with the next one.
+# A phase with less than this share of the time of all phases is merged with the next phase.
 _TINY: Final = 0.02
-# Maximum number of marks: five phases per step for two hours with steps of 100 ms, or for half a
-# minute with steps of 0.4 ms.
+# Maximum number of marks. With five phases per step, this is enough for two hours with steps of
+# 100 ms, or for half a minute with steps of 0.4 ms.
 _MOST: Final = 400_000
 
 
@@ -28,7 +29,7 @@ class PhaseMarks:
         ends: determines the times of marks by events of the device, or by the host's clock.
 
     Attributes:
-        name: name of the active phase.
+        name: name of the active phase; ``OUTSIDE`` if no phase is active.
     """
 
     def __init__(self, ends: StepEnds) -> None:
@@ -53,7 +54,10 @@ class PhaseMarks:
         self._ends.settle()
 
     def close(self) -> None:
-        """Determine the times of the remaining marks if possible, and free the events."""
+        """Determine the times of all remaining marks, and free the events.
+
+        Marks that the device has not passed yet get their times from the host's clock.
+        """
         self._ends.close()
 
     @property
@@ -64,11 +68,11 @@ class PhaseMarks:
     def spans(self) -> tuple[Spans, tuple[str, ...]]:
         """Return the spans between marks, and the names of the phases in the order of a step.
 
-        A phase with less than 2 % of the time is merged with the phase that follows; the name then
-        lists both.
+        A phase with less than 2 % of the time of all phases is merged with the phase that follows
+        it; the name of the merged phase lists both names.
         """
-        # The host runs ahead of the device, so the host's times of marks are too early. If nearly
-        # all times are from events of the device, marks without an event are left out.
+        # The host makes a mark before the device reaches it, so times by the host's clock are too
+        # early. If nearly all times are from events of the device, the other marks are left out.
         by_device = self.by_device
         dated = [
             (name, end.end_s)
@@ -87,7 +91,10 @@ class PhaseMarks:
 
 
 def merged(spans: Spans, names: Sequence[str], phase: int) -> tuple[Spans, tuple[str, ...]]:
-    """Return the spans and names with a phase merged into the phase that follows it in a step."""
+    """Return the spans and names with a phase merged into the next phase of the step.
+
+    The phase after the last one is the first one.
+    """
     target = (phase + 1) % len(names)
     new_names = list(names)
     new_names[target] = f"{names[phase]}, {names[target]}"

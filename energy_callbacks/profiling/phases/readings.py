@@ -1,4 +1,4 @@
-"""Gets the readings and the energy of the training device, as input for the split into phases."""
+"""Gets the readings and the energy of the training device, from which the phases are split."""
 
 import sys
 from typing import Any
@@ -14,8 +14,8 @@ from energy_callbacks.profiling.phases.fit import Readings
 def device_of(meter: ActiveAttempt) -> str | None:
     """Return the key of the device that this process trains on: its GPU, or else the CPU.
 
-    Returns ``None`` if that device has no sensor, or if there are several devices and the one in
-    use is not known.
+    Returns ``None`` if that device has no sensor, or if there are several devices and the device in
+    use is unknown.
     """
     metered = set(meter.timeline.metered)
     devices = [device for device in meter.devices if device.key in metered]
@@ -43,7 +43,11 @@ def _has_uuid(device: Device, uuid: str) -> bool:
 
 
 def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None:
-    """Return the power readings of a device; ``None`` if its power is estimated by a model."""
+    """Return the power readings of a device; ``None`` if they are not all measured by sensors.
+
+    For a device without readings of momentary power, the mean powers between its energy readings
+    are returned. Afterwards, the timeline keeps no more raw power readings of the device.
+    """
     timeline = meter.timeline
     followed = np.array(timeline.leave_power(device)).reshape(-1, 2)
     channels = {channel.quantity: channel for channel in timeline.channels(device)}
@@ -76,7 +80,7 @@ def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None
 
 
 def measured_j(meter: ActiveAttempt, device: str, spans: Spans) -> float | None:
-    """Return the energy of a device during phases in joules; ``None`` if not known."""
+    """Return the energy of a device during all phases in joules; ``None`` if unknown."""
     is_inside = np.concatenate(([False], spans.labels >= 0, [False]))
     edges_s = spans.edges_s[np.flatnonzero(np.diff(is_inside))].reshape(-1, 2)
     energies_j = [

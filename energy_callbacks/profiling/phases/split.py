@@ -1,15 +1,15 @@
 """Computes the power of each phase from readings that are slower than the phases.
 
-Each reading is a different mixture of the phases just before it. If each phase has a constant
-power and the sensor a constant lag and response, least squares over thousands of readings gives the
-powers and their errors:
+Each reading is a different mixture of the powers of the phases just before it. If each phase has a
+constant power, and the sensor has a constant lag and response, a least-squares fit to thousands of
+readings gives the powers and their errors:
 
     reading_k = sum over phases of power_p x exposure_p(t_k - lag, response) + noise
 
 The energy of a phase is its power times its time. Nothing is scaled afterwards, so the sum over the
 phases can be compared with the measured energy. If the readings cannot distinguish the phases, the
-intervals are wide and the split is refused. This happens, for example, if a step takes a small
-whole number of sensor periods.
+95 % intervals of the powers are wide, and the split is refused. This happens, for example, if the
+duration of a step is a small whole number of periods of the sensor.
 """
 
 from dataclasses import dataclass, replace
@@ -35,19 +35,20 @@ _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
 # A split is refused if the half-width of a phase's interval exceeds this share of its energy.
 _WIDEST: Final = 0.30
-# Small phases need less precision: if a phase has less than this share of the step's energy, its
-# half-width is divided by this share of the step's energy instead of by the phase's energy.
+# Small phases need less precision: if a phase has less than this share of the step's energy, the
+# half-width of its interval is compared with this share of the step's energy instead of the phase's
+# energy.
 _SMALL: Final = 0.15
 # If readings are synchronous with the steps, they fall at a few positions in the step. Two
 # positions are separate if the distance between them is more than this share of a step.
 _HOLE: Final = 0.05
 # Number of unknown properties of the sensor: lag and response.
 _SENSOR_UNKNOWNS: Final = 2
-# If a fit with one power per phase finds a lag and response that differ this much from the known
-# values (squared distance, in standard deviations), the power changes within phases.
+# A fit with one power per phase finds a lag and a response. If their squared distance from the
+# known values, in units of ``PRIOR_S``, exceeds this number, the power changes within phases.
 _IMPLAUSIBLE: Final = 9.0
-# A reading is left out if more than this share of the time on which it depends is outside all
-# phases, as in a validation.
+# A reading is left out if this share, or more, of the time on which it depends is outside all
+# phases, for example in a validation.
 _OUTSIDE: Final = 1e-3
 
 
@@ -57,7 +58,7 @@ class Refusal:
 
     Attributes:
         why: the problem.
-        help: how to solve the problem.
+        help: what may solve the problem.
         phase: number of the phase whose interval is too wide; ``None`` for other problems.
     """
 
@@ -105,13 +106,14 @@ def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
         fit = fit_at(pieces, readings, readings.lag_s or 0.0, readings.response_s or 0.0)
         return with_errors(pieces, phase_of, readings, fit, is_sensor_fitted=False)
     found = with_errors(spans, np.arange(spans.count), readings, best, is_sensor_fitted=True)
-    # Another lag and response that fit nearly as well may be the true ones: the errors cover them.
+    # Other pairs of lag and response that fit nearly as well may be the true ones. Therefore the
+    # errors cover the powers that these pairs give.
     differences_w = [np.abs(fit.power_w - found.power_w) for fit in others]
     return replace(found, error_w=np.maximum.reduce([found.error_w, *differences_w]))
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
-    """Return the readings that depend only on time inside phases, for every lag that is tried.
+    """Return the readings that, for every lag and response to try, depend only on time in phases.
 
     Returns ``None`` if there are too few of these readings.
     """
@@ -149,9 +151,10 @@ def _checked(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> PhaseSp
 
 
 def _places(spans: Spans, t_s: Array) -> int | None:
-    """Return the number of separate positions in a step where readings fall.
+    """Return the number of separate positions in a step at which readings occur.
 
-    Returns ``None`` if the readings are spread over the whole step.
+    Returns ``None`` if the readings are spread over the whole step, or if there are fewer than two
+    steps.
     """
     begins = (spans.labels == spans.labels[0]) & (np.roll(spans.labels, 1) != spans.labels[0])
     starts_s = spans.edges_s[:-1][begins]

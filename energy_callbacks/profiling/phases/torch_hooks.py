@@ -3,14 +3,16 @@
 ::
 
     event                              phase that begins
-    first module of a step is called   forward; the hook then removes itself
+    a module is called                 forward
     torch.autograd.backward begins     backward
-    torch.autograd.backward returns    optimizer inside an optimizer's step, else other
+    torch.autograd.backward returns    optimizer inside an optimizer's step, otherwise other
     an optimizer's step begins         optimizer
     an optimizer's step returns        other
 
-Lightning runs forward and backward inside the optimizer's step. This module does not import
-PyTorch: if the training has not imported PyTorch, no hooks are installed.
+The hook for calls of modules ignores modules without parameters, and removes itself once it has
+begun the phase. It is installed again when a step begins and when ``backward`` returns. Lightning
+runs forward and backward inside the optimizer's step. This file does not import PyTorch: if the
+training has not imported PyTorch, no hooks are installed.
 """
 
 import functools
@@ -49,7 +51,7 @@ class TorchHooks:
         self._expect_forward()
 
     def _expect_forward(self) -> None:
-        """Install the hook that begins the forward phase when the next module is called."""
+        """Install the hook that begins phase ``forward`` at the next call of a module."""
         if self._is_installed and self._forward is None:
             module = sys.modules["torch.nn.modules.module"]
             self._forward = module.register_module_forward_pre_hook(self._on_forward)
@@ -67,7 +69,7 @@ class TorchHooks:
 
     def _on_forward(self, module: Any, inputs: Any) -> None:  # noqa: ARG002 - PyTorch passes both
         if next(module.parameters(), None) is None:
-            return  # not the model: for example a transform of the loader or a metric
+            return  # not the model, but for example a metric, or a transform of a data loader
         self._remove_forward()
         self._begin("forward")
 
@@ -84,7 +86,7 @@ class TorchHooks:
                 return backward(*args, **kwargs)
             finally:
                 self._begin(self._outer)
-                self._expect_forward()  # the forward pass of the next micro-batch
+                self._expect_forward()  # for the forward pass of the next micro-batch
 
         def restore() -> None:
             if autograd.backward is timed:
@@ -94,7 +96,7 @@ class TorchHooks:
         return restore
 
     def begin_step(self) -> None:
-        """Start a new step, even if the optimizer of the previous step has not returned."""
+        """Prepare for a new step, even if the optimizer of the previous step has not returned."""
         self._outer = "other"
         self._expect_forward()
 

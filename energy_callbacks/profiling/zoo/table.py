@@ -1,4 +1,4 @@
-"""Writes the results of quick profiles as a table of models, in CSV, JSON and Markdown."""
+"""Writes the results of ``run_quick_profile`` as a table of models: CSV, JSON and Markdown."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from energy_callbacks.core.tables import aligned
 from energy_callbacks.report.model.schema import EnergyReport
 
 HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
-# Number of classes of kernels in the last column.
+# Maximum number of classes of kernels in the last column.
 _CLASSES = 2
 _IDLE = "idle"
 
@@ -28,15 +28,16 @@ class ModelRow:
         steps: number of optimizer steps.
         samples_per_s: samples per second in training; ``None`` if unknown.
         parameters: number of parameters of the model with ten classes.
-        peak_bytes: peak memory of the GPU's allocator; without a GPU, of the process.
+        peak_bytes: peak of the memory that PyTorch allocated on the GPU; without a GPU, peak of the
+            host memory of the process. ``None`` if unknown.
         scope: scope of ``j_per_sample``: ``gpu`` if the energy of the GPU is known, else ``total``.
-        j_per_sample: energy per sample in joules; ``None`` if not known or not resolved.
-        j_per_sample_low: lower end of the 95 % interval of ``j_per_sample``.
-        j_per_sample_high: upper end of this interval.
-        busy_share: share of the time in which the device works; ``None`` if no kernels were
-            recorded.
+        j_per_sample: energy per sample in joules; ``None`` if unknown or not resolved.
+        j_per_sample_low: lower end of the 95 % interval of ``j_per_sample``; ``None`` if
+            ``j_per_sample`` is ``None``.
+        j_per_sample_high: upper end of this interval; ``None`` if ``j_per_sample`` is ``None``.
+        busy_share: share of the time in which the device works; ``None`` if unknown.
         kernel_shares: share of the time by class of kernels; class ``idle`` is idle time. Empty if
-            no kernels were recorded.
+            unknown.
     """
 
     model: str
@@ -105,7 +106,7 @@ def text(rows: Sequence[ModelRow]) -> str:
 
 
 def save(rows: Sequence[ModelRow], folder: Path) -> None:
-    """Write ``table.csv``, ``table.json`` and ``table.md``.
+    """Write ``table.csv``, ``table.json`` and ``table.md`` into a folder.
 
     Unknown values are empty in CSV, ``null`` in JSON, and ``-`` in Markdown.
     """

@@ -28,7 +28,7 @@ def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
 
     Args:
         name: ``digits``, ``synthetic`` or ``cifar10``.
-        folder: folder that contains CIFAR-10; not used for other data.
+        folder: folder that contains CIFAR-10; not used for other data sets.
 
     Raises:
         FileNotFoundError: if CIFAR-10 is requested and not in ``folder``.
@@ -39,7 +39,7 @@ def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
 
 
 def _synthetic() -> tuple[Tensor, Tensor]:
-    """Return images of noise whose brightness depends on the class; every call returns the same."""
+    """Return images of noise, brighter for higher labels, and the labels; the seed is fixed."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(10, (_SYNTHETIC,), generator=generator)
     noise = torch.rand((_SYNTHETIC, 3, 32, 32), generator=generator)
@@ -47,7 +47,7 @@ def _synthetic() -> tuple[Tensor, Tensor]:
 
 
 def _digits() -> tuple[Tensor, Tensor]:
-    """Return the 1,797 handwritten digits of scikit-learn, enlarged from 8 x 8, in grey."""
+    """Return scikit-learn's 1,797 handwritten digits, enlarged from 8 x 8, with equal channels."""
     with requires("sklearn", extra="demo"):
         from sklearn.datasets import load_digits
     digits: Any = load_digits()
@@ -73,7 +73,7 @@ def _cifar10(folder: Path) -> tuple[Tensor, Tensor]:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """An unpickler that only creates arrays, so that no code from the file runs."""
+    """An unpickler that creates only arrays and built-in values, so that no code in files runs."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a type or function that is needed for arrays.

@@ -1,9 +1,9 @@
-"""Builds models from the descriptions in their papers with PyTorch alone, and trains them.
+"""Builds models as described in their papers, with PyTorch alone, and trains them.
 
 ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1. The
 stride of a bottleneck is in its 3 x 3 convolution, as in later implementations. Transformer: a
-small version of Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929. Its tokens are
-patches of the image.
+small version of Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929. The tokens of
+the transformer are patches of the image.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +108,8 @@ MODELS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
     "resnet50": resnet50,
     "transformer": Transformer,
 }
-# Number of steps before training, in phase ``setup``: they choose kernels and fill caches.
+# Number of steps in phase ``setup``, before training. In these steps, libraries choose kernels, and
+# caches fill.
 _WARM_UP_STEPS: Final = 3
 
 
@@ -155,7 +156,10 @@ def train(
 
 
 def batches(samples: int, epochs: int, batch_size: int) -> list[Tensor]:
-    """Return the indices of the samples of each step; incomplete batches are left out."""
+    """Return the indices of the samples of each step; incomplete batches are left out.
+
+    A batch contains ``batch_size`` samples, or all samples if there are fewer.
+    """
     size = min(batch_size, samples)
     generator = torch.Generator().manual_seed(0)
     return [
