@@ -1,6 +1,6 @@
 """Public fakes for tests: a clock, a scripted sensor, an in-memory output.
 
-With them a run is deterministic and takes no time::
+A test with these fakes is deterministic and does not wait::
 
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda t_s: 200.0)
@@ -23,13 +23,13 @@ __all__ = ["FakeClock", "InMemoryOutput", "ReplaySource", "ScriptedSource"]
 
 
 class FakeClock:
-    """A clock with virtual time, which only ``advance`` and ``sleep`` change.
+    """A clock with virtual time, which passes only in ``advance`` and ``sleep``.
 
-    Periodic jobs run during ``advance``, at their virtual times and in order.
+    Periodic jobs run during ``advance``, each at its virtual time, in order of time.
 
     Args:
-        start_s: initial monotonic time, s.
-        start_unix_s: initial wall time, seconds since 1970.
+        start_s: initial monotonic time, in seconds.
+        start_unix_s: initial wall time, in seconds since 1970.
     """
 
     def __init__(self, start_s: float = 1000.0, start_unix_s: float = 1.7e9) -> None:
@@ -39,40 +39,47 @@ class FakeClock:
         self._serial = 0
 
     def monotonic_s(self) -> float:
-        """Return the virtual monotonic time."""
+        """Return the virtual monotonic time, in seconds."""
         return self._now_s
 
     def unix_s(self) -> float:
-        """Return the virtual wall time."""
+        """Return the virtual wall time, in seconds since 1970."""
         return self._now_s + self._unix_offset_s
 
     def set_wall_clock(self, jump_s: float) -> None:
-        """Move the wall clock forward by ``jump_s`` seconds, as a time server may do."""
+        """Move only the wall time forward, by ``jump_s`` seconds, as a time server may do."""
         self._unix_offset_s += jump_s
 
     def sleep(self, duration_s: float) -> None:
-        """Let time pass without running jobs; jobs may call it."""
+        """Let ``duration_s`` seconds pass without running jobs; jobs may call this method."""
         self._now_s += duration_s
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:  # noqa: ARG002
-        """Run ``job`` whenever ``advance`` reaches its time; the first call is due now."""
+        """Schedule ``job``, which ``advance`` then calls; the first call is due now.
+
+        Args:
+            interval_s: time between two calls, in seconds.
+            job: returns the time until its next call, in seconds; ``None`` for ``interval_s``.
+            name: not used.
+        """
         periodic = _FakePeriodic(job, interval_s)
         self._put(self._now_s, periodic)
         return periodic
 
     def advance(self, duration_s: float) -> None:
-        """Let time pass and run the jobs that are due."""
+        """Let ``duration_s`` seconds pass, and run the jobs that become due in this time."""
         end_s = self._now_s + duration_s
         while self._queue and self._queue[0][0] <= end_s:
             due_s, _, periodic = heapq.heappop(self._queue)
             self._now_s = max(self._now_s, due_s)
             if not periodic.is_stopped:
-                started_s = self._now_s  # a job that takes long does not delay the next call
+                # The next call is due one interval after the start of this call.
+                started_s = self._now_s
                 self._put(max(started_s + periodic.run(), self._now_s), periodic)
         self._now_s = max(self._now_s, end_s)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy, which has the same time and no jobs."""
+        """Return the state for a copy of the clock, which has the same time and no jobs."""
         return self.__dict__ | {"_queue": []}
 
     def _put(self, due_s: float, periodic: "_FakePeriodic") -> None:
@@ -92,11 +99,11 @@ class _FakePeriodic:
         return self.job() or self.interval_s
 
     def ask_to_stop(self) -> None:
-        """Stop the periodic calls of the job; ``wait`` makes the last call."""
+        """End the periodic calls of the job; ``wait`` calls it a last time."""
         self.is_stopped = True
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
-        """Run the job a last time, unless that has been done."""
+        """Call the job a last time, unless ``wait`` was called before; return ``True``."""
         if not self.is_done:
             self.is_done = True
             self.job()
@@ -107,15 +114,17 @@ class ScriptedSource:
     """A source whose readings follow a given power signal.
 
     Args:
-        clock: time of the readings.
-        power_w: returns the power at a monotonic time, W.
-        energy_j: returns the integral of the power from any origin, J. It is offered as a counter
-            unless ``kind`` is ``mean``. ``None``: no counter.
-        kind: ``gauge``: readings of ``power_w``; ``mean``: readings of the mean power since the
-            previous reading, from ``energy_j``; ``None``: no power readings.
-        device: the device of the readings; defaults to ``gpu0``.
-        sensor: known properties of the sensor; ``None`` if there are none.
-        interval_s: time between two readings, s.
+        clock: clock that gives the times of the readings.
+        power_w: function that returns the power in W at a monotonic time.
+        energy_j: function that returns the integral of the power, in J, up to a monotonic time; the
+            integral may start at any time. Unless ``kind`` is ``mean``, the source has an energy
+            counter with these values. ``None`` for no counter.
+        kind: kind of the power readings: ``gauge`` for values of ``power_w``; ``mean`` for the mean
+            power since the previous reading, computed from ``energy_j``; ``None`` for no power
+            readings.
+        device: the device of the readings; ``None`` for a GPU with the key ``gpu0``.
+        sensor: known properties of the sensor; ``None`` if not known.
+        interval_s: time between two readings, in seconds.
 
     Raises:
         ValueError: if ``kind`` is ``mean`` and ``energy_j`` is ``None``.
@@ -151,11 +160,11 @@ class ScriptedSource:
             self._channels.append((counter, energy_j))
 
     def open(self) -> Sequence[Channel]:
-        """Return the channels: power, energy or both."""
+        """Return the channels of the source: power, energy, both or none."""
         return [channel for channel, _ in self._channels]
 
     def read(self) -> Sequence[Reading]:
-        """Return one reading of each channel, at the present time."""
+        """Return one reading of each channel at the current time of the clock."""
         t_s = self._clock.monotonic_s()
         readings = [Reading(channel, t_s, value(t_s)) for channel, value in self._channels]
         self._last_s = t_s
@@ -173,13 +182,18 @@ class ScriptedSource:
 
 @dataclass(slots=True)
 class InMemoryOutput:
-    """Stores the rows that were written, as (step, scalars) in order."""
+    """An output that stores the rows that are written to it.
+
+    Attributes:
+        rows: (step, scalars) of each row, in the order of writing.
+        is_closed: whether ``close`` was called.
+    """
 
     rows: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     is_closed: bool = False
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:  # noqa: ARG002
-        """Store a row."""
+        """Append a row to ``rows``; the wall time is not stored."""
         self.rows.append((step, dict(scalars)))
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ Cell = str | float | None
 
 
 def write(report: EnergyReport, path: Path) -> None:
-    """Write a CSV file with one row and the columns of the installed CodeCarbon.
+    """Write a CSV file with one row and the columns of the installed version of CodeCarbon.
 
     As in CodeCarbon, energies (kWh), powers (W) and emissions (kg) include the PUE.
     Unknown values are empty cells, never 0.

@@ -16,8 +16,9 @@ class HeadlineCard:
     Attributes:
         label: name of the value.
         value: number and unit as text; ``not known`` or ``none`` if there is no number.
-        detail: error, location or other information on the value; may be empty.
-        origin: origin of an energy, shown as a badge; ``None`` for other values.
+        detail: further information, such as the interval or the location; may be empty.
+        origin: origin of the value if it is an energy (HTML shows it as a badge); ``None`` if it
+            is not an energy, or not known.
     """
 
     label: str
@@ -88,7 +89,7 @@ def _cost(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yield a card with the newest forecast, if there is one, for comparison with the energy."""
+    """Yield a card with the newest forecast; no card if there is no forecast."""
     forecast = report.forecast
     if forecast is not None:
         figure = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
@@ -101,9 +102,10 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yield cards of the energy per token and per sample, or per finest unit that is known.
+    """Yield a card with the energy per unit of work, for the finest unit that is known.
 
-    The energy is that of the GPUs if it is known, otherwise the total.
+    If that unit is the token, a second card shows the energy per sample or, if that is not known,
+    per step. The energy is that of the GPUs if it is known, otherwise the total.
     """
     has_gpu = report.energy.gpu.energy_j is not None
     known = known_ratios(report.efficiency.gpu if has_gpu else report.efficiency.total)
@@ -117,7 +119,7 @@ def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def known_ratios(efficiency: Efficiency) -> list[tuple[str, Ratio]]:
-    """Return each unit of work whose energy is known, with that energy, the finest unit first."""
+    """Return the known energies per unit of work as (unit, energy), the finest unit first."""
     ratios = (
         ("token", efficiency.j_per_token),
         ("sample", efficiency.j_per_sample),
@@ -140,9 +142,10 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Return a text on the time and energy of waiting for data; empty if the time is not known.
+    """Return a text with the share of time, and the energy, of waits for data.
 
-    The energy is that of the GPUs if it is known, otherwise the total.
+    The text is empty if the time is not known. The energy is that of the GPUs if it is known,
+    otherwise the total.
     """
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:

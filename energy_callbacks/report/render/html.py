@@ -1,4 +1,4 @@
-"""Renders a report as a self-contained HTML page without scripts; every string is escaped.
+"""Renders a report as a self-contained HTML page without JavaScript; every string is escaped.
 
 The page embeds the report's JSON, so that ``from_html`` returns an equal report.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _TEMPLATES = Path(__file__).parent / "templates"
+# The element of a page that contains the JSON of the report.
 _EMBEDDED = re.compile(
     r'<script type="application/json" id="energy-report">(.*?)</script>', re.DOTALL
 )
@@ -42,7 +43,8 @@ _ESCAPES = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-# Widths of a chart in inches that fit the screens of desktops and phones without scaling.
+# Width of a chart in inches, for wide screens (desktops) and narrow screens (phones); at these
+# widths a chart need not be scaled.
 _WIDTHS_IN: Final = {"wide": 9.4, "narrow": 4.3}
 
 
@@ -91,7 +93,7 @@ def from_html(text: str) -> EnergyReport:
 
 @cache
 def template(name: str) -> "Template":
-    """Return the template in the file ``name``; it escapes all values."""
+    """Return the template in the file ``name``, which escapes all values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -107,25 +109,25 @@ def template(name: str) -> "Template":
 
 
 def _phase_colours(report: EnergyReport) -> dict[str, str]:
-    """Return the colour that each phase has in the chart of power over time, for CSS."""
+    """Return the CSS colour of each phase by name, as in the chart of power over time."""
     in_strip = [span.phase for span in report.timeline]
     colours = palette.phase_colours(in_strip + [phase.name for phase in report.phases])
     return {phase.name: palette.css_colour(colours[phase.name]) for phase in report.phases}
 
 
 def _short(text: str, length: int = 400) -> str:
-    """Return a text on one line, cut to ``length`` characters."""
+    """Return a text as one line of at most ``length`` characters."""
     text = formatting.one_line(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
-    """Draw each chart for wide and for narrow screens; the style sheet selects one drawing.
+    """Draw each chart twice, for wide and for narrow screens; the style sheet shows one of them.
 
     Args:
         shown: the report or comparison that the charts show; ``None`` for charts that hold their
             data themselves.
-        charts: the charts; those with nothing to draw are left out.
+        charts: the charts; a chart without data is left out.
 
     Returns:
         The name, the title and both SVG drawings of each chart, for the template.
@@ -142,7 +144,12 @@ def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
 
 
 def _section(section: Section, name: str = "") -> dict[str, Any]:
-    """Return a section and its drawn chart for the template; ``name`` renames the chart."""
+    """Return a section and its drawn chart for the template.
+
+    Args:
+        section: the section; its chart may be ``None``.
+        name: new name for the chart; empty to keep the name of the chart.
+    """
     if section.chart is None:
         return {"section": section}
     chart = replace(section.chart, name=name or section.chart.name)
@@ -156,7 +163,7 @@ def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
         chart: the chart.
         shown: see ``drawn``.
         width_in: width in inches.
-        name: name of the drawing, which is unique within the page.
+        name: name of the drawing; must be unique within the page.
     """
     from markupsafe import Markup
 

@@ -22,7 +22,8 @@ def co2_eq_emissions(
             leaves out the field.
 
     Raises:
-        ValueError: if the energy or the location is not known, so that there is no best value.
+        ValueError: if the energy or the location is not known, because the emissions are then not
+            a single value.
     """
     emissions = report.emissions
     if emissions is None:
@@ -46,7 +47,7 @@ def co2_eq_emissions(
 
 
 def _hardware(report: EnergyReport) -> str:
-    """Return number and name of the GPUs, or of the CPUs if there are no GPUs."""
+    """Return number and name of the GPUs, or of the CPUs if there are no GPUs, or ``unknown``."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in report.devices if device.kind == kind)
         if names:

@@ -1,4 +1,4 @@
-"""Builds the tables of a report for the plain text and the terminal."""
+"""Builds the tables of a report, for plain text and for the terminal."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -19,7 +19,7 @@ _Row = tuple[str, ...]
 
 
 def energy_tables(report: EnergyReport) -> Iterator[Section]:
-    """Yield the tables of phases, units of work, GPU activity and devices; tables may be empty."""
+    """Yield the tables of phases, units of work, GPU activity and devices; they may be empty."""
     head: _Row = ("phase", "time", "gpu", "host", "total", "±", "share")
     yield Section(title="Energy by phase", head=head, rows=[*map(_phase, report.phases)])
     head = ("per", "energy", "95 % interval", "steps")
@@ -36,7 +36,7 @@ def energy_tables(report: EnergyReport) -> Iterator[Section]:
 
 
 def run_tables(report: EnergyReport) -> Iterator[Section]:
-    """Yield the tables of attempts, ranks, batch-size searches and profiles."""
+    """Yield the tables of attempts, ranks, batch-size searches and profiles; they may be empty."""
     yield Section(
         title="Attempts",
         head=("attempt", "host", "rank", "status", "time", "steps", "energy", "±"),
@@ -116,7 +116,7 @@ def _attempt(attempt: Attempt) -> _Row:
 
 
 def _attempt_jobs(report: EnergyReport) -> list[str]:
-    """Return a line for each batch job with its attempts; no lines if all have the same job."""
+    """Return a line for each batch job with its attempts; empty if there is only the run's job."""
     attempts: dict[str, dict[int, None]] = {}
     for one in report.attempts:
         if one.job is not None:

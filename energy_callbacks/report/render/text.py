@@ -1,4 +1,4 @@
-"""Renders a report as plain text for files and pipes, and as one line for a log."""
+"""Renders a report as plain text, and a summary of it as one line for logs."""
 
 import textwrap
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import cards, known_ratios
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
-# Minimum lengths of a line and of a cut name, in characters.
+# Minimum length of a line, and minimum length to which names are cut, in characters.
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
-# Heads of the columns that may be cut, in addition to the first column of each table: they hold
-# names. Numbers are never cut, because a cut number would be wrong.
+# Heads of the columns that contain names. Cells of these columns and of the first column of a table
+# may be cut. Numbers are never cut, because a cut number would be wrong.
 _NAMES = ("host", "cards")
 
 
@@ -75,8 +75,8 @@ def render(report: EnergyReport, width: int = 80) -> str:
 
     Args:
         report: the report.
-        width: maximum length of a line in characters; less than 40 counts as 40. The row of a
-            table is longer if its numbers need more.
+        width: maximum length of a line in characters; values below 40 count as 40. A row of a
+            table may be longer, because only names are cut.
     """
     width = max(width, _NARROWEST)
     blocks = [
@@ -131,7 +131,7 @@ def _headline(report: EnergyReport, width: int) -> list[str]:
 
 
 def advice_lines(report: EnergyReport) -> list[str]:
-    """Return a line for each piece of advice."""
+    """Return a line for each recommendation."""
     return [
         f"- {one.message}{f' ({one.saving})' if one.saving else ''} -> {one.fix}"
         for one in report.advice
@@ -150,7 +150,7 @@ def _sensors(report: EnergyReport) -> list[str]:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    """Return the lines of a section with its title; no lines if the section is empty."""
+    """Return the lines of a section, title first; no lines if the section is empty."""
     remarks = [line for remark in section.remarks for line in _wrapped(remark, width)]
     table = aligned(fitted(section, width), width_of=display_width) if section.rows else []
     table += [line for note in section.notes for line in _wrapped(note, width, indent="  ")]
@@ -160,12 +160,12 @@ def _section(section: Section, width: int) -> list[str]:
 
 
 def fitted(section: Section, width: int) -> list[list[str]]:
-    """Return the cells of a section's table, head first; names are cut if rows are too long.
+    """Return the cells of a section's table, head first; long names are cut if necessary.
 
     Args:
         section: a section with a table.
-        width: maximum length of a row in characters, including two spaces between columns; a row
-            is longer if its numbers need more.
+        width: maximum length of a row in characters, including two spaces between columns. Rows may
+            be longer, because only names are cut.
     """
     cells = [[formatting.one_line(cell) for cell in row] for row in (section.head, *section.rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
