@@ -40,33 +40,38 @@ def tune_batch_size(
 
         result = tune_batch_size(step, keep=[model, optimizer])
 
-    If PyTorch trains with several processes, all of them must call this function; they agree on one
-    size. ``step`` must then contain no collective operation: it trains the module itself, not
-    the wrapper for distributed training.
+    If PyTorch trains with several processes, all processes must call this function; they
+    choose the same size. ``step`` must then contain no collective operation, so it must call the
+    module itself and not the wrapper for distributed training.
 
     Args:
-        step: ``step(size)`` runs one whole training step with this many samples. With
-            ``global_batch_size`` it is ``step(size, accumulation)``: ``accumulation`` micro-batches
-            of ``size`` samples, and then one step of the optimizer. An out-of-memory error means
-            that the size does not fit; any other exception propagates.
-        keep: objects that the step changes, to be restored bit for bit after each trial. They may
-            be modules, optimizers, schedulers and scalers of PyTorch, and any object with
-            ``state_dict`` and ``load_state_dict``. Random generators are always restored.
-        restore: called after each trial to restore what ``keep`` cannot; if the training does not
-            use PyTorch, it must restore the whole state.
-        worst: ``worst(size)`` runs a training step with ``size`` of the samples that need the most
-            memory, such as the longest sequences; each trial begins with this step.
+        step: ``step(size)`` runs one whole training step with ``size`` samples. If
+            ``global_batch_size`` is set, ``step(size, accumulation)`` is called instead: it must
+            run ``accumulation`` micro-batches of ``size`` samples, and then one step of the
+            optimizer. An out-of-memory error means that the size does not fit; any other exception
+            propagates.
+        keep: objects that the step changes; they are restored bit for bit after each trial. They
+            may be modules, optimizers, schedulers and scalers of PyTorch, and any object with
+            ``state_dict`` and ``load_state_dict``. The global random generators are always
+            restored.
+        restore: called after each trial to restore the state that ``keep`` does not contain; if the
+            training does not use PyTorch, it must restore the whole state. ``None`` if ``keep``
+            contains all state.
+        worst: ``worst(size)`` runs a training step with the ``size`` samples that need the most
+            memory, such as the longest sequences; each trial begins with this step. ``None`` for
+            no such step.
         steps_per_call: number of training steps in a call of ``step``; above 1 for a compiled loop.
         **options: see ``TuningOptions``.
 
     Returns:
-        The curve and the chosen size.
+        The chosen size and all trials.
 
     Raises:
         NothingFits: if no size fits, or no size can be recommended.
-        RuntimeError: if another rank has failed.
+        RuntimeError: if ``step`` has raised an error on another rank.
         TypeError: for an object in ``keep`` that cannot be restored, or an unknown option.
-        ValueError: for invalid options, or options that differ between ranks.
+        ValueError: for invalid options, options that differ between ranks, or a tensor in ``keep``
+            that has no values yet.
     """
     ranks = Ranks()
     try:
@@ -116,7 +121,14 @@ def tune_batch_size(
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:
-    """Return the settings, equal on all ranks, and the memory of this rank's device in bytes."""
+    """Return the settings of the search, and the memory of this rank's device in bytes.
+
+    The settings are the same on all ranks. The memory is ``None`` if unknown.
+
+    Raises:
+        ValueError: if the options differ between ranks, or an option is invalid.
+        TypeError: for an unknown option.
+    """
     memory = accelerator.memory()
     memory_bytes = memory.size_bytes if memory else None
     known = [size for size in ranks.gather(memory_bytes) if size is not None]
@@ -128,7 +140,7 @@ def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int
 
 
 def say(trial: Trial) -> None:
-    """Write a line about a trial to standard error."""
+    """Write the result of a trial as a line to standard error."""
     if trial.samples_per_s is None:
         text = f"does not fit: {trial.reason}"
     else:

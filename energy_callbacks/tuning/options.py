@@ -1,4 +1,4 @@
-"""Options of the batch-size search, the same in every framework."""
+"""Options of the batch-size search, which are the same for all frameworks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -11,29 +11,34 @@ from energy_callbacks.tuning.search.trial import Trial
 
 
 class TuningOptions(TypedDict, total=False):
-    """Keyword arguments of every ``tune_batch_size``; ``DEFAULTS`` has their default values.
+    """Keyword arguments of the function ``tune_batch_size`` of each framework.
+
+    ``DEFAULTS`` contains the default values, except for ``global_batch_size``, ``patience``,
+    ``on_trial`` and ``meter``, whose default is ``None``.
 
     Attributes:
-        objective: ``knee``, the smallest size that is nearly as fast as the fastest;
-            ``throughput``, the fastest size; ``energy``, the size with the least energy per sample;
-            ``largest``, the largest size that fits; or a number from 0 to 1, the weight of joules
-            against seconds. The default is ``knee``, or ``energy`` if the global batch is fixed.
+        objective: ``knee`` for the smallest size whose throughput is within 3 % of the best;
+            ``throughput`` for the size with the highest throughput; ``energy`` for the size with
+            the least energy per sample; ``largest`` for the largest size that fits; or a number
+            from 0 to 1, the weight of energy against time. The default is ``knee``, or ``energy``
+            if ``global_batch_size`` is set.
         min_size: smallest size; use at least 2 if the model has batch normalization.
         max_size: largest size.
-        multiple_of: sizes are multiples of this number.
-        powers_of_two: whether sizes are powers of two only.
-        start_size: first size to try, such as the current one; ``None`` for the smallest.
-        memory_margin: share of the device's memory that must stay free.
+        multiple_of: all sizes are multiples of this number.
+        powers_of_two: whether all sizes are powers of two.
+        start_size: first size to try, such as the current batch size; ``None`` for the smallest
+            size.
+        memory_margin: share of the device's memory that must stay free, 0 or more and below 1.
         max_trials: maximum number of trials.
-        max_s: time limit of the search, s; no trial starts that is expected to exceed it. ``None``
-            for no limit.
-        global_batch_size: samples of an optimizer step on all ranks together; ``None`` if not
-            fixed. If it is fixed, sizes are those of micro-batches, several of which make up an
-            optimizer step.
+        max_s: time limit of the search in seconds; a trial does not start if a trial of mean
+            duration would exceed the limit. ``None`` for no limit.
+        global_batch_size: number of samples per optimizer step on all ranks together; ``None`` if
+            not fixed. If it is fixed, the sizes that are tried are sizes of micro-batches; one or
+            more micro-batches make up an optimizer step.
         patience: limits on the duration of a trial; ``None`` for the default limits.
-        on_trial: called with each trial; the default writes a line to standard error.
-        meter: measures the search, in the phase ``tuning``. A running meter continues afterwards.
-            The default is a new meter.
+        on_trial: called with each trial; ``None`` writes a line to standard error on rank 0.
+        meter: meter that measures the search, in the phase ``tuning``; a meter that is already
+            running continues after the search. ``None`` for a new meter.
     """
 
     objective: Objective | float
@@ -59,10 +64,10 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None) -> SearchSettings:
-    """Convert options to settings of the search.
+    """Convert options of the user to settings of the search.
 
     Args:
-        options: options of the user.
+        options: the options.
         ranks: number of processes that train together.
         memory_bytes: memory of the smallest device of all ranks; ``None`` if unknown.
 
@@ -87,7 +92,7 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
 
 
 def at_most(options: TuningOptions, samples: float) -> TuningOptions:
-    """Return options whose ``max_size`` is at most ``samples``."""
+    """Return the options with ``max_size`` lowered to ``samples`` if ``max_size`` is larger."""
     given: int | None = options.get("max_size")
     most = DEFAULTS["max_size"] if given is None else given
     return {**options, "max_size": int(samples) if samples < most else most}

@@ -9,7 +9,8 @@ from typing import Final
 
 from energy_callbacks.tuning.torch_devices import used_backends
 
-# Messages of libraries that ran out of memory, each with the source file that raises it.
+# Patterns of messages of libraries that ran out of memory, each with the source file that has the
+# message.
 _TEXTS: Final = (
     # PyTorch, c10/cuda/CUDACachingAllocator.cpp ("HIP" on ROCm), c10/xpu, and other vendors:
     # "CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -17,7 +18,8 @@ _TEXTS: Final = (
     # c10/cuda/CUDAException.cpp and driver_api.h; Triton's driver.c says "Triton Error".
     r"\b(?:CUDA|HIP|XPU)(?: driver)? error: out of memory\b",
     r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
-    # aten/src/ATen/mps/MPSAllocator.mm; the second text means that one tensor exceeds the device.
+    # aten/src/ATen/mps/MPSAllocator.mm; the second message is about a single tensor that is larger
+    # than the memory of the device.
     r"\bMPS backend out of memory\b",
     r"^(?:RuntimeError: )?Invalid buffer size: [\d.]+ Gi?B$",
     # Habana's PyTorch bridge, from accelerate/utils/memory.py.
@@ -28,7 +30,7 @@ _TEXTS: Final = (
     # versions: CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_ALLOC_FAILED and, since cuDNN 9,
     # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED.
     r"\b(?:CU|HIP)[A-Z]+_\w*ALLOC(?:ATION)?_FAILED\b",
-    # cuda.h, driver_types.h; XLA and CuPy print them.
+    # Error codes of cuda.h and driver_types.h, and of HIP; XLA and CuPy print these names.
     r"\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b",
     # cuDNN reports batches that are too large as unsupported (pytorch/pytorch#4107);
     # aten/src/ATen/cuda/Exceptions.h adds a sentence after the dot.
@@ -50,14 +52,15 @@ _TEXTS: Final = (
 )
 _MESSAGE: Final = re.compile("|".join(_TEXTS), re.MULTILINE)
 # TensorFlow and XLA (absl/status/status.h) use one code for every exhausted resource: memory, but
-# also disk, files and message sizes. Their texts about memory: XLA "Out of memory while trying to
+# also disk, files and message sizes. Messages about memory are: XLA "Out of memory while trying to
 # allocate", "Failed to allocate request for", "Attempting to reserve 1.00G at the bottom of memory"
 # on TPUs, TensorFlow "failed to allocate memory".
 _EXHAUSTED: Final = re.compile(r"\bRESOURCE_EXHAUSTED:")
 _OF_MEMORY: Final = re.compile(r"(?i)\b(?:out of memory|OOM when|alloc\w*|attempting to reserve)")
-# Keras, utils/traceback_utils.py, prints errors of a layer in bold letters.
+# Control codes of terminals. Keras (utils/traceback_utils.py) prints errors of a layer in bold.
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
-# Errors of these packages count whatever their type is. All others must be a RuntimeError.
+# The message of an error counts if the class of the error is defined in one of these packages, or
+# is a RuntimeError, or is a ValueError and the message has the code RESOURCE_EXHAUSTED.
 _FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "jaxlib")
 
 
@@ -66,11 +69,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     Data loaders, compilers and launchers wrap errors, so the causes of the error and the members
     of exception groups are checked too. An error that was raised while an out-of-memory error was
-    being handled also counts. Therefore never repeat a step inside the handler of an earlier error.
+    being handled also counts. Therefore never run a step in the ``except`` block of an earlier
+    step's error.
 
-    Messages count only in errors of the types that the libraries raise, because a user's own
-    error may mention memory too. Not counted: a full disk, a data loader's shared memory, a worker
-    that the kernel killed, a kernel that needs more shared memory than the card has, Ctrl-C.
+    A message counts only if the error has a type that the libraries raise, because the user's own
+    errors may mention memory too. The result is ``False`` for a full disk, exhausted shared memory
+    of a data loader, a worker that the operating system killed, a GPU kernel that needs more shared
+    memory than the card has, and Ctrl-C.
 
     Args:
         error: exception raised by a step.
@@ -79,15 +84,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """Return the message of an error, without control codes for style."""
+    """Return the message of an error, without control codes of terminals."""
     return _STYLE.sub("", str(error))
 
 
 def free_memory(error: BaseException | None = None) -> None:
     """Free the memory that a failed step still holds.
 
-    Clears local variables in the frames of the error's traceback (it can still be printed),
-    collects reference cycles, and empties PyTorch's caches on the devices in use.
+    This function clears the local variables in the frames of the error's traceback (which can still
+    be printed), collects reference cycles, and empties PyTorch's caches on the devices in use.
 
     Args:
         error: exception raised by the step; ``None`` if there was none.
@@ -99,12 +104,13 @@ def free_memory(error: BaseException | None = None) -> None:
         try:
             backend.empty_cache()
         except RuntimeError as fault:
-            if not is_out_of_memory(fault):  # Lightning's utilities/memory.py: may run out too
+            # empty_cache itself may run out of memory (Lightning, utilities/memory.py).
+            if not is_out_of_memory(fault):
                 raise
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, contexts and group members that a traceback prints."""
+    """Yield an error, and the causes, contexts and group members that its traceback prints."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -15,16 +15,20 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.search.trial import Trial
 
-# Time limit of an exchange. Compilers may take minutes on one rank while another runs out of memory
-# at once.
+# Time limit of an exchange between ranks. On one rank a compiler may take minutes, while another
+# rank has already run out of memory and waits.
 _PATIENCE: Final = timedelta(minutes=30)
 
 
 class Ranks:
     """The processes of a PyTorch training, or a single process.
 
-    All processes must create such an object and call the same methods in the same order. Results
-    are exchanged over the hosts' network (gloo); no device is synchronized.
+    All processes must create such an object and call its methods in the same order. Results are
+    exchanged over the hosts' network (gloo); no device is synchronized.
+
+    Attributes:
+        count: number of processes.
+        is_first: whether this process is rank 0.
     """
 
     def __init__(self) -> None:
@@ -37,7 +41,7 @@ class Ranks:
             self._group = ranks.new_group(backend="gloo", timeout=_PATIENCE)
 
     def gather(self, mine: Any) -> list[Any]:
-        """Return the values of all ranks in the order of the ranks."""
+        """Return the values of ``mine`` on all ranks, in the order of the ranks."""
         if self.count == 1:
             return [mine]
         values: list[Any] = [None] * self.count
@@ -48,12 +52,12 @@ class Ranks:
         """Run the trial of this rank, and return the combined trial of all ranks.
 
         Args:
-            run: runs the trial.
+            run: runs the trial of this rank.
             memory_bytes: memory of this rank's device; ``None`` if unknown.
 
         Raises:
-            RuntimeError: if another rank has failed.
-            Exception: any error of ``run``; the other ranks receive its text.
+            RuntimeError: if ``run`` has raised an error on another rank.
+            Exception: any error that ``run`` raises on this rank; the other ranks receive its text.
         """
         try:
             mine = run()
@@ -76,13 +80,13 @@ class Ranks:
 def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
     """Combine the trials of all ranks.
 
-    The size fits if it fits on all ranks. The time is that of the slowest rank, because the others
-    would wait for it. The energy is the sum over all ranks, scaled to the number of steps of the
-    slowest rank. The peak is the memory of the smallest device minus the least free memory of any
-    rank.
+    The size fits if it fits on all ranks. The steps and their duration are those of the slowest
+    rank, because the other ranks would wait for it. The energy is the sum over all ranks, each
+    scaled to the number of steps of the slowest rank. The peak is the memory of the smallest device
+    minus the least memory that is free on any device.
 
     Args:
-        results: (trial, memory of the device in bytes) of each rank; the memory is ``None`` if
+        results: trial and memory of the device, in bytes, of each rank; the memory is ``None`` if
             unknown.
     """
     trials = [trial for trial, _ in results]
@@ -102,9 +106,10 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
 
 
 def _energy(trials: Sequence[Trial], steps: int) -> Energy:
-    """Return the sum of the energies, scaled to ``steps``.
+    """Return the sum of the trials' energies, each scaled to ``steps`` steps.
 
-    Only one rank of a host knows the energy of the host.
+    If the scope is the host, unknown energies are ignored: only one rank of a host knows the energy
+    of the host. The sum is unknown if the trials have different scopes.
     """
     energies = [_scaled(trial.energy, steps / trial.steps) for trial in trials]
     scopes = {trial.scope for trial in trials}

@@ -1,4 +1,4 @@
-"""Holds the result of a batch-size search; shows it as table, figure, and in TensorBoard."""
+"""The result of a batch-size search, and its display as table, figure and in TensorBoard."""
 
 import math
 import os
@@ -22,9 +22,10 @@ from energy_callbacks.tuning.search.trial import Trial
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Tag of the figure in TensorBoard.
 _PICTURE: Final = "tuning/curve"
 _BYTES_PER_GB: Final = 1e9
-# Fields that a point of a report copies from its trial.
+# Fields that ``BatchSizePoint`` copies from ``Trial``.
 _SAME: Final = (
     "size", "accumulation", "reason", "samples_per_s", "scope", "power_w", "peak_bytes",
 )  # fmt: skip
@@ -38,13 +39,13 @@ class BatchSizeResult:
         size: chosen batch size of each rank; the size of a micro-batch if the global batch size
             was fixed.
         why: the reason for the choice, in a sentence.
-        objective: the objective of the search.
+        objective: name of the objective of the search, or the weight of energy as text.
         trials: all trials, in the order in which they were run.
         memory_bytes: memory of the device, or of the smallest device of all ranks; ``None`` if
             unknown.
-        duration_s: duration of the search, s.
-        energy_j: energy of the search, J: of this rank's GPUs, and on the first rank of a host
-            also of the host; ``None`` if unknown.
+        duration_s: duration of the search, in seconds.
+        energy_j: energy of the search that this rank has measured, in joules: that of its GPUs and,
+            on the first rank of a host, also that of the host. ``None`` if unknown.
     """
 
     size: int
@@ -62,15 +63,15 @@ class BatchSizeResult:
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches per optimizer step."""
+        """Number of micro-batches per optimizer step at the chosen size."""
         return self.chosen.accumulation
 
     def learning_rate_factors(self, size_before: int) -> tuple[float, float]:
         """Return factors for a learning rate that was found with another batch size.
 
         Args:
-            size_before: samples of an optimizer step on each rank, when the learning rate was
-                found.
+            size_before: number of samples per optimizer step on each rank when the learning rate
+                was found.
 
         Returns:
             The linear factor (Goyal et al. 2017, for SGD), and its square root (Krizhevsky 2014;
@@ -88,19 +89,19 @@ class BatchSizeResult:
 
     @property
     def curve(self) -> BatchSizeCurve:
-        """The curve in the form that reports use."""
+        """The result as the record that reports contain."""
         names = [field.name for field in fields(self) if field.name != "trials"]
         shared = {name: getattr(self, name) for name in names}
         return BatchSizeCurve(**shared, points=points(self.trials))
 
     def as_json(self) -> dict[str, Any]:
-        """Return all values, with derived values of each trial."""
+        """Return all fields as a dictionary; trials include throughput, power and J/sample."""
         derived = ("samples_per_s", "power_w", "j_per_sample")
         trials = [asdict(t) | {name: getattr(t, name) for name in derived} for t in self.trials]
         return asdict(self) | {"accumulation": self.accumulation, "trials": trials}
 
     def figure(self) -> "Figure":
-        """Plot throughput, joules per sample and memory over the batch size with matplotlib."""
+        """Return a matplotlib figure: throughput, energy per sample and memory by batch size."""
         figure = batch_size_figure(self.curve)
         assert figure is not None  # the chosen size has run
         return figure
@@ -112,12 +113,12 @@ class BatchSizeResult:
     def write_tensorboard(self, log_dir: str | os.PathLike[str]) -> None:
         """Write the curve for TensorBoard.
 
-        The run in ``log_dir`` has a scalar for each quantity, with the batch size as step, and an
-        image of the figure. Each size that ran is also a TensorBoard run in a subdirectory
-        (``batch_size_32``), and a session of the page "HParams".
+        The TensorBoard run in ``log_dir`` has a scalar for each quantity, with the batch size as
+        step, and an image of the figure. In addition, each size that ran gets its own TensorBoard
+        run in a subdirectory, such as ``batch_size_32``, which the page "HParams" lists.
 
         Args:
-            log_dir: run directory, which nothing else uses.
+            log_dir: directory of the TensorBoard run; nothing else may write to it.
         """
         newest = {trial.size: trial for trial in self.trials if trial.status == "ok"}
         with closing(TensorBoardOutput(Path(log_dir))) as curve:
@@ -134,7 +135,7 @@ class BatchSizeResult:
 
 
 def points(trials: Sequence[Trial]) -> tuple[BatchSizePoint, ...]:
-    """Convert trials to points of a report."""
+    """Convert trials to the points of a ``BatchSizeCurve``."""
     return tuple(
         BatchSizePoint(
             **{name: getattr(trial, name) for name in _SAME},

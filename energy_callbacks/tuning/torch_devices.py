@@ -1,6 +1,7 @@
-"""The devices that PyTorch uses in this process. No function here initializes a device.
+"""Finds the devices that PyTorch uses in this process, without initializing a device.
 
-Initializing CUDA makes it fail in processes that are forked later, and takes hundreds of megabytes.
+After CUDA is initialized, it does not work in processes that are forked later, and it occupies
+hundreds of megabytes.
 """
 
 import sys
@@ -12,8 +13,9 @@ def used_backends() -> Iterator[Any]:
     """Yield the modules, such as ``torch.cuda``, of the device types that this process uses.
 
     ``torch.cuda`` and ``torch.xpu`` are yielded if they are initialized. PyTorch does not report
-    this for ``torch.mps`` (Apple's Metal), so it is yielded if it is available: its functions
-    allocate nothing. Nothing is yielded if PyTorch is not imported.
+    whether ``torch.mps`` (Apple's Metal) is initialized, so ``torch.mps`` is yielded if Metal is
+    available: the functions of ``torch.mps`` allocate nothing. If PyTorch is not imported, nothing
+    is yielded.
     """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "cuda"):
@@ -27,7 +29,7 @@ def used_backends() -> Iterator[Any]:
 
 
 def used_generators() -> Iterator[Any]:
-    """Yield the default random generators of the CPU and of all devices in use."""
+    """Yield PyTorch's default random generators of the CPU and of all devices in use."""
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "cuda"):
         yield torch.default_generator

@@ -1,4 +1,4 @@
-"""Functions for PyTorch loaders: copies with another batch size, generators, longest samples."""
+"""Copies PyTorch data loaders, and finds their random generators and the longest samples."""
 
 import copy
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def resized(loader: Any, size: int, *, drop_last: bool) -> Any:
-    """Return a copy of a loader with another batch size; everything else is the same.
+    """Return a copy of a data loader with another batch size and ``drop_last``.
 
     Args:
         loader: a ``DataLoader`` with a ``BatchSampler``.
@@ -16,8 +16,8 @@ def resized(loader: Any, size: int, *, drop_last: bool) -> Any:
     """
     resized = copy.copy(loader)
     sampler = type(loader.batch_sampler)(loader.sampler, size, drop_last)
-    # DataLoader raises if these attributes are set, and not every subclass can be created from its
-    # attributes.
+    # ``vars`` is used because DataLoader raises an error if these attributes are set. The loader is
+    # copied because not every subclass can be created from its attributes.
     vars(resized).update(
         batch_size=size, drop_last=drop_last, batch_sampler=sampler, _iterator=None
     )
@@ -25,7 +25,7 @@ def resized(loader: Any, size: int, *, drop_last: bool) -> Any:
 
 
 def generators(loaders: Iterable[Any]) -> Iterator[Any]:
-    """Yield the random generators that are attributes of loaders and their samplers."""
+    """Yield PyTorch's random generators that are attributes of loaders and of their samplers."""
     for loader in loaders:
         for value in (*vars(loader).values(), *vars(loader.sampler).values()):
             if isinstance(value, sys.modules["torch"].Generator):
@@ -40,7 +40,7 @@ def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
         length_fn: returns the length of a sample, such as its number of tokens.
 
     Raises:
-        TypeError: if the dataset has no ``len()`` or no indexing, as a stream.
+        TypeError: if the dataset, such as a stream, does not support ``len()`` or indexing.
 
     >>> longest(["a", "abc", "ab"], len)
     [1, 2, 0]

@@ -1,7 +1,7 @@
 """Estimates the best size from the trials, and finds the most informative next trial.
 
-Both are computed from curves drawn from the posterior distribution (``curve.py``). The spread of
-the curves is the uncertainty.
+Both are computed from curves of the cost per sample over the size, which are drawn from the
+posterior distribution (``curve.py``). The spread of the curves is the uncertainty of the estimates.
 """
 
 import math
@@ -14,16 +14,16 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# Accepted relative excess of the expected cost of the answer over the best cost.
+# Accepted excess of the expected cost at the answer over the least cost, as a fraction.
 ENOUGH: Final = 0.005
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
-# Relative error that is assumed for trials that state a smaller one.
+# Minimum relative error of the cost of a trial; smaller errors are replaced with it.
 _LEAST_ERROR: Final = 0.003
-# Number of sizes at which curves are evaluated, in addition to the candidates.
+# Maximum number of sizes at which curves are evaluated, in addition to the candidates for a trial.
 _POINTS: Final = 64
 # Errors are enlarged if trials of the same size differ by more than this multiple of their errors.
-# With correct errors, this happens for one in 20 pairs of such trials.
+# Two trials with correct errors differ by that much in about one of 20 cases.
 _CHANCE: Final = 2.0
 
 
@@ -34,7 +34,7 @@ class Choice:
         trials: all trials with a known cost, including those that exceed the memory margin.
         energy_weight: weight of energy against time in the cost, 0 to 1.
         sizes: all sizes that fit, in ascending order.
-        probe: a larger size that may fit.
+        probe: size to try next in a search for the largest size that fits; see ``Limits``.
         multiple: all sizes are multiples of this number.
     """
 
@@ -69,25 +69,26 @@ class Choice:
 
     @property
     def gain(self) -> float:
-        """The expected relative saving of ``probe`` against the best size that fits."""
+        """The expected relative saving of cost at ``probe`` against the best size that fits."""
         return float(np.maximum(self._least - self._probe_cost, 0.0).mean())
 
     @property
     def best(self) -> int:
-        """The size with the least expected cost, of the sizes that ran."""
+        """The size with the least expected cost among the sizes that ran and fit."""
         return min(self._tried, key=lambda size: float(self._of(size).mean()))
 
     @property
     def loss(self) -> float:
-        """The expected relative excess of the cost of ``best`` over the least cost of any size."""
+        """The expected relative excess of the cost at ``best`` over the least cost at any size."""
         return float((self._of(self.best) - self._least).mean())
 
     def next_for_best(self) -> int | None:
         """Return the next size to try for the least cost; ``None`` if no trial is needed.
 
-        It is the size with the largest expected saving against ``best``, or ``best`` if that has
-        fewer trials. At the end a neighbor on each side of ``best`` is tried, because the curves do
-        not model tiles (the block sizes of kernels).
+        It is the size with the largest expected saving against ``best``, or ``best`` itself if
+        ``best`` has fewer trials than that size. If ``best`` is known well enough, a smaller and a
+        larger size near ``best`` are tried once, because the curves do not model tiles (the blocks
+        of data that a kernel processes).
         """
         best = self.best
         if self.loss <= ENOUGH:
@@ -101,9 +102,10 @@ class Choice:
         return best if self._tries.get(rival, 0) > self._tries[best] else rival
 
     def knees(self, share: float) -> Array:
-        """Return (draws,) logarithms of the knees.
+        """Return the logarithm of each curve's knee, (draws,).
 
-        The knee of a curve is the smallest size whose throughput is within ``share`` of the best.
+        The knee is the smallest size whose throughput is at most the fraction ``share`` below the
+        highest throughput.
         """
         logs = np.log(self._at)
         limits = self._least - math.log1p(-share)
@@ -115,14 +117,18 @@ class Choice:
         return np.asarray(logs[before] + way * (logs[first] - logs[before]))
 
     def knee(self, share: float) -> tuple[int, float]:
-        """Return the median knee, as an allowed size, and the standard error of its logarithm."""
+        """Return the size nearest to the median knee, and the standard error of log(knee)."""
         low, middle, high = np.quantile(self.knees(share), [0.16, 0.5, 0.84])
         place = int(np.searchsorted(self._sizes, math.exp(middle)))
         near = self._sizes[max(place - 1, 0) : place + 1]
         return _nearest(near, math.exp(middle)), float(high - low) / 2.0
 
     def nearest(self, knee: int, share: float) -> int:
-        """Return the size nearest to the knee that ran and was not measured to be too slow."""
+        """Return the size nearest to ``knee`` among those that ran and are fast enough.
+
+        A size is fast enough if its measured throughput, increased by two standard errors, is at
+        most the fraction ``share`` below the highest throughput. If no size is, all sizes count.
+        """
         most = float(self._least.mean()) - math.log1p(-share)
         fast = [
             size
@@ -134,7 +140,11 @@ class Choice:
     def next_for_knee(self, share: float, left: int) -> int | None:
         """Return the size whose trial reduces the error of the knee most; ``None`` at the end.
 
-        The last trial is one of the knee itself, unless a size very near to it has run.
+        The last trial is at the knee itself, unless a size very near to the knee has run.
+
+        Args:
+            share: allowed relative loss of throughput at the knee.
+            left: number of trials that are left.
         """
         knee, error = self.knee(share)
         if error <= _KNOWN or left == 1:
@@ -147,7 +157,12 @@ class Choice:
         return max(self._candidates, key=lambda size: reductions[size])
 
     def _reduction(self, knees: Array, costs: Array) -> float:
-        """Return how much a trial reduces the variance of the knee, in a linear model."""
+        """Return how much a trial reduces the variance of the knee, in a linear model.
+
+        Args:
+            knees: (draws,) logarithms of the knees, minus their mean.
+            costs: (draws,) logarithms of the cost at the size of the trial.
+        """
         costs = costs - costs.mean()
         error = max(self._error, _LEAST_ERROR)
         return float((knees @ costs) ** 2 / (costs @ costs + len(costs) * error**2))
@@ -174,7 +189,7 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
 
 
 def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
-    """Return the factor by which repeats differ more than their errors; 1 up to ``_CHANCE``.
+    """Return the ratio of the scatter of repeats to their errors; 1 if at most ``_CHANCE``.
 
     The errors do not include changes between trials, such as the load of a shared machine. The
     factor is the ratio of Birge (Physical Review 40, 1932).
@@ -207,9 +222,9 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Return sizes that suit devices: the multiple times 1, 3, 5 or 7 times a power of two.
 
-    The largest size, rounded down to a multiple of each power of two, is included too. At these
-    sizes tiles (the block sizes of kernels) are full. If the sizes are not a range, because the
-    user has restricted them, all sizes are returned.
+    The largest size, rounded down to the multiple times each power of two, is included too. At
+    these sizes the tiles (the blocks of data that a kernel processes) are full. If the user has
+    restricted the sizes to powers of two or to divisors, all sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

@@ -6,11 +6,11 @@ additional loss::
 
     cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
 
-With ``p`` = 1 the parts add up (no overlap), with a large ``p`` only the larger part counts. At b =
-``r`` the parts are equal. ``p`` = 1 and ``q`` = infinity have a positive prior probability. A
-Gaussian process in the logarithm of the size models deviations from this family of curves. The
-strength of the deviations is estimated from the trials: if the family does not fit, the curves
-still follow the measured points.
+With ``p`` = 1 the parts add up (no overlap); with a large ``p`` only the larger part counts. At b =
+``r`` both parts are equal. With ``q`` = infinity there is no additional loss. ``p`` = 1 and ``q`` =
+infinity have a positive prior probability. A Gaussian process in the logarithm of the size models
+deviations from this family of curves. The strength of the deviations is estimated from the trials:
+if the family does not fit, the curves still follow the measured points.
 
 Curves are drawn from the posterior distribution of ``r``, ``p``, ``q`` and the strength
 (sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k`` and the
@@ -26,13 +26,16 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
+# Number of curves that are drawn for each strength of the deviations.
 _DRAWS: Final = 400
+# Number of Metropolis steps after each tempering step.
 _MOVES: Final = 3
-# Possible strengths of the deviations (their relative size), with equal prior probability.
+# Possible strengths (relative sizes) of the deviations, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Correlation length of the deviation, in octaves (factors of two) of the size.
 _OCTAVES: Final = 1.5
-# Minimum relative error of a trial: tiles and clocks change the time of a step by as much.
+# Relative error that is added in quadrature to the error of a trial, because tiles (the blocks of
+# data that a kernel processes) and clock rates change the time of a step by about this much.
 _FLOOR: Final = 0.003
 
 
@@ -46,7 +49,8 @@ def drawn_curves(sizes: Sequence[int], costs: Array, errors: Array, at: Sequence
         at: (m,) sizes at which the curves are evaluated.
 
     Returns:
-        (draws, m) natural logarithms of the cost of a step; deterministic.
+        (draws, m) natural logarithms of the cost of a step. The result is the same in each call
+            with the same arguments.
     """
     logs, targets = np.log(np.asarray(sizes, float)), np.log(np.asarray(at, float))
     errors = np.hypot(errors, _FLOOR)
@@ -60,7 +64,7 @@ def drawn_curves(sizes: Sequence[int], costs: Array, errors: Array, at: Sequence
 
 
 class _Fit:
-    """The posterior distribution for one strength of deviation."""
+    """The posterior distribution of the curves for one strength of the deviations."""
 
     def __init__(
         self, logs: Array, values: Array, errors: Array, strength: float, targets: Array
@@ -83,7 +87,7 @@ class _Fit:
         self._points = self._posterior()
 
     def curves(self, targets: Array, count: int) -> Array:
-        """Draw ``count`` curves; returns (count, m) logarithms of the cost of a step."""
+        """Draw ``count`` curves, and return the logarithms of the cost of a step, (count, m)."""
         points = self._points[:count]
         residuals = self._values - self._shapes(points, self._logs)
         level = residuals @ self._whitener.T @ self._ones / self._weight
@@ -102,7 +106,7 @@ class _Fit:
         return np.asarray(self._strength**2 * np.exp(-0.5 * distance**2))
 
     def _shapes(self, points: Array, logs: Array) -> Array:
-        """Return (draws, n) logarithms of the family with ``k`` = 1."""
+        """Return the logarithms of the costs of the family with ``k`` = 1, (draws, n)."""
         corner, sharpness, decline = (column[:, None] for column in points.T)
         power = np.exp(np.maximum(sharpness, 0.0))
         overlap = np.logaddexp(0.0, power * (logs - corner)) / power
@@ -110,14 +114,14 @@ class _Fit:
         return np.asarray(overlap + np.log1p(rise))
 
     def _likelihoods(self, points: Array) -> Array:
-        """Return (draws,) log-likelihoods with ``k`` integrated out."""
+        """Return the log-likelihoods of the points with ``k`` integrated out, (draws,)."""
         white = (self._values - self._shapes(points, self._logs)) @ self._whitener.T
         level = white @ self._ones / self._weight
         rest = white - level[:, None] * self._ones
         return np.asarray(-0.5 * np.einsum("ij,ij->i", rest, rest))
 
     def _posterior(self) -> Array:
-        """Draw (draws, 3) parameters by adaptive tempering from a prior uniform in logarithms."""
+        """Draw parameters, (draws, 3), by adaptive tempering from a prior uniform in logarithms."""
         points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 3))
         likelihoods = self._likelihoods(points)
         heat = 0.0
@@ -134,7 +138,7 @@ class _Fit:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do a Metropolis step of every point; 2.38 / sqrt(3) = 1.374 is optimal in 3-D."""
+        """Do a Metropolis step with each point; a stride of 2.38 / sqrt(3) = 1.374 suits 3-D."""
         root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
         stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)
@@ -145,7 +149,10 @@ class _Fit:
 
 
 def _step(likelihoods: Array, most: float) -> float:
-    """Return the largest tempering step with an effective sample size of half of the points."""
+    """Return the largest tempering step, at most ``most``, with enough effective samples.
+
+    The effective sample size must be at least half of the number of points.
+    """
 
     def count(step: float) -> float:
         weights = np.exp(step * (likelihoods - likelihoods.max()))

@@ -1,4 +1,4 @@
-"""Finds which sizes fit according to the trials, and predicts the largest one."""
+"""Finds which sizes fit according to the trials, and predicts the largest size that fits."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +16,10 @@ class Limits:
             is none.
         high: the smallest size that did not fit, or ran without leaving the memory margin free; the
             number of sizes if there is none.
-        guess: the expected largest size that fits; at least ``low``, below ``high``.
-        probe: the next size to try in a search for the largest: ``guess`` if it is derived from
-            measured peaks, otherwise the middle of ``low`` and ``high``.
+        guess: the expected largest size that fits; at least ``low`` and below ``high``.
+        probe: the next size to try in a search for the largest size that fits: ``guess``, but at
+            least ``low + 1``, if ``guess`` is derived from measured peaks; otherwise the middle of
+            ``low`` and ``high``. In both cases at most ``high - 1``.
     """
 
     low: int
@@ -28,7 +29,7 @@ class Limits:
 
 
 def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
-    """Derive the limits from trials.
+    """Derive the limits of the sizes that fit from trials.
 
     Args:
         sizes: all allowed sizes in ascending order.
@@ -54,7 +55,7 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
             share = (room_bytes - peaks[fits]) / (peaks[full] - peaks[fits])
             most = fits + share * (full - fits)
     guess = high if most is None else max(bisect_right(sizes, most) - 1, low)
-    # There is no prediction, or memory was exhausted at or below the predicted size.
+    # Either there is no prediction, or the trials show that the predicted size does not fit.
     if most is None or high <= guess < len(sizes):
         return Limits(low=low, high=high, guess=high - 1, probe=(low + high) // 2)
     guess = min(guess, high - 1)
@@ -62,11 +63,16 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
 
 
 def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> float | None:
-    """Extrapolate the size at which memory is full; ``None`` if the peaks do not show it.
+    """Return the size at which the peak would be ``room_bytes``; ``None`` if not known.
 
-    Peaks are assumed to be affine in the size. The line goes through the largest measured size,
-    with the steepest slope to any size of at most half of it. Thus peaks that grow faster at
-    larger sizes are not underestimated, and the allocator's block size has little influence.
+    The peak is extrapolated along a line through the peak of the largest measured size. Its slope
+    is the steepest of the slopes to sizes of at most half the largest size. Thus peaks that grow
+    faster at larger sizes are underestimated less, and the allocator's block size has little
+    influence.
+
+    Args:
+        peaks: peak in bytes of each size that ran.
+        room_bytes: the highest peak that leaves the memory margin free; ``None`` if unknown.
 
     >>> predicted_largest({1: 1_100, 10: 2_000, 20: 3_000}, 10_000.0)
     90.0

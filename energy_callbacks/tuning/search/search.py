@@ -1,4 +1,4 @@
-"""Chooses the next batch size to try, and the one to recommend.
+"""Chooses the next batch size to try, and the batch size to recommend.
 
 ::
 
@@ -11,10 +11,11 @@ A search has no clock and no device. Its state is the list of trials, so a secon
 same trials continues in the same way.
 
 The first sizes are far apart: each is eight times the previous one, up to the largest size that
-fits according to the measured peaks. The objective ``largest`` then narrows down the limit. The
-other objectives use curves that are consistent with the trials (``curve.py``): the next trial, of a
-new size or a repeat, is the one that may change the answer most, until the expected cost of the
-answer is within 0.5 % of the best, or the knee is known to 1 %.
+fits according to the measured peaks of memory. With the objective ``largest``, the next sizes
+narrow down the largest size that fits. The other objectives use curves that are consistent with the
+trials (``curve.py``). The next trial is then the trial, of a new size or a repeat, that may change
+the answer most. The search ends when the expected cost at the answer is within 0.5 % of the least
+cost or, with the objective ``knee``, when the standard error of the knee is at most 1 %.
 """
 
 import math
@@ -32,9 +33,9 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
-# With the objective ``largest``, the minimum distance of the next size doubles with each trial
-# within this many sizes of the largest one that fits, because such trials show that the limit was
-# predicted too low.
+# With the objective ``largest``: a trial less than this many sizes away from the largest size that
+# fits doubles the minimum step to the next size, because several such trials show that the largest
+# size was predicted too low.
 _CLOSE: Final = 16
 
 
@@ -43,21 +44,24 @@ class SearchSettings:
     """The objective of a search, and the sizes that it may try.
 
     Attributes:
-        objective: ``knee``, the smallest size whose throughput is within ``knee_share`` of the
-            best; ``throughput``, the size with the highest throughput; ``energy``, the size with
-            the least energy per sample; ``largest``, the largest size that fits; or the weight w of
-            energy against time, 0 to 1, to minimize (J per sample)^w (s per sample)^(1 - w).
+        objective: ``knee`` for the smallest size whose throughput is at most the fraction
+            ``knee_share`` below the best; ``throughput`` for the size with the highest throughput;
+            ``energy`` for the size with the least energy per sample; ``largest`` for the largest
+            size that fits; or a number w from 0 to 1, the weight of energy against time, for the
+            size with the least (J per sample)^w (s per sample)^(1 - w).
         min_size: the smallest size.
         max_size: the largest size.
-        multiple_of: sizes are multiples of this number.
-        powers_of_two: whether sizes are powers of two only.
-        divides: sizes divide this number; ``None`` for no such condition.
-        start_size: first size to try, such as the current one; ``None`` for the smallest.
+        multiple_of: all sizes are multiples of this number.
+        powers_of_two: whether all sizes are powers of two.
+        divides: all sizes are divisors of this number; ``None`` for no such condition.
+        start_size: first size to try, such as the current batch size; ``None`` for the smallest
+            size.
         memory_bytes: memory of the device; ``None`` if unknown.
-        memory_margin: share of the memory that the measured peak must leave free.
+        memory_margin: share of the memory that the measured peak must leave free, 0 or more and
+            below 1.
         max_trials: maximum number of trials.
-        max_s: time limit of all trials together (the sum of ``cost_s``), s; no size is proposed if
-            a trial of mean duration would exceed it. ``None`` for no limit.
+        max_s: time limit of all trials together (the sum of ``cost_s``) in seconds; no size is
+            proposed if a trial of mean duration would exceed the limit. ``None`` for no limit.
         knee_share: allowed relative loss of throughput at the knee.
     """
 
@@ -129,8 +133,9 @@ class SearchAnswer(NamedTuple):
     """The recommended size, which has run and left the memory margin free.
 
     Attributes:
-        size: samples of a micro-batch on each rank; ``None`` if no size can be recommended.
-        why: the reason in one sentence.
+        size: number of samples in a micro-batch on each rank; ``None`` if no size can be
+            recommended.
+        why: reason for the recommendation, or why there is none, in one sentence.
     """
 
     size: int | None
@@ -153,10 +158,11 @@ class Search:
         self._choice: Choice | None = None
 
     def tell(self, trial: Trial) -> None:
-        """Report a trial; ``ask`` need not have returned its size.
+        """Report the result of a trial; its size need not be one that ``ask`` returned.
 
         Raises:
-            ValueError: if the size is not allowed, or the trial ran without a measured step.
+            ValueError: if the settings do not allow the size, or if the trial ran but no step was
+                measured.
         """
         if trial.size not in self._sizes:
             raise ValueError(
@@ -174,7 +180,7 @@ class Search:
     def ask(self) -> int | None:
         """Return the next size to try; ``None`` at the end of the search.
 
-        The size stays the same until a trial is reported.
+        Repeated calls return the same size until a trial is reported.
         """
         known = self._limits
         if self._left < 1 or known.high == 0:
@@ -185,7 +191,7 @@ class Search:
         return None if place is None else self._sizes[place]
 
     def answer(self) -> SearchAnswer:
-        """Return the best size according to the trials so far, or why there is none."""
+        """Return the best size according to the trials so far, or the reason why there is none."""
         known = self._limits
         if known.low < 0:
             return SearchAnswer(None, self._why_none(known))
@@ -219,7 +225,7 @@ class Search:
 
     @property
     def _left(self) -> int:
-        """Number of further trials that the budget allows, if they take as long as the others."""
+        """Number of further trials within ``max_trials`` and ``max_s``, if of mean duration."""
         left = self._settings.max_trials - len(self.trials)
         spent_s = math.fsum(trial.cost_s for trial in self.trials)
         if self._settings.max_s is None or not spent_s:
@@ -228,7 +234,11 @@ class Search:
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
-        """Return the index of the next size far away; ``None`` once the limit is reached."""
+        """Return the index of the next size, which is up to ``_WIDE`` times larger or smaller.
+
+        The result is ``None`` as soon as one size fits and a larger size does not, or the predicted
+        largest size is less than 1.5 times the largest size that fits so far.
+        """
         if not self.trials:
             start = self._settings.start_size
             return 0 if start is None else max(bisect_right(self._sizes, start) - 1, 0)
@@ -242,23 +252,28 @@ class Search:
         return place if place > known.low else None
 
     def _closer(self, known: Limits) -> int | None:
-        """Return the index of the next size for ``largest``; ``None`` once the limit is exact."""
+        """Return the index of the next size for ``largest``.
+
+        The result is ``None`` as soon as it is known which size is the largest that fits.
+        """
         if known.high - known.low == 1:
             return None
         tried = {bisect_left(self._sizes, trial.size) for trial in self.trials}
         creeps = sum(abs(place - known.low) < _CLOSE for place in tried)
         is_closed = known.high < len(self._sizes)
         if is_closed and len(self.trials) % 2 == 0:
-            return (known.low + known.high) // 2  # bisect every second time: peaks may be nonlinear
+            # Every second size bisects the range, because the peaks may not be linear in the size.
+            return (known.low + known.high) // 2
         ahead = 1 << max(creeps - 1, 0)
         return min(max(known.probe, known.low + ahead), known.high - 1)
 
     def _refined(self, known: Limits) -> int | None:
-        """Return the index of the next trial that may change the answer; ``None`` if none does."""
+        """Return the index of the size whose trial may change the answer most, or ``None``."""
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self.trials) == 1 else None
-        # The curve is flat at a knee: a small error of the best throughput moves the knee far.
+        # The limit is lower for the knee, because curves are flat near the knee: a small error of
+        # the best throughput moves the knee far.
         if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
         if self._is_knee:

@@ -11,22 +11,23 @@ _UNKNOWN: Final = Energy(energy_j=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A batch size that was run, or that did not fit.
+    """The result of a trial: measurements at one batch size, or an out-of-memory error.
 
     Attributes:
-        size: samples of a micro-batch on each rank.
-        accumulation: micro-batches per optimizer step.
+        size: number of samples in a micro-batch on each rank.
+        accumulation: number of micro-batches per optimizer step.
         ranks: number of processes that train together.
-        status: ``ok`` if it ran, ``out_of_memory`` if it did not fit.
-        reason: message of the out-of-memory error; empty if it ran.
-        steps: measured optimizer steps, without those of the warm-up.
-        duration_s: duration of these steps, s.
-        stderr_s: random standard error of the duration, s.
-        energy: energy of the GPUs during these steps, or of the host if there is no GPU. For time
-            without readings, the mean power of the time with readings is assumed.
+        status: ``ok`` if the steps ran, ``out_of_memory`` if the size did not fit.
+        reason: message of the out-of-memory error; empty if there was none.
+        steps: number of measured optimizer steps, without the steps of the warm-up.
+        duration_s: duration of the measured steps, in seconds.
+        stderr_s: random standard error of ``duration_s``, in seconds.
+        energy: energy of the GPUs during the measured steps; if it is unknown, energy of the host.
+            For time without readings, the mean power of the time with readings is assumed.
         scope: scope of ``energy``, ``gpu`` or ``host``.
-        peak_bytes: peak memory of the fullest device, bytes; ``None`` if unknown.
-        cost_s: duration of the whole trial, including warm-up and restoring, s.
+        peak_bytes: peak memory of the device that came closest to its limit; ``None`` if unknown.
+        cost_s: duration of the whole trial, including the warm-up and the restoring of the training
+            state, in seconds.
     """
 
     size: int
@@ -44,24 +45,24 @@ class Trial:
 
     @property
     def samples(self) -> int:
-        """Samples of all measured steps on all ranks."""
+        """Number of samples of all measured steps on all ranks."""
         return self.size * self.accumulation * self.ranks * self.steps
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput of all ranks, samples/s; ``None`` if the size did not fit."""
+        """Throughput of all ranks together, samples/s; ``None`` if the size did not fit."""
         return self.samples / self.duration_s if self.duration_s else None
 
     @property
     def power_w(self) -> float | None:
-        """Mean power of ``scope``, W; ``None`` if unknown."""
+        """Mean power of all devices in ``scope`` together, W; ``None`` if unknown."""
         if self.energy.energy_j is None or not self.duration_s:
             return None
         return self.energy.energy_j / self.duration_s
 
     @property
     def j_per_sample(self) -> float | None:
-        """Energy of ``scope`` per sample, J; ``None`` if unknown."""
+        """Energy of all devices in ``scope`` per sample, J; ``None`` if unknown."""
         if self.energy.energy_j is None or not self.steps:
             return None
         return self.energy.energy_j / self.samples
@@ -73,5 +74,5 @@ class Trial:
 
     @property
     def energy_error(self) -> float:
-        """Relative random standard error of the energy per sample; 0 if it is unknown."""
+        """Relative random standard error of the energy per sample; 0 if the energy is unknown."""
         return self.energy.stderr_j / self.energy.energy_j if self.energy.energy_j else 0.0

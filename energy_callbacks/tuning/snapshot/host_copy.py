@@ -1,4 +1,4 @@
-"""Copies values to host memory, and restores them in place."""
+"""Copies tensors and containers to host memory, and restores them in place."""
 
 import copy
 import sys
@@ -7,14 +7,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# Parts of a module's structure, which ``TorchSnapshot`` restores.
+# Attributes with the structure of a module. ``keep_attributes`` leaves them out, because
+# ``TorchSnapshot`` restores them.
 _STRUCTURE: Final = frozenset(
     {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 )
 
 
 class HostTensor:
-    """A copy of the values of a tensor. The tensor itself may be freed.
+    """A copy of the values of a tensor in host memory, which does not keep the tensor alive.
 
     Args:
         tensor: the tensor to copy, on any device.
@@ -26,7 +27,11 @@ class HostTensor:
         self._values = to_host(tensor)
 
     def into_place(self) -> Any:
-        """Return the tensor with its old values, or a new tensor if it was freed or changed."""
+        """Restore the values of the tensor, and return the tensor.
+
+        If the tensor was freed, or if its device, type or shape has changed, a new tensor with the
+        old values is returned.
+        """
         tensor = self._tensor()
         if tensor is None or tensor.device != self._device or not is_alike(tensor, self._values):
             return self.anew()
@@ -34,12 +39,12 @@ class HostTensor:
         return tensor
 
     def anew(self) -> Any:
-        """Return a new tensor with the old values on the same device."""
+        """Return a new tensor with the old values, on the device of the copied tensor."""
         return self._values.to(self._device, copy=True)
 
 
 def to_host(tensor: Any) -> Any:
-    """Copy a tensor to host memory. Each element of an expanded tensor is copied once."""
+    """Return a copy of a tensor in host memory. Expanded dimensions are copied with size 1."""
     return _once(tensor.detach()).to("cpu", copy=True)
 
 
@@ -52,13 +57,18 @@ def write(values: Any, tensor: Any) -> None:
 
 
 def is_alike(tensor: Any, values: Any) -> bool:
-    """Return whether a tensor has the type and shape of the tensor that ``to_host`` copied."""
+    """Return whether a tensor still has the type, layout and shape with which it was copied.
+
+    Args:
+        tensor: the tensor.
+        values: the copy that ``to_host`` returned.
+    """
     one = _once(tensor.detach())
     return (one.dtype, one.layout, one.shape) == (values.dtype, values.layout, values.shape)
 
 
 def is_strided(tensor: Any) -> bool:
-    """Return whether a tensor is dense in memory, not sparse."""
+    """Return whether a tensor is dense (not sparse) in memory."""
     return bool(tensor.layout is _torch().strided)
 
 
@@ -67,7 +77,7 @@ def _torch() -> Any:
 
 
 def _once(tensor: Any) -> Any:
-    """Return a view with one element of each expanded dimension; PyTorch can write only this."""
+    """Return a view in which expanded dimensions have size 1, because PyTorch cannot write them."""
     if is_strided(tensor):
         for dimension, stride in enumerate(tensor.stride()):
             if stride == 0 and tensor.shape[dimension] > 1:
@@ -76,18 +86,19 @@ def _once(tensor: Any) -> Any:
 
 
 def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Callable[[], Any]:
-    """Copy a value with everything in it, and return a function that restores it in place.
+    """Copy a value and everything in it, and return a function that restores the value in place.
 
     Args:
-        value: a tensor, a plain value, or containers of these.
-        seen: ids of objects that are not copied. Each copied container is added, because
-            containers may contain each other.
-        deep: whether plain values and tuples are copied too. If ``False``, the same objects are
-            returned, and parameters of modules are not copied.
+        value: a tensor, a plain value, or a container of these.
+        seen: ids of objects that are not copied. The id of each copied container is added, because
+            containers may contain each other. ``None`` for no ids.
+        deep: whether plain values and tuples are copied too. If ``False``, the returned function
+            returns the same plain values and tuples, and parameters of modules are not copied.
 
     Returns:
-        A function that returns the old value any number of times: the same dicts, lists, sets,
-        deques and (if they still exist) tensors, with their old contents.
+        A function that restores and returns the old value; it may be called any number of times.
+        The value has the same dicts, lists, sets, deques and (if they still exist) tensors as
+        before, with their old contents.
     """
     seen = set() if seen is None else seen
     is_parameter = not deep and isinstance(value, _torch().nn.Parameter)
@@ -107,7 +118,7 @@ def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Call
 
 
 def keep_copy(value: Any) -> Callable[[], Any]:
-    """Copy a value like ``keep``; the returned function makes new objects each time."""
+    """Copy a value, and return a function that creates a new object with that value."""
     if isinstance(value, _torch().Tensor):
         return HostTensor(value).anew
     if isinstance(value, dict):
@@ -124,14 +135,15 @@ def keep_copy(value: Any) -> Callable[[], Any]:
 
 
 def keep_attributes(module: Any) -> Callable[[], None]:
-    """Copy the attributes of a PyTorch module and its submodules, except tensors and children.
+    """Copy the plain attributes of a PyTorch module and its submodules.
 
-    Examples are counters, lists that steps append to, and the states of metrics. Containers get
-    their old contents back, and tensors their old values. Any other attribute refers to its old
-    object again; changes inside that object remain.
+    Plain attributes are all attributes except parameters, buffers, submodules and ``training``.
+    Examples are counters, lists to which steps append, and the states of metrics. The returned
+    function restores the contents of containers and the values of tensors. Any other attribute
+    refers to its old object again; changes inside that object remain.
 
     Returns:
-        A function that restores the attributes and removes new ones.
+        A function that restores the attributes, and removes attributes that have been added.
     """
     seen: set[int] = set()
     kept = [
@@ -149,12 +161,12 @@ def keep_attributes(module: Any) -> Callable[[], None]:
 
 
 def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
-    """Return a function that restores the items of dicts, lists and sets. Items are not copied."""
+    """Return a function that restores the items of dicts, lists and sets, but not their state."""
     kept = [(held, dict(held) if hasattr(held, "items") else list(held)) for held in containers]
 
     def restore() -> None:
         for held, items in kept:
-            if _ids(held) != _ids(items):  # dicts of scripted modules cannot be changed
+            if _ids(held) != _ids(items):  # dicts of scripted modules cannot be written
                 _refill(held, items)
 
     return restore
@@ -165,7 +177,7 @@ def _ids(held: Any) -> Any:
 
 
 def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:
-    # Items that were added since the copy are deleted first to free memory: they may be large.
+    # Items that were added after the copy are deleted first: they may be large tensors.
     for key in held.keys() - items.keys():
         del held[key]
     return _refill(held, {key: item() for key, item in items.items()})

@@ -9,7 +9,7 @@ class TensorSnapshot:
     """Snapshot of a parameter or buffer: values, memory, gradient and ``requires_grad``.
 
     Args:
-        tensor: the parameter or buffer; it must have values, so it is neither lazy nor on the meta
+        tensor: the parameter or buffer; it must have values, so it must not be lazy or on the meta
             device.
     """
 
@@ -23,14 +23,14 @@ class TensorSnapshot:
         self._grad = keep(tensor.grad if self._has_grad else None)
 
     def let_go(self) -> None:
-        """Drop a graph or a gradient that the tensor has received since the snapshot."""
+        """Remove the autograd graph or gradient that the tensor has received since the snapshot."""
         if self._is_leaf and not self._tensor.is_leaf:
             self._tensor.detach_()
         if self._tensor.is_leaf and not self._has_grad:
             self._tensor.grad = None
 
     def restore(self) -> None:
-        """Restore the tensor's memory, its values, ``requires_grad`` and its gradient."""
+        """Restore the memory, values, ``requires_grad`` and gradient of the tensor."""
         if not _is_at(self._tensor, self._view):
             self._tensor.data = self._view
         write(self._values, self._tensor)
@@ -51,7 +51,7 @@ def _is_at(tensor: Any, view: Any) -> bool:
 
 
 class OptimizerSnapshot:
-    """Snapshot of an optimizer's state and parameter groups, without values of parameters.
+    """Snapshot of an optimizer's state and parameter groups, but not of the parameters' values.
 
     Args:
         optimizer: the optimizer; its state is empty before its first step.
@@ -64,7 +64,7 @@ class OptimizerSnapshot:
         self._groups = [keep(group, set(parameters)) for group in optimizer.param_groups]
 
     def let_go(self) -> None:
-        """Drop the state of parameters that had no state at the snapshot."""
+        """Delete the state of parameters that had no state at the time of the snapshot."""
         state = self._optimizer.state
         for owner in [owner for owner in state if owner not in self._state]:
             del state[owner]

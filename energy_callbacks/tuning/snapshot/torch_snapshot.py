@@ -1,4 +1,4 @@
-"""Restores a PyTorch training bit for bit to its state before trials."""
+"""Restores the state of a PyTorch training, bit for bit, after a trial of a batch size."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ class TorchSnapshot:
     """Snapshot of the state that a training step changes, in host memory.
 
     - Modules: the values, memory, gradients and ``requires_grad`` of parameters and buffers
-      (including non-persistent buffers), and the mode (``training``) of every submodule. Compiled
-      modules and modules wrapped for distributed training are included.
-    - Optimizers: parameter groups, and the state of each parameter; state that a first step has
-      created is removed. Parameters of an optimizer are restored like those of modules.
+      (including non-persistent buffers), and the mode (``training``) of every submodule. Modules
+      may be compiled or wrapped for distributed training.
+    - Optimizers: parameter groups, and the state of each parameter. State that did not exist at the
+      snapshot is removed. The parameters of an optimizer are restored like those of modules.
     - Schedulers, gradient scalers, and other objects with a ``state_dict``.
     - Random generators: the global generators of Python and NumPy, and those of PyTorch on the CPU
       and on all devices in use. The user's own generators are not included: wrap them in an object
@@ -29,15 +29,15 @@ class TorchSnapshot:
 
     Objects keep their identity, because optimizers and schedulers refer to parameters and groups.
     Values are copied into the existing tensors, so restoring needs no more device memory than was
-    in use before. Tensors that were freed are created again. Tensors that a module keeps as plain
-    attributes, and the list of a module's children, are not restored.
+    in use at the snapshot. Tensors that were freed are created again. Tensors that a module has as
+    plain attributes, and the list of a module's children, are not restored.
 
     Args:
         objects: modules, optimizers, and objects that have ``state_dict()`` and
             ``load_state_dict(state)``.
 
     Raises:
-        TypeError: for any other object.
+        TypeError: for an object of another kind, or if ``objects`` is a single object.
         ValueError: if PyTorch is not imported, or a tensor has no values yet (lazy or meta).
     """
 
@@ -49,7 +49,8 @@ class TorchSnapshot:
                 "back what your step changes with restore="
             )
         kinds = torch.nn.Module, torch.optim.Optimizer
-        # A module may itself be iterable (Sequential); only its children would be restored then.
+        # Some modules, such as Sequential, are iterable. If such a module was accepted as
+        # ``objects``, only its children would be restored.
         if isinstance(objects, kinds) or not isinstance(objects, Iterable):
             raise TypeError(f"keep wants several objects, got {type(objects).__name__}; write [it]")
         modules, optimizers = ([one for one in objects if isinstance(one, kind)] for kind in kinds)
@@ -58,8 +59,8 @@ class TorchSnapshot:
             TensorSnapshot(one) for one in _tensors(modules, optimizers, torch)
         ]
         self._states = [(one, keep_copy(one.state_dict())) for one in stateful]
-        # GradScaler.state_dict does not include which optimizers' gradients are unscaled. After a
-        # step that fails between ``unscale_`` and ``update``, the next step would raise
+        # ``GradScaler.state_dict`` does not contain which gradients are unscaled. Without this
+        # copy, if a step failed between ``unscale_`` and ``update``, the next step would raise
         # "unscale_() has already been called".
         self._stages = [
             (one, keep_copy(one._per_optimizer_states))  # noqa: SLF001
@@ -77,7 +78,8 @@ class TorchSnapshot:
     def restore(self) -> None:
         """Restore the state of all objects; may be called any number of times.
 
-        Do not call it between a forward pass and its ``backward``: the graph would be lost.
+        Do not call this method between a forward pass and its ``backward``: the autograd graph
+        would be lost.
         """
         for one, state in self._states:
             one.load_state_dict(state())
@@ -92,7 +94,8 @@ class TorchSnapshot:
             parts = [*self._tensors, *self._optimizers]
             for part in parts:
                 part.let_go()
-            # Optimizers come after the schedulers, which may set learning rates while they load.
+            # Optimizers are restored after the schedulers, because ``load_state_dict`` of a
+            # scheduler may set learning rates.
             for part in parts:
                 part.restore()
         self._random.restore()
