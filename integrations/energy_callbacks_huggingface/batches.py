@@ -1,7 +1,7 @@
 """Counts the samples and tokens of each micro-batch from the inputs of the model.
 
-The Trainer does not pass inputs to callbacks. If the user has set functions that count, a hook on
-the model's forward pass calls them.
+The Trainer does not pass inputs to callbacks. If the user has set functions that count samples or
+tokens, a hook on the model's forward pass calls these functions.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,19 @@ Counter = Callable[[Any], float]
 
 
 class InputCounter:
-    """Calls the user's functions in the first forward pass of each micro-batch in training.
+    """Calls the user's functions in the first forward pass of each training micro-batch.
 
     ::
 
-        expect          a micro-batch begins
-          (forward)       its inputs are counted once
-        take            the optimizer step or the epoch is done: returns its counts
+        expect          when a micro-batch begins
+          (forward)       the hook counts the inputs of the micro-batch once
+        take            when an optimizer step or an epoch ends: returns the counts of the step
 
     Args:
-        batch_size_fn: returns the number of samples in the inputs; ``None`` counts no samples.
-        length_fn: returns the number of tokens in the inputs; ``None`` counts no tokens.
+        batch_size_fn: returns the number of samples in the inputs; with ``None``, samples are not
+            counted.
+        length_fn: returns the number of tokens in the inputs; with ``None``, tokens are not
+            counted.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -39,7 +41,12 @@ class InputCounter:
         self._replicas = 1
 
     def attach(self, model: Any, replicas: int) -> None:
-        """Add the hook to a model; DataParallel splits batches among ``replicas`` copies of it."""
+        """Add the hook to a model, if the user has set a function.
+
+        Args:
+            model: the model.
+            replicas: number of copies of the model among which DataParallel splits each batch.
+        """
         self.detach()
         if self._functions and isinstance(model, torch.nn.Module):
             self._replicas = max(replicas, 1)
@@ -53,13 +60,22 @@ class InputCounter:
         self._handle = None
 
     def expect(self, *, is_first: bool) -> None:
-        """Start a micro-batch; the first one of a step resets the counts."""
+        """Begin a micro-batch.
+
+        Args:
+            is_first: whether it is the first micro-batch of an optimizer step; if so, the counts
+                are reset.
+        """
         if is_first:
             self._counts, self._expected = [], 0
         self._expected += self._replicas
 
     def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count the inputs of a forward pass, but not of one without gradients (generation)."""
+        """Count the inputs of a forward pass, if it is the first one of its micro-batch.
+
+        Forward passes in evaluation mode or without gradients, such as those of generation, are
+        not counted.
+        """
         is_training = module.training and torch.is_grad_enabled()
         if is_training and len(self._counts) < self._expected:
             inputs = args[0] if len(args) == 1 and not kwargs else kwargs or args
@@ -79,11 +95,19 @@ class InputCounter:
         return found
 
     def counts(self, name: str) -> bool:
-        """Return whether the user has set the function ``name``, even if it has failed."""
+        """Return whether the user has set the function ``name``; it may have failed since."""
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """Return the sum of the step's counts of ``name``; ``None`` if a micro-batch has none."""
+        """Return the sum of the counts of an optimizer step.
+
+        Args:
+            name: ``batch_size_fn`` or ``length_fn``.
+            micro_batches: number of micro-batches of the step.
+
+        Returns:
+            The sum; ``None`` if there are no counts, or fewer counts than micro-batches.
+        """
         counts = [found[name] for found in self._counts if name in found]
         # There may be fewer counts than replicas: DataParallel skips replicas if a batch is small.
         return sum(counts) if counts and len(counts) >= micro_batches else None
@@ -93,7 +117,7 @@ class InputCounter:
 
 
 class _InputHook:
-    """Hook on the model that counts inputs. It does nothing in copies and pickles of the model."""
+    """Hook that counts the inputs of the model; it does nothing in copies of the model."""
 
     def __init__(self, counter: InputCounter | None) -> None:
         self._counter = counter

@@ -1,4 +1,4 @@
-"""Defines ``GpuEnergyCallback``: its settings, and emissions for a model card."""
+"""Defines ``GpuEnergyCallback`` for the Trainer: its settings, and emissions for a model card."""
 
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -14,14 +14,14 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     >>> trainer = Trainer(..., callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
     Figures are added to the logs that contain the loss, every ``args.logging_steps`` steps. The
-    tags are described in ``docs/reference/metrics.md``.
+    names of the figures are described in ``docs/reference/metrics.md``.
 
     Args:
         batch_size_fn: returns the number of samples in the inputs of a forward pass; ``None`` uses
             the batch size of the loader.
         length_fn: returns the number of tokens in the inputs of a forward pass; ``None`` uses the
-            Trainer's own count. If ``include_num_input_tokens_seen`` is off, there is no such count
-            and there are no figures per token.
+            Trainer's own count. If ``include_num_input_tokens_seen`` is off, the Trainer does not
+            count tokens, and there are no figures per token.
         **settings: see ``CallbackSettings``; the default run folder is
             ``<args.output_dir>/energy``.
 
@@ -50,10 +50,11 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         """Return the field ``co2_eq_emissions`` of a model card.
 
         Args:
-            training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out if ``None``.
+            training_type: kind of training, such as ``"pre-training"`` or ``"fine-tuning"``;
+                ``None`` leaves out the field.
 
         Raises:
-            ValueError: if the location of the machine is unknown.
+            ValueError: if the energy of the run or the location of the machine is unknown.
         """
         from energy_callbacks.report.render.model_card import co2_eq_emissions
 
@@ -61,6 +62,9 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
 
 class ReportedEnergyCallback(GpuEnergyCallback):
-    """The callback that ``report_to=["energy"]`` adds; the user's own callback has precedence."""
+    """The callback that ``report_to=["energy"]`` adds.
+
+    It measures nothing if the user has also added a ``GpuEnergyCallback``.
+    """
 
     is_from_report_to = True

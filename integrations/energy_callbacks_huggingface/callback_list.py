@@ -1,12 +1,13 @@
-"""Writes our figures to the trainer's other callbacks, and filters the figures that each one gets.
+"""Passes our figures to the trainer's other callbacks, and hides figures from some callbacks.
 
-The Trainer places reporting callbacks before the user's, and passes the same dictionary of logs (a
-row) to all of them. Therefore our callback moves to the front of the list and adds its figures to
-the dictionary. TensorBoard's callback would write them with a prefix (``train/power/gpu_w``), so a
-``LogFilter`` hides our figures from that callback, and ``TrainerTensorBoardOutput`` writes them
-with exact tags, through the writer of that callback.
+The Trainer places callbacks for loggers before the user's callbacks, and passes the same dictionary
+of logs (a row) to all callbacks. Therefore our callback moves to the front of the list and adds our
+figures to the dictionary. TensorBoard's callback would write them with a prefix
+(``train/power/gpu_w``). Therefore a ``LogFilter`` hides our figures from that callback, and
+``TrainerTensorBoardOutput`` writes them without a prefix, through the writer of that callback.
 
-The callbacks in their order, and our figures that the dictionary contains after each of them::
+The first line shows the callbacks in their order; the second line shows which of our figures the
+dictionary contains after that callback::
 
     ours   filter | TensorBoard | filter   W&B, user's   filter | console | filter   last
     all    none                   all                    a few              all
@@ -39,11 +40,12 @@ _NO_BOARD = "figures of energy no longer reach TensorBoard"
 
 
 class OtherTrainerCallbacks:
-    """The other callbacks during one call of ``train``, ``evaluate`` or ``predict``.
+    """The trainer's other callbacks during one call of ``train``, ``evaluate`` or ``predict``.
 
     Args:
         ours: our callback.
-        callbacks: the trainer's list of callbacks; empty if it was not found.
+        callbacks: the trainer's list of callbacks, which methods of this class change; empty if
+            the list was not found, or if another energy callback of the trainer writes the rows.
         folder: folder of our own event file, which is written if there is no TensorBoard callback;
             ``None`` if another energy callback of the trainer writes the rows.
     """
@@ -61,27 +63,31 @@ class OtherTrainerCallbacks:
         self._own = FaultTolerantOutput(self._file, _NO_FILE) if self._file else None
 
     def runs(self) -> Iterator[Board]:
-        """Yield the open TensorBoard runs that receive the rows."""
+        """Yield the TensorBoard runs to which the rows are written, if they are open."""
         yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
         yield from () if self._file is None else (self._file,)
 
     @property
     def _is_first(self) -> bool:
-        """Whether our callback is the first: only then may a hook change the rest of the list."""
+        """Whether our callback is the first; a hook may change the rest of the list only then."""
         return bool(self._callbacks) and self._callbacks[0] is self._ours
 
     def take_first_place(self) -> None:
         """Move our callback to the front of the list.
 
-        The callbacks after it keep their places, so an event that is being passed on still reaches
-        them.
+        Callbacks that were behind our callback in the list keep their places. Therefore they still
+        receive the event that the trainer is passing on at the moment.
         """
         others = [one for one in self._callbacks if one is not self._ours]
         if len(others) < len(self._callbacks):
             self._callbacks[:] = [self._ours, *others]
 
     def add_filters(self) -> None:
-        """Hide all our figures from TensorBoard's callback, and most from console callbacks."""
+        """Add filters around TensorBoard's callback and the console callbacks.
+
+        The filters hide all our figures from TensorBoard's callback, and most of our figures from
+        console callbacks.
+        """
         if not self._is_first:
             return
         filtered = []
@@ -100,9 +106,9 @@ class OtherTrainerCallbacks:
         """Write our figures to TensorBoard, to the trainer's log history, and into a logged row.
 
         Args:
-            logs: the row, as the Trainer passes it to callbacks.
-            scalars: figures for TensorBoard, by exact tag.
-            in_logs: figures that are added to the row for all other callbacks, by tag.
+            logs: the row that the Trainer passes to callbacks; figures are added to it.
+            scalars: figures for TensorBoard, by tag.
+            in_logs: figures for the row and for the log history, by tag.
             state: ``TrainerState`` of the trainer.
         """
         if not self._writes:
@@ -125,7 +131,7 @@ class OtherTrainerCallbacks:
 
 
 class TrainerTensorBoardOutput:
-    """Writes scalars with exact tags through the writer of the user's TensorBoard callback.
+    """Writes scalars without a prefix, through the writer of the user's TensorBoard callback.
 
     Args:
         board: the TensorBoard callback, which opens and closes the writer.
@@ -135,7 +141,7 @@ class TrainerTensorBoardOutput:
         self._board = board
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write all scalars of a step, unless the callback has no writer open."""
+        """Write all scalars of a step, if the writer of the callback is open."""
         writer: Any = self._board.tb_writer
         if writer is None:
             return
@@ -143,4 +149,4 @@ class TrainerTensorBoardOutput:
             writer.add_scalar(tag, value, step)
 
     def close(self) -> None:
-        """Do nothing: the writer belongs to the user."""
+        """Do nothing: the user's callback closes the writer."""
