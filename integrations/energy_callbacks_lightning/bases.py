@@ -1,8 +1,8 @@
-"""The callback base classes of ``lightning`` and ``pytorch_lightning``, if they are installed.
+"""Imports the callback base classes of ``lightning`` and ``pytorch_lightning``, if installed.
 
-If ``Trainer(callbacks=...)`` receives a single callback instead of a list, Lightning accepts only
-the callback class of the Trainer's own package. So our callback inherits from both classes if both
-packages are installed. Importing both takes 0.1 s longer than importing one.
+If ``Trainer(callbacks=...)`` receives a single callback instead of a list, Lightning accepts only a
+callback of the Trainer's own package. So our callback inherits from the classes of both packages,
+if both are installed. Importing both takes 0.1 s longer than importing one.
 """
 
 import importlib
@@ -13,10 +13,10 @@ PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def installed() -> tuple[ModuleType, ...]:
-    """Return the installed Lightning packages.
+    """Import and return the installed Lightning packages.
 
     Raises:
-        ModuleNotFoundError: for ``lightning``, if neither package is installed.
+        ModuleNotFoundError: if neither package is installed; it names ``lightning``.
     """
     names = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
     return tuple(importlib.import_module(name) for name in names or PACKAGES[:1])

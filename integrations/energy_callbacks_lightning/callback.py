@@ -17,11 +17,13 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     >>> trainer = Trainer(callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    The tags are described in ``docs/reference/metrics.md``. The newest values are also in
-    ``trainer.callback_metrics``, for ``ModelCheckpoint(monitor="efficiency/gpu_j_per_sample")``.
+    The tags are described in ``docs/reference/metrics.md``. If a single process trains, the newest
+    values are also in ``trainer.callback_metrics``, for
+    ``ModelCheckpoint(monitor="efficiency/gpu_j_per_sample")``.
 
     Args:
-        log_every_n_steps: number of steps between logged rows; ``None`` uses the trainer's setting.
+        log_every_n_steps: number of optimizer steps between logged rows; ``None`` uses the
+            trainer's setting.
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
         length_fn: returns the number of tokens in a batch; with ``None`` there are no figures per
@@ -56,7 +58,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     @property
     def report(self) -> "EnergyReport":
-        """The energy report so far, built from the ranks' journals if ranks are child processes."""
+        """The energy report so far, also if the ranks were child processes of this process."""
         config = self._meter.config
         ran_here = self._meter.run_folder is not None
         folder = None if ran_here else spawned_ranks.run_folder(self, config.run_folder)
@@ -70,17 +72,18 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     def state_key(self) -> str:
         """Key of the state in a checkpoint.
 
-        It contains ``report_dir``, so that a trainer may have several of these callbacks.
+        It contains ``report_dir``, so that a trainer may have several of these callbacks with
+        different folders.
         """
         return self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: the run, its energy so far and the logger's step."""
+        """Return the state for a checkpoint: the run, its energy, and ``stepped_batches``."""
         state = self._meter.state() or self._state
         return {**state, "stepped_batches": self._steps.stepped_batches}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Store the state of a run for the next start of the meter.
+        """Store the state of a run, which the meter continues at its next start.
 
         Lightning also calls this method in a new run, after its own search for a batch size.
         """
@@ -101,9 +104,9 @@ class AutomaticCallback(GpuEnergyCallback):
     def state_key(self) -> str:
         """Key of the state in a checkpoint.
 
-        If this callback measures, its key is that of ``GpuEnergyCallback()``, so that each class
-        can resume a run of the other. Before ``setup`` the key differs, because Lightning does not
-        allow two callbacks with the same key.
+        If this callback measures, it has the key of ``GpuEnergyCallback()``, so that each of the
+        two classes can resume a run of the other. Before ``setup`` the keys differ, because
+        Lightning does not allow two callbacks with the same key.
         """
         own = super().state_key
         if not self._is_alone:
@@ -111,7 +114,7 @@ class AutomaticCallback(GpuEnergyCallback):
         return own.replace(type(self).__qualname__, GpuEnergyCallback.__qualname__, 1)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Remove this callback if another one measures. Calls like ``fit`` begin with ``setup``."""
+        """At the start of a call like ``fit``, remove this callback if another one measures."""
         others = [one for one in trainer.callbacks if one is not self]
         self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
         if not self._is_alone:

@@ -1,6 +1,7 @@
-"""Entry point that Lightning calls for every new Trainer.
+"""Entry point of this package that Lightning calls for every new Trainer.
 
-If the variable ``ENERGY_CALLBACKS_LIGHTNING`` is not set, it adds no callback and imports nothing.
+If the environment variable ``ENERGY_CALLBACKS_LIGHTNING`` is not set, it adds no callback and
+imports no other module of this package.
 """
 
 import os

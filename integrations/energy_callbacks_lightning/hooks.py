@@ -9,7 +9,7 @@
       on_train_epoch_start                mark batch_done: the loop waits for data
       precision_plugin.convert_input      mark data_ready
       on_train_batch_end                  meter.step or mark batch_done, scalars to the loggers
-      on_validation_start / _end          phase validation, records its metrics
+      on_validation_start / _end          phase validation, records the metrics of the validation
     on_train_epoch_end                    meter.epoch, scalars to the loggers
     on_train_epoch_start | on_train_end   records the metrics of the last epoch
     trainer.save_checkpoint               window checkpoint
@@ -17,8 +17,8 @@
     teardown | on_exception             meter.stop, last scalars, report
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
-Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device: metrics
-are read right after Lightning has read them.
+Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device. Metrics
+are read when Lightning has already waited for them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class EnergyHooks(Base):
             self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
-        """Write the newest scalars to the user's loggers, at the step of the loss."""
+        """Write the newest scalars to ``callback_metrics`` and loggers, at the step of the loss."""
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
@@ -79,19 +79,19 @@ class EnergyHooks(Base):
             self._dashboard.row(scalars, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:
-        """Record the metrics of the epoch that has just ended, if there is one."""
+        """Record the metrics of the epoch that has ended; do nothing if none has ended."""
         if trainer.is_global_zero:
             values, epoch = self._metrics.of_epoch(trainer)
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Start measuring if ``fit`` first searches for a batch size or a learning rate."""
+        """Start measuring if ``fit`` begins with a search for a batch size or a learning rate."""
         if loop.is_searching(trainer):
             self._start(trainer)
             self._meter.enter("tuning")
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Enter the phase ``setup``, which lasts until the first batch."""
+        """Enter the phase ``setup``, which lasts until ``on_train_start``."""
         self._start(trainer)
         self._meter.leave("tuning")
         self._meter.enter("setup")
@@ -132,7 +132,7 @@ class EnergyHooks(Base):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch; the device may still run them."""
+        """Report the optimizer steps that ended with the batch. The device may still run them."""
         steps = self._steps.count(trainer, batch)
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
@@ -152,12 +152,12 @@ class EnergyHooks(Base):
         self._log(trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Record the last epoch, and leave the phase ``train``."""
+        """Record the metrics of the last epoch, and leave the phase ``train``."""
         self._record_epoch(trainer)
         self._meter.leave("train")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Enter the phase ``validation``, except for a sanity check, which has its own phase."""
+        """Enter the phase ``validation``, except in a sanity check, which has its own phase."""
         if trainer.state.fn != "fit":
             self._start(trainer)
         if not trainer.sanity_checking:
@@ -194,5 +194,5 @@ class EnergyHooks(Base):
         self._stop(trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Stop measuring at the end of a call without an exception. Loggers are still open."""
+        """Stop measuring at the end of a call such as ``fit``. The loggers are still open then."""
         self._stop(trainer)

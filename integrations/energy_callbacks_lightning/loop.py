@@ -1,8 +1,9 @@
-"""Finds batch sizes, logger steps and GPUs of a Lightning training, without reading its data.
+"""Finds batch sizes, logger steps and GPUs of a Lightning training, without fetching data.
 
-The step of Lightning's loggers counts the batches that ended with an optimizer step; in manual
-optimization it counts all batches. ``global_step`` differs: it is one higher in
-``on_train_batch_end``, and in manual optimization it counts the steps of every optimizer.
+The step of a batch in Lightning's loggers is the number of earlier batches that ended with an
+optimizer step; in manual optimization it is the number of all earlier batches. ``global_step``
+differs: in ``on_train_batch_end`` it includes the step of the current batch, and in manual
+optimization it counts the steps of every optimizer.
 """
 
 import math
@@ -24,7 +25,7 @@ say, warn = rank_zero_info, rank_zero_warn
 
 
 class LightningStepCounter:
-    """Counts optimizer steps, samples and the logger's step with the trainer's public attributes.
+    """Counts optimizer steps, samples, tokens and the step of the loggers.
 
     Args:
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
@@ -32,8 +33,8 @@ class LightningStepCounter:
         length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
 
     Attributes:
-        stepped_batches: number of batches that ended with an optimizer step; in manual optimization
-            the number of all batches.
+        stepped_batches: number of batches so far that ended with an optimizer step; in manual
+            optimization, the number of all batches so far.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -46,7 +47,7 @@ class LightningStepCounter:
 
     @property
     def logger_step(self) -> int:
-        """The step at which Lightning logs the loss of the last counted batch."""
+        """The step at which Lightning logs the loss of the batch that was counted last."""
         return max(self.stepped_batches - 1, 0)
 
     def begin(self, trainer: Any) -> None:
@@ -60,7 +61,8 @@ class LightningStepCounter:
         """Count a batch, and return the optimizer steps that ended with it.
 
         Returns:
-            Numbers of samples and tokens of each step; ``None`` if unknown.
+            Numbers of samples and tokens of each step, ``None`` if unknown. The list is empty if no
+            step ended with the batch.
         """
         self._samples = _plus(self._samples, self._counted(self._samples_of, batch))
         self._tokens = _plus(self._tokens, self._counted(self._tokens_of, batch))
@@ -110,7 +112,8 @@ def _first_dimension(batch: Any) -> int:
 def is_searching(trainer: Any) -> bool:
     """Return whether ``fit`` will first search for a batch size or a learning rate.
 
-    ``False`` for a resumed training: its run is read from the checkpoint, after ``setup``.
+    The result is ``False`` if ``fit`` resumes a run: the run is known only after ``setup``, when
+    the checkpoint has been read.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
     # These names are the same in both Lightning packages.
@@ -158,8 +161,8 @@ def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = No
 def used_gpus(trainer: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host measures the GPUs of all ranks of the host, because only rank 0 logs
-    figures. The report counts each GPU once.
+    The first rank of a host measures the GPUs of all ranks of the host. Otherwise the figures,
+    which only rank 0 logs, would include a single GPU. The report counts each GPU once.
     """
     device = trainer.strategy.root_device
     if device.type != "cuda":

@@ -1,4 +1,4 @@
-"""Patches methods to detect events without a hook: a saved checkpoint and a fetched batch."""
+"""Replaces methods to detect events that have no hook: saving a checkpoint, fetching a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ class MethodPatch:
 
     Args:
         name: name of the method.
-        around: class of the replacement; it is called with the original method and the meter.
+        around: class of the replacement; created with the original method and the meter.
         meter: receives the events.
     """
 
@@ -55,7 +55,7 @@ class TimedSave(_PatchedMethod):
     """Replaces ``trainer.save_checkpoint``, and reports when it begins and ends."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Save, and report the window ``checkpoint``."""
+        """Save the checkpoint, and assign the time of saving to the phase ``checkpoint``."""
         start_s = self._meter.now_s()
         try:
             return self._method(*args, **kwargs)
@@ -65,10 +65,10 @@ class TimedSave(_PatchedMethod):
 
 
 class TimedFetch(_PatchedMethod):
-    """Replaces ``precision_plugin.convert_input``, which receives each new batch first.
+    """Replaces ``precision_plugin.convert_input``, which Lightning calls first with each new batch.
 
-    Lightning copies the batch to the device next. A copy from unpinned memory waits for all pending
-    work of the device, and this time must not count as waiting for data.
+    Lightning then copies the batch to the device. A copy from unpinned memory waits for all pending
+    work of the device, and that wait must not count as waiting for data.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -3,20 +3,20 @@
 ::
 
     on_validation_start                   stores the existing metrics
-    on_validation_end                     metrics that changed since then are of the validation
-    on_train_epoch_end                    ends the epoch; its metrics may still be logged
-    on_train_epoch_start | on_train_end   metrics that changed since the previous epoch are of the
-                                          epoch that has ended
+    on_validation_end                     metrics that have changed belong to the validation
+    on_train_epoch_end                    ends the epoch; its metrics may be logged after this hook
+    on_train_epoch_start | on_train_end   metrics that have changed since the previous epoch belong
+                                          to the epoch that has ended
 
 ``callback_metrics`` contains the same tensor until a metric is computed again, so a metric has
-changed if its tensor is another object. When the metrics of a validation or an epoch are read,
-Lightning has just read them for its loggers and progress bar, and reading them again runs no
+changed if its tensor is another object. When this module reads the metrics of a validation or an
+epoch, Lightning has just read them for its loggers and progress bar, and reading them again runs no
 collective operation. Without loggers and progress bar, only values in host memory are read, because
-training would wait for the device while other values are read.
+training would have to wait for values on the device.
 
 If one process trains, our figures are added for callbacks such as ``ModelCheckpoint`` and
-``EarlyStopping``. With several ranks they are not added: ranks measure different energies, so these
-callbacks would decide differently.
+``EarlyStopping``. With several ranks they are not added: ranks measure different energies, so a
+callback would decide differently on each rank.
 """
 
 import math
@@ -29,8 +29,8 @@ from energy_callbacks.accounting.metrics.tags import TAGS
 from energy_callbacks_lightning import loop
 
 Logged = dict[str, Any]
-# Tags that exist from the start, with NaN until they are measured: a checkpoint callback that
-# monitors one of them must find its key.
+# Tags that are in ``callback_metrics`` from the start of training, with NaN until the figure is
+# measured: a checkpoint callback may raise an error if the tag that it monitors is missing.
 _MONITORED = ("efficiency/total_j_per_sample",)
 _MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
 
@@ -45,7 +45,7 @@ class LoggedMetrics:
         self._epoch: int | None = None
 
     def begin_validation(self, trainer: Any) -> None:
-        """Store the current metrics; those that change from now on belong to the validation."""
+        """Store the current metrics. Metrics that change from now on belong to the validation."""
         self._before = dict(trainer.callback_metrics)
 
     def of_validation(self, trainer: Any) -> dict[str, float]:
@@ -55,13 +55,14 @@ class LoggedMetrics:
         return _numbers(trainer, new)
 
     def end_epoch(self, trainer: Any) -> None:
-        """Store the number of the epoch that ends; its metrics may still be logged afterwards."""
+        """Store the number of the epoch that ends. Its metrics may still be logged afterwards."""
         self._epoch = trainer.current_epoch
 
     def of_epoch(self, trainer: Any) -> tuple[dict[str, float], int | None]:
-        """Return metrics and number of the epoch that has ended.
+        """Return the metrics and the number (from 0) of the epoch that has ended.
 
-        Metrics of validations are left out. The number is ``None`` if no epoch has ended.
+        Metrics of validations are left out. The number is ``None`` if no epoch has ended since the
+        last call of this method.
         """
         epoch, self._epoch = self._epoch, None
         if epoch is None:
@@ -78,6 +79,7 @@ def _changed(trainer: Any, before: Logged) -> Logged:
 
 
 def _numbers(trainer: Any, logged: Logged) -> dict[str, float]:
+    """Return the metrics that are single numbers and can be read without waiting."""
     was_read = bool(trainer.loggers) or trainer.progress_bar_callback is not None
     return {
         name: value.item()
@@ -90,8 +92,8 @@ def _numbers(trainer: Any, logged: Logged) -> dict[str, float]:
 def last_values(trainer: Any) -> dict[str, float]:
     """Return the last values of all metrics that are single numbers.
 
-    The result is empty if several ranks train: reading a metric may compute it over all ranks, but
-    only the first rank calls this function.
+    The result is empty if several ranks train: reading a metric may compute it over all ranks
+    together, but only the first rank calls this function.
     """
     if trainer.world_size > 1:
         return {}
@@ -100,7 +102,10 @@ def last_values(trainer: Any) -> dict[str, float]:
 
 
 def begin_offers(trainer: Any) -> None:
-    """Add NaN for figures that callbacks may monitor; with several ranks, only warn."""
+    """Add NaN for figures that callbacks may monitor.
+
+    With several ranks, nothing is added; a warning names each callback that monitors a figure.
+    """
     if trainer.world_size == 1:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))

@@ -1,8 +1,9 @@
-"""Finds the run of ranks that Lightning started as child processes: ``ddp_spawn``, ``ddp_fork``.
+"""Finds the run folder if ranks were child processes (strategies ``ddp_spawn`` and ``ddp_fork``).
 
 The user's callback stays in the parent process. No hook is called there, and the parent's logger
 does not know which version (log folder) the children use. The children's journals are in the run
-folder that the user has set, or next to the logs. They contain the process id of the parent.
+folder that the user has set, or next to the logs. Each journal contains the process id of the
+parent.
 """
 
 import contextlib
@@ -19,10 +20,11 @@ from energy_callbacks_lightning.bases import packages
 
 
 def run_folder(callback: object, chosen: Path | None) -> Path | None:
-    """Return the folder of the newest journal of a child process; ``None`` if there is none.
+    """Return the run folder with the newest journal of a child process; ``None`` if there is none.
 
     Args:
-        callback: our callback; trainers that have it are searched for their log folders.
+        callback: our callback. If ``chosen`` is ``None``, the log folders of the trainers that have
+            this callback are searched.
         chosen: the run folder that the user has set; ``None`` if not set.
     """
     folders = [chosen] if chosen else [one for held in _trainers(callback) for one in _near(held)]
@@ -31,7 +33,7 @@ def run_folder(callback: object, chosen: Path | None) -> Path | None:
 
 
 def _trainers(callback: object) -> Iterator[Any]:
-    """Yield the trainers that have the callback; no hook has told the callback its trainer."""
+    """Yield the trainers that have the callback. The callback does not know its trainer itself."""
     kinds = tuple(package.Trainer for package in packages)
     for one in gc.get_objects():
         if issubclass(type(one), kinds) and any(held is callback for held in one.callbacks):
@@ -39,7 +41,7 @@ def _trainers(callback: object) -> Iterator[Any]:
 
 
 def _near(trainer: Any) -> Iterator[Path]:
-    """Yield the run folders of all versions of the trainer's logger, the parent's own first."""
+    """Yield the run folders of all versions of the logger, first that of the parent's version."""
     folder = loop.run_folder(trainer)
     yield folder
     yield from folder.parent.parent.glob(f"*/{folder.name}")

@@ -25,16 +25,16 @@ def tune_batch_size(
     """Find the batch size before ``trainer.fit``.
 
     If the module or datamodule has an attribute with the name ``batch_arg_name``, that attribute is
-    set to the batch size.
-    Loaders that are passed are not changed: ``with_batch_size(loader, result.size)`` returns a copy
-    with the batch size. With ``global_batch_size``, ``trainer.accumulate_grad_batches`` is set too.
+    set to the chosen batch size. With ``global_batch_size``, ``trainer.accumulate_grad_batches`` is
+    set too. Loaders in ``train_dataloaders`` are not changed:
+    ``with_batch_size(loader, result.size)`` returns a copy of a loader with the chosen batch size.
 
     Args:
         trainer: the trainer that will run ``fit``.
         model: the module that is trained.
         train_dataloaders: argument of ``fit``; ``None`` uses the loaders of the module or
             datamodule.
-        datamodule: argument of ``fit``.
+        datamodule: argument of ``fit``; ``None`` if there is none.
         length_fn: returns the length of a sample; each trial begins with the longest samples.
             ``None`` if all samples have the same length.
         batch_arg_name: name of the attribute with the batch size, in the module, the datamodule or
@@ -45,9 +45,9 @@ def tune_batch_size(
         The measured sizes, and the chosen batch size.
 
     Raises:
-        NothingFits: if the smallest size does not run.
+        NothingFits: if no size fits, or no size can be recommended.
         TypeError: for an unknown option.
-        ValueError: for invalid options, or if the batch size cannot be changed.
+        ValueError: for invalid options, or a trainer or loaders that do not support the search.
     """
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(

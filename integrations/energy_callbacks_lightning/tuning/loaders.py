@@ -1,7 +1,7 @@
-"""Changes the batch size of a training's loaders.
+"""Changes the batch size of the training loaders of ``fit``.
 
-If loaders come from a module or datamodule, the attribute that contains the batch size is set, and
-the loaders are requested again, as Lightning's ``BatchSizeFinder`` does. Loaders that were passed
+If a module or datamodule creates the loaders, its attribute with the batch size is set and the
+loaders are created again, as Lightning's ``BatchSizeFinder`` does. Loaders that were passed
 to ``fit`` are copied with another batch size. Every loader must be a PyTorch ``DataLoader`` that
 was created with ``batch_size=``.
 """
@@ -53,7 +53,7 @@ class TrainLoaders:
             their ``hparams``.
 
     Attributes:
-        batch_size: batch size of the loaders when this object is created.
+        batch_size: batch size that the loaders had when this object was created.
         is_passed: whether loaders were passed to ``fit``.
 
     Raises:
@@ -81,9 +81,13 @@ class TrainLoaders:
             )
 
     def at(self, size: int) -> Any:
-        """Return a ``CombinedLoader`` of full batches of ``size`` samples.
+        """Return a ``CombinedLoader`` that yields full batches of ``size`` samples.
 
-        The loaders use the same samplers as the training.
+        Attributes with the batch size are set to ``size``. The loaders use the samplers of the
+        training.
+
+        Raises:
+            ValueError: if ``train_dataloader()`` does not use the attribute.
         """
         self._set(size)
         strategy, trainer = self._trainer.strategy, self._trainer
@@ -110,7 +114,7 @@ class TrainLoaders:
         """Return a function of the batch size that returns a batch of the longest samples.
 
         Args:
-            combined: loaders, as returned by ``at``; they collate the samples.
+            combined: loaders, as returned by ``at``; their ``collate_fn`` creates the batch.
             length_fn: returns the length of a sample.
         """
         orders = [longest(one.dataset, length_fn) for one in combined.flattened]
@@ -126,13 +130,13 @@ class TrainLoaders:
         return batch
 
     def keep(self, size: int) -> None:
-        """Set the batch size of the training, in attributes and in loaders that were passed."""
+        """Set the batch size of the training: in attributes, and in copies of passed loaders."""
         self._set(size)
         if self.is_passed:
             self._source.instance = with_batch_size(self._source.instance, size)
 
     def restore(self) -> None:
-        """Restore the attributes that contain the batch size."""
+        """Restore the attributes with the batch size to their values before the search."""
         for holder, value in self._holders:
             _assign(holder, self._name, value)
 
@@ -175,7 +179,7 @@ def _samples(loader: Any) -> int | None:
 
 
 def _holders(module: Any, name: str) -> list[tuple[Any, Any]]:
-    """Return each object in which Lightning finds the attribute, and its current value."""
+    """Return the objects in which Lightning finds an attribute, each with the current value."""
     found = _parsing._lightning_get_all_attr_holders(module, name)  # noqa: SLF001
     return [(one, one[name] if isinstance(one, dict) else getattr(one, name)) for one in found]
 

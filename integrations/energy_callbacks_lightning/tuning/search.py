@@ -17,6 +17,7 @@ from energy_callbacks_lightning.callback import GpuEnergyCallback
 from energy_callbacks_lightning.tuning.loaders import TrainLoaders
 from energy_callbacks_lightning.tuning.trial_step import LightningTrialStep
 
+# Attributes of the trainer that are restored after a search.
 _HELD: Final = (
     "callbacks", "loggers", "profiler", "fit_loop", "should_stop", "accumulate_grad_batches",
     "limit_val_batches",
@@ -60,8 +61,12 @@ def search(
     Args:
         trainer: a trainer that is running ``fit``, before or between training steps.
         loaders: creates the training loaders.
-        length_fn: returns the length of a sample; ``None`` if all have the same length.
+        length_fn: returns the length of a sample; ``None`` if all samples have the same length.
         options: the user's options of the search.
+
+    Raises:
+        NothingFits: if no size fits, or no size can be recommended.
+        ValueError: for invalid options, or loaders whose batch size cannot be changed.
     """
     meter = _meter(trainer, options)
     is_ours = not meter.is_running
@@ -86,7 +91,10 @@ def search(
 
 @contextlib.contextmanager
 def isolated(trainer: Any) -> Iterator[None]:
-    """Return a context that isolates a trainer from callbacks, loggers, profilers, other ranks."""
+    """Return a context that isolates a trainer.
+
+    In it, callbacks, loggers and profilers are not called, and ranks do not wait for each other.
+    """
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
     logged, model = dict(vars(connector)), strategy.model
@@ -110,6 +118,7 @@ def isolated(trainer: Any) -> Iterator[None]:
 
 
 def _stateful(trainer: Any) -> list[Any]:
+    """Return the learning-rate schedulers, and the gradient scaler if there is one."""
     scaler = getattr(trainer.precision_plugin, "scaler", None)  # only for mixed precision
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
     return schedulers if scaler is None else [*schedulers, scaler]
@@ -124,7 +133,7 @@ def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Return options with our defaults, and sizes limited to the number of samples per rank."""
+    """Return options with defaults for a trainer, and sizes limited to the samples of a rank."""
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:

@@ -1,17 +1,18 @@
-"""Runs training steps at any batch size, with iterations of Lightning's own training loop.
+"""Runs training steps at any batch size, as iterations of Lightning's own training loop.
 
 ::
 
-    trial begins     creates a new training loop with the old loop's progress and no validation;
-                     calls on_train_start and on_train_epoch_start of the module
+    trial begins     creates a new training loop with the progress of the old loop; calls
+                     on_train_start and on_train_epoch_start of the module
       step           epoch_loop.advance: fetch, copy to the device, training_step, backward,
                      clipping, optimizer
-      loader ends    starts the loader again, as in the next epoch
-    trial ends       restores the old loop, and attributes of the module that are not tensors
+      loader ends    starts the loader again, as training does in the next epoch
+    trial ends       restores the old loop, and the attributes of the module that are neither
+                     parameters nor buffers
 
 A loop contains counters and logged values. Trials use a new loop, so that the values of the old
-loop need not be restored. Learning-rate schedulers do not step, because a trial may have more steps
-than they allow.
+loop need not be restored. Learning-rate schedulers do not change the learning rate, because a trial
+may have more steps than a scheduler allows.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ class LightningTrialStep:
     Args:
         trainer: a trainer that is running ``fit`` and is set up for training.
         loaders: creates the training loaders.
-        length_fn: returns the length of a sample; ``None`` if all have the same length.
+        length_fn: returns the length of a sample; ``None`` if all samples have the same length.
     """
 
     def __init__(
@@ -49,8 +50,12 @@ class LightningTrialStep:
     def __call__(self, size: int, accumulation: int | None = None) -> None:
         """Run one batch, or ``accumulation`` batches and a step of the optimizer.
 
-        The first call of a trial always runs the batches of a whole optimizer step
-        (``trainer.accumulate_grad_batches``), because that needs the most memory.
+        If the trial has not begun with ``worst``, its first call runs the batches of a whole
+        optimizer step (``trainer.accumulate_grad_batches``), because that needs the most memory.
+
+        Args:
+            size: samples per batch.
+            accumulation: batches per optimizer step; ``None`` keeps the setting of the trainer.
         """
         count, epochs = accumulation or 1, self._epochs
         if epochs is None:
@@ -71,7 +76,7 @@ class LightningTrialStep:
             self._trainer.fit_loop.epoch_loop.advance(batch)
 
     def end(self) -> None:
-        """End the trial and restore the trainer's loop."""
+        """End the trial, and restore the trainer's loop and the module's attributes."""
         self._epochs = None
         self._undo.close()
         self._restore_attributes()
@@ -96,7 +101,7 @@ class LightningTrialStep:
 
 
 class _Epochs:
-    """Replaces Lightning's data fetcher, and returns batches epoch after epoch, without end."""
+    """Replaces Lightning's data fetcher; yields batches epoch after epoch, without end."""
 
     done = False
 
@@ -130,7 +135,7 @@ class _Epochs:
 
 
 class _Repeated:
-    """Replaces Lightning's data fetcher, and returns the same batch every time."""
+    """Replaces Lightning's data fetcher; yields the same batch every time."""
 
     done = False
 
@@ -142,7 +147,7 @@ class _Repeated:
 
 
 def _new_loop(trainer: Any, before: Any) -> Any:
-    """Return a new loop with the progress of the old one, at the beginning of an epoch."""
+    """Return a new loop with the progress of the old loop, at the beginning of an epoch."""
     loop = type(before)(trainer, before.min_epochs, before.max_epochs)
     loop.epoch_loop = type(before.epoch_loop)(trainer, before.min_steps, before.max_steps)
     loop.load_state_dict(copy.deepcopy(before.state_dict()))
