@@ -1,4 +1,4 @@
-"""Saves a comparison: a self-contained HTML page (no scripts), a JSON file, markdown, PNGs."""
+"""Saves a comparison as a self-contained HTML page without scripts, as JSON, markdown and PNGs."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from energy_callbacks.report.render.html import drawn, embedded, template
 
 @write_files.register
 def save(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write HTML, JSON, markdown, and a PNG per chart that can be drawn; return the paths."""
+    """Write HTML, JSON, markdown, and a PNG per chart that can be drawn; return their paths."""
     files: list[tuple[str, str | bytes]] = [
         ("comparison.html", render(comparison)),
         ("comparison.json", to_json(comparison)),
@@ -27,7 +27,7 @@ def save(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def render(comparison: Comparison) -> str:
-    """Return the HTML page."""
+    """Return the HTML page of a comparison."""
     return template("comparison.html").render(content(comparison))
 
 

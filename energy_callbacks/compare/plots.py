@@ -1,4 +1,7 @@
-"""Charts of a comparison: changes in per cent, and power, energy, metric and memory of runs."""
+"""Draws charts of a comparison: changes in per cent; power, energy, metric and memory of runs.
+
+A function that draws a chart returns ``None`` if the data for the chart are not known.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -28,15 +31,16 @@ if TYPE_CHECKING:
 
 # Colours of Okabe and Ito, ordered so that successive colours also differ in lightness.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d")
+# Line styles of the groups, in the notation of Matplotlib.
 _DASHES: Final = ("-", "--", "-.", ":")
-# Maximum number of curves per group; more would hide each other.
+# Maximum number of runs per group whose curves are drawn; more curves would hide each other.
 _CURVES_A_GROUP: Final = 8
-# A function that returns the x and y values of a run's line.
+# Type of a function that returns the x and y values of a run's line.
 _Line = Callable[[RunCurve], tuple[Sequence[float], Sequence[float]]]
 
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
-    """Yield the file name and PNG data of each chart that can be drawn."""
+    """Yield the file name and the PNG data of each chart that can be drawn."""
     for chart in CHARTS:
         figure = chart.figure(comparison, PICTURE_IN)
         if figure is not None:
@@ -44,7 +48,7 @@ def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
 
 
 def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw each effect as a point with its interval, as a change in per cent."""
+    """Draw each effect as a change in per cent: a point, and a line for its interval."""
     shown = comparison.effects
     if not shown:
         return None
@@ -78,7 +82,10 @@ def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
 
 
 def _limit(axes: "Axes", shown: Sequence[Effect]) -> None:
-    """Set the x limits to show all points; clip long intervals, so that points stay apart."""
+    """Set the x limits to show all points; cut off long intervals, so that points stay apart.
+
+    Intervals are cut off at twice the largest change of a point, or at 4 % if that is more.
+    """
     values = [100.0 * (effect.ratio - 1.0) for effect in shown]
     most = max(2.0, *(abs(value) for value in values))
     ends = [100.0 * (end - 1.0) for effect in shown for end in (effect.low, effect.high) if end]
@@ -101,7 +108,7 @@ def energy_by_step(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas 
 
 
 def metric_by_energy(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the metric against the energy used so far, with a line at the target."""
+    """Draw the metric against the energy used until then, with a horizontal line at the target."""
     if comparison.metric is None:
         return None
     scale, unit = _energy_unit([curve.metric_energy_j for *_, curve in _runs(comparison)])
@@ -115,7 +122,7 @@ def _energy_unit(energies_j: Sequence[Sequence[float]]) -> tuple[float, str]:
 
 
 def memory_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the memory of each run over time.
+    """Draw the peak memory in each time bin of each run over the time since its start.
 
     The memory is that of the GPU with the highest peak, or of the process if the memory of no GPU
     is known.
@@ -130,7 +137,7 @@ def memory_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canva
 
 
 def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the peak memory of GPU and host: a bar for the mean of each group, a point per run."""
+    """Draw the peak memory of GPU and host: a bar for the mean of a group, and a point per run."""
     names = [n for n in ("peak_memory_bytes", "host_memory_bytes") if comparison.knows(n)]
     if not names:
         return None
@@ -177,7 +184,15 @@ def _lines(
     x_label: str,
     mark: float | None = None,
 ) -> "Canvas | None":
-    """Draw a line per run, in the style of its group; return ``None`` if there are no lines."""
+    """Draw a line per run, in the style of its group; return ``None`` if there are no lines.
+
+    Args:
+        drawn: group index, group name, x and y of each line.
+        width_in: width of the chart, inches.
+        y_label: label of the y axis.
+        x_label: label of the x axis.
+        mark: y value of a horizontal line; ``None`` for no such line.
+    """
     if not drawn:
         return None
     with panels(width_in, 2.8) as (canvas, [axes]):

@@ -1,4 +1,4 @@
-"""The compared quantities: their values in a run, and the error bounds of their sensors."""
+"""Defines the compared quantities; computes their values in a run, and error bounds of sensors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +13,8 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 Scope = Literal["gpu", "total"]
 ENERGY_TO_TARGET, TIME_TO_TARGET = "energy_to_target_j", "time_to_target_s"
+# Energies per unit of work, in order of preference. Only the first that is known for both groups is
+# compared.
 _OF_WORK: Final = ("j_per_sample", "j_per_token", "j_per_step")
 
 
@@ -22,7 +24,7 @@ class Quantity:
 
     Attributes:
         name: name in code and JSON, which contains the unit.
-        title: name in comparisons for users.
+        title: name that is shown to users.
         say: function that formats a value as text.
         is_energy: whether the value is an energy or a power. If the groups used different sensors,
             the errors of the sensors widen the interval of such a quantity.
@@ -38,7 +40,7 @@ class Quantity:
 
     @property
     def scope(self) -> Scope:
-        """The devices whose sensors contribute to the value: GPUs only, or all."""
+        """Scope of the sensors that contribute to the value; ``total`` includes all devices."""
         return "gpu" if self.name.startswith("gpu_") else "total"
 
 
@@ -46,7 +48,7 @@ def _joules(value: float) -> str:
     return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
-# All quantities, in the order of the rows of a comparison.
+# All quantities, in the order in which tables of a comparison show them.
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity(ENERGY_TO_TARGET, "Energy to the target", formatting.energy),
     Quantity("j_per_sample", "Energy per sample", _joules),
@@ -64,23 +66,30 @@ QUANTITIES: tuple[Quantity, ...] = (
 ANSWERS: Final = (ENERGY_TO_TARGET, *_OF_WORK, "energy_j", "gpu_energy_j")
 """Candidates for the headline quantity, in order of preference.
 
-Power is not among them, because low power for a longer time saves no energy.
+Power is not among them: a run with less power that takes longer need not use less energy.
 """
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
 def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Quantity]:
-    """Yield the quantities known for both groups, with at most one of the energies in _OF_WORK."""
+    """Yield the quantities that are known for both groups.
+
+    Of the quantities in ``_OF_WORK``, only the first that is known for both groups is yielded.
+
+    Args:
+        old: means of the first group, by name of the quantity.
+        new: means of the other group, by name of the quantity.
+    """
     shared = [one for one in QUANTITIES if one.name in old and one.name in new]
     of_work = [one for one in shared if one.name in _OF_WORK]
-    # The first of these is kept: energy per sample is more informative than energy per step.
+    # Only the first is kept, because energy per sample is more informative than energy per step.
     return (one for one in shared if one not in of_work[1:])
 
 
 def values(report: EnergyReport) -> dict[str, float]:
-    """Return the known positive values of a run by quantity name.
+    """Return the known positive values of a run, by name of the quantity.
 
-    Energies that are not resolved and quantities that need a target are left out.
+    Energies that are not resolved, and quantities that need a target, are left out.
     """
     return {name: value for name, value in _values(report) if value is not None and value > 0.0}
 
@@ -108,9 +117,10 @@ def _resolved_j(figure: Figure) -> float | None:
 def unlike_sensors(
     old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
 ) -> tuple[float, float]:
-    """Return the relative error bounds of both groups' sensors; 0 if the sensors are the same.
+    """Return the relative bounds of the systematic errors of both groups.
 
-    If the same sensors measured both groups equally often, their errors cancel in the ratio.
+    Both bounds are 0 if the same sensors measured both groups equally often, because their errors then
+    cancel in the ratio. Sensors of devices that cannot be identified count as different sensors.
     """
     if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
         return 0.0, 0.0
@@ -118,7 +128,10 @@ def unlike_sensors(
 
 
 def _are_identified(reports: Sequence[EnergyReport]) -> bool:
-    """Return whether every device has a host or UUID; logs of other programs may lack both."""
+    """Return whether the host or UUID of every device with energy is known.
+
+    Logs of other programs may contain neither.
+    """
     return all(
         one.uuid is not None or one.host != UNKNOWN_HOST
         for report in reports
@@ -128,7 +141,10 @@ def _are_identified(reports: Sequence[EnergyReport]) -> bool:
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """Return how often per run each sensor was used; a sensor is (host, device, method)."""
+    """Return the average number of times per run that each sensor was used.
+
+    A sensor is identified by host, device (its UUID if known, otherwise its key) and method.
+    """
     counts = Counter(
         (one.host, one.uuid or one.key, one.energy.method)
         for report in reports
@@ -139,9 +155,9 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
 
 
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
-    """Return the largest relative error bound of the runs.
+    """Return the largest relative bound of the systematic error of the runs' energies.
 
-    The bound is limited to 0.99 so that the ends of intervals stay positive.
+    The bound is limited to 0.99, so that the ends of intervals stay positive.
     """
     totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
     shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]

@@ -1,11 +1,17 @@
 """Computes the ratio of two groups of few runs, with an interval and a p-value.
 
-All computations use logarithms, so that a ratio and its inverse are treated alike. Intervals come
-from a bootstrap over runs (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 8 and
-14) with two corrections for few runs. First, deviations are stretched by sqrt(n / (n - 1)), because
-a resample of n values has only (n - 1) / n of their variance. Second, each replicate is scaled by
-sqrt(df / chi-square), which turns normal replicates into Student's t with Welch's degrees of
-freedom. ``tests/benchmarks/comparison.py`` measures how often these intervals, and those of a plain
+Ratios are computed as differences of logarithms, so that a ratio and its inverse are treated alike.
+Intervals come from a bootstrap over runs (Efron and Tibshirani, An Introduction to the Bootstrap,
+1993, ch. 8 and 14). A resample is n values drawn with replacement from the n values of a group; the
+result computed from resamples is a replicate. Two corrections are made for few runs:
+
+1. Deviations of replicates are multiplied by sqrt(n / (n - 1)), because the variance of the means
+   of resamples is too small by the factor (n - 1) / n.
+2. Deviations are multiplied by sqrt(df / chi-square), where chi-square is a random number with df
+   degrees of freedom. This turns normal deviations into Student's t. The degrees of freedom are
+   Welch's; for pairs, the number of pairs minus 1.
+
+``tests/benchmarks/comparison.py`` measures how often these intervals, and those of a plain
 bootstrap, contain the true ratio.
 """
 
@@ -20,27 +26,35 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 REPLICATES: Final = 20_000
-"""Number of bootstrap replicates, which makes interval ends stable in their third digit."""
+"""Number of bootstrap replicates.
+
+With another random seed, the ends of an interval change by about 1 % of its half-width (3 % if both
+groups have only two runs).
+"""
 CONFIDENCE: Final = 0.95
 ALPHA: Final = 1.0 - CONFIDENCE
 POWER: Final = 0.8
 """Probability of detecting the smallest detectable effect."""
 # With a fixed seed, the same runs always give the same result.
 _SEED: Final = 20_261_122
-# Differences of logarithms below this value are rounding errors.
+# Differences of logarithms below this value count as rounding errors.
 _ROUNDING: Final = 1e-12
+# Quantiles at the ends of the interval: 0.025 and 0.975.
 _ENDS: Final = ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioInterval:
-    """The ratio of two means, new over old, with its 95 % interval.
+    """The ratio of two groups, new divided by old, with its 95 % interval.
 
     Attributes:
+        value: the ratio of the geometric means; for blocks, the ratio of amount per work.
+        low: lower end of the interval.
+        high: upper end of the interval.
         p: two-sided p-value: the probability of a difference at least this large if the true
             ratio is 1.
-        detectable: smallest change that this number of runs detects with probability 0.8, as a
-            share: 0.03 is 3 %.
+        detectable: smallest change, as a share (0.03 is 3 %), that this number of runs or blocks
+            detects with probability 0.8.
     """
 
     value: float
@@ -55,8 +69,9 @@ class Blocks:
     """Blocks of one run, each long enough to be nearly independent of the previous block.
 
     Attributes:
-        amount: (n,) the compared quantity of each block, such as joules.
-        work: (n,) the work done in each block, such as samples.
+        amount: (n,) energy of each block, J.
+        work: (n,) work in each block: samples, steps or seconds. The compared quantity is
+            ``amount`` divided by ``work``.
     """
 
     amount: Array
@@ -64,7 +79,15 @@ class Blocks:
 
 
 class _Difference(NamedTuple):
-    """A difference of means: its value, deviations of resamples, variance, degrees of freedom."""
+    """A difference of means.
+
+    Attributes:
+        value: the difference, new minus old.
+        deviations: (REPLICATES,) deviations of the replicates from ``value``, after the first
+            correction in the docstring of the module.
+        variance: variance of ``value``.
+        freedom: degrees of freedom of ``variance``.
+    """
 
     value: float
     deviations: Array
@@ -80,20 +103,23 @@ def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval |
         new: (m,) positive value of each run of the other group.
 
     Returns:
-        ``None`` if a group has fewer than two runs, because the spread of runs is then unknown.
+        The ratio of the geometric means. ``None`` if a group has fewer than two runs, because the
+        spread of runs is then unknown.
     """
     return _ratio(old, new, in_pairs=False)
 
 
 def ratio_of_pairs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Return the ratio new / old of runs that were made in pairs, so that drift cancels.
+    """Return the ratio new / old of runs that were made in pairs.
+
+    Slow changes of the machine, such as of its temperature, cancel in each pair.
 
     Args:
         old: (n,) positive value of the first group in each pair.
         new: (n,) positive value of the other group in each pair.
 
     Returns:
-        ``None`` if there are fewer than two pairs.
+        The geometric mean of the pairs' ratios; ``None`` if there are fewer than two pairs.
     """
     return _ratio(old, new, in_pairs=True)
 
@@ -107,11 +133,11 @@ def _ratio(old: Sequence[float], new: Sequence[float], *, in_pairs: bool) -> Rat
 
 
 def ratio_of_blocks(old: Blocks, new: Blocks) -> RatioInterval | None:
-    """Return the ratio new / old of two runs; its interval excludes the spread between runs.
+    """Return the ratio new / old of two single runs, computed from blocks of each run.
 
-    Neighbouring steps are correlated; blocks of many seconds are nearly independent
-    (Kuensch, Annals of Statistics 17, 1989). The result is ``None`` if a run has fewer than two
-    blocks.
+    The interval does not include the differences between repeated runs. Blocks are used because
+    neighbouring steps are correlated, but blocks of many seconds are nearly independent (Kuensch,
+    Annals of Statistics 17, 1989). The result is ``None`` if a run has fewer than two blocks.
     """
     if min(len(old.amount), len(new.amount)) < 2:
         return None
@@ -138,11 +164,11 @@ def difference(
 
     Args:
         old: (n,) value of each run of the first group.
-        new: (m,) value of each run of the other group.
-        in_pairs: whether the n-th runs of both groups form a pair.
+        new: (m,) value of each run of the other group; m = n for pairs.
+        in_pairs: whether runs at the same position in ``old`` and ``new`` form a pair.
 
     Returns:
-        ``None`` if a group has fewer than two runs.
+        Lower and upper end of the interval; ``None`` if a group has fewer than two runs.
     """
     if min(len(old), len(new)) < 2:
         return None
@@ -157,8 +183,9 @@ def difference(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for multiple comparisons, which limits the family-wise error rate.
 
-    The smallest p-value is multiplied by n, the next by n - 1, and so on; the adjusted values never
-    decrease (Holm, Scandinavian Journal of Statistics 6, 1979).
+    The smallest of n p-values is multiplied by n, the second smallest by n - 1, and so on. In this
+    order, an adjusted value that is below the previous one is set to the previous one. Values are
+    at most 1 (Holm, Scandinavian Journal of Statistics 6, 1979).
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -184,7 +211,7 @@ def _difference(
 
 
 def _means(values: Array, rng: np.random.Generator) -> Array:
-    """Return deviations of the means of resamples, corrected by sqrt(n / (n - 1))."""
+    """Return the means of resamples minus the mean of ``values``, times sqrt(n / (n - 1))."""
     n = len(values)
     chosen = rng.integers(n, size=(REPLICATES, n))
     deviations: Array = (values[chosen].mean(axis=1) - values.mean()) * math.sqrt(n / (n - 1.0))
@@ -192,7 +219,12 @@ def _means(values: Array, rng: np.random.Generator) -> Array:
 
 
 def _welch(variances: Sequence[float], counts: Sequence[int]) -> float:
-    """Return the degrees of freedom of a difference of means (Welch, Biometrika 34, 1947)."""
+    """Return the degrees of freedom of a difference of means (Welch, Biometrika 34, 1947).
+
+    Args:
+        variances: variance of each mean.
+        counts: number of values of each mean.
+    """
     squares = sum(v * v / (n - 1.0) for v, n in zip(variances, counts, strict=True))
     return sum(variances) ** 2 / squares if squares > 0.0 else sum(counts) - 2.0
 
@@ -204,13 +236,13 @@ def _scaled(deviations: Array, freedom: float, rng: np.random.Generator) -> Arra
 
 
 def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
-    """Return the interval of a ratio from the difference of logarithms."""
+    """Return a ratio and its interval from the difference of logarithms."""
     # Rounding errors are set to 0, because means of equal values may differ in their last bit.
     difference = 0.0 if abs(change.value) < _ROUNDING else change.value
     deviations = np.where(np.abs(change.deviations) < _ROUNDING, 0.0, change.deviations)
     drawn = _scaled(deviations, change.freedom, rng)
     low, high = np.quantile(drawn, _ENDS)
-    # One is added to both counts, so that p is never 0.
+    # One is added to the numbers of extreme replicates and of all replicates, so that p is never 0.
     tails = [(drawn >= abs(difference)).sum(), (drawn <= -abs(difference)).sum()]
     p = min((sum(tails) + 1.0) / (REPLICATES + 1.0), 1.0)
     student = rng.standard_t(change.freedom, size=REPLICATES)
@@ -225,5 +257,5 @@ def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
 
 
 def _exp(value: float) -> float:
-    """Return the exponential, limited so that an interval without information has finite ends."""
+    """Return exp(value); ``value`` is limited to +-100, so that ends of intervals are finite."""
     return math.exp(min(max(value, -100.0), 100.0))

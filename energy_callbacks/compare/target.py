@@ -1,4 +1,4 @@
-"""Chooses the metric of a comparison; finds its best value, and energy and time to a target."""
+"""Chooses the metric of a comparison and its target; finds the energy and time to the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A metric, its better direction, and the target value."""
+    """A metric, the direction in which it gets better, and its target value."""
 
     metric: str
     direction: Direction
@@ -31,17 +31,18 @@ def goal(
 
     Args:
         reports: the reports of all groups.
-        metric: name of the metric; ``None`` selects a validation metric that all runs have.
-        direction: the better direction; ``None`` infers it from the name.
-        target: the target value; ``None`` selects the best value that all finished runs reached,
-            or all runs if none has finished.
+        metric: name of the metric; ``None`` selects a validation metric that all runs have and
+            whose better direction is known.
+        direction: the better direction; ``None`` infers it from the name of the metric.
+        target: the target value; ``None`` selects the best value that every finished run reached.
+            If no run with the metric has finished, it is the best value that every run reached.
 
     Returns:
-        ``None`` if ``metric`` is ``None`` and there is no validation metric that all runs have.
+        The metric; ``None`` if ``metric`` is ``None`` and there is no metric to select.
 
     Raises:
-        ValueError: if no run has the metric, the better direction of the metric is not known, or a
-            direction or target is given but no metric is given or found.
+        ValueError: if no run has the metric, if the better direction of the metric is not known, or
+            if a direction or target is given, but no metric is given or can be selected.
     """
     name = metric or _shared(reports, direction)
     if name is None:
@@ -78,10 +79,10 @@ def best(metric: Metric, direction: Direction) -> float:
 
 
 def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
-    """Return energy (J) and time (s) until the first value that reaches the target.
+    """Return energy and time from the start of the run to the first value that meets the target.
 
     Returns:
-        Energy (``None`` if not known) and time; ``None`` if no value reaches the target.
+        Energy in J (``None`` if not known) and time in s; ``None`` if no value meets the target.
     """
     for energy_j, t_s, value in zip(metric.energy_j, metric.t_s, metric.value, strict=True):
         if judged.sign * value >= judged.sign * judged.target:
@@ -105,6 +106,6 @@ def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str
         for report in reports
     ]
     shared = set.intersection(*map(set, names))
-    # A metric such as accuracy is preferred to a loss.
+    # The first metric is selected; metrics such as accuracy take precedence over losses.
     in_order = [name for name in names[0] if name in shared]
     return min(in_order, key=lambda name: "loss" in name.lower(), default=None)

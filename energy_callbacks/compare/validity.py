@@ -10,13 +10,15 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Thresholds of the caveats. They are our choice: if a threshold is exceeded, the error can be
-# larger than the effects that users look for.
+# Thresholds of the caveats. They are our choice: beyond a threshold, the error can be larger than
+# the effects that users look for.
 _COVERAGE: Final = 0.95  # minimum share of a run's time that readings cover
-_THROTTLED: Final = 0.02  # difference between the shares of time with throttled clocks
-_WARMER_C: Final = 10.0  # difference between the temperatures at the start
-_UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05  # relative difference of work: caveat, fatal caveat
+_THROTTLED: Final = 0.02  # maximum difference of the shares of time with throttled clocks
+_WARMER_C: Final = 10.0  # maximum difference of the temperatures at the start, degrees Celsius
+# Maximum relative difference of the work without a caveat, and without a fatal caveat.
+_UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
+# Names of the quantities that certain caveats affect.
 _ENERGY = tuple(name for name, one in BY_NAME.items() if one.is_energy)
 _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)
 _NOT_MEMORY = tuple(name for name in BY_NAME if "memory" not in name)
@@ -26,7 +28,7 @@ Reports = Sequence[EnergyReport]
 
 
 def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
-    """Yield all caveats: those of each group, then those of differences from the first group."""
+    """Yield the caveats of single groups, then those of differences from the first group."""
     (first, old), *others = groups.items()
     for name, reports in groups.items():
         yield from _of_group(name, reports)
@@ -96,7 +98,7 @@ def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterat
 
 
 def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
-    """Yield a caveat if the groups differ in samples, or in steps if samples are not known."""
+    """Yield a caveat if the numbers of samples differ, or of steps if samples are not known."""
     for unit in ("samples", "steps"):
         counts = _known(partial(_mean_count, unit), old, new)
         if counts is None:
@@ -128,13 +130,16 @@ def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cav
 def _known(
     value: Callable[[Reports], float | None], old: Reports, new: Reports
 ) -> tuple[float, float] | None:
-    """Return the values of both groups; ``None`` if one of them is not known."""
+    """Return the results of ``value`` for both groups; ``None`` if a result is ``None``."""
     before, after = value(old), value(new)
     return None if before is None or after is None else (before, after)
 
 
 def _throttled(reports: Reports) -> float | None:
-    """Return the share of time in which the most throttled GPU was throttled, mean over runs."""
+    """Return the share of a run's time in which its most throttled device was throttled.
+
+    The result is the mean over the runs for which the share is known; ``None`` if there are none.
+    """
     shares = []
     for report in reports:
         known = [one.throttled_s for one in report.devices if one.throttled_s is not None]
@@ -144,7 +149,10 @@ def _throttled(reports: Reports) -> float | None:
 
 
 def _start_c(reports: Reports) -> float | None:
-    """Return the temperature of the warmest device at the start, mean over runs."""
+    """Return the temperature of a run's warmest device at the start, in degrees Celsius.
+
+    The result is the mean over the runs with known temperatures; ``None`` if there are none.
+    """
     warmest = []
     for report in reports:
         known = [[t_c for t_c in one.temperature_c if t_c is not None] for one in report.series]
@@ -161,8 +169,13 @@ def _mean_count(unit: str, reports: Reports) -> float | None:
 def forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
     """Return whether a caveat forbids a verdict on an effect.
 
-    A caveat forbids a verdict only if it is fatal and concerns the effect's group, the first group
-    or all groups.
+    A caveat forbids a verdict only if it is fatal, concerns the effect's group, the first group or
+    all groups, and concerns the effect's quantity or all quantities.
+
+    Args:
+        caveat: the caveat.
+        effect: the effect.
+        first: name of the first group.
     """
     is_of_it = caveat.is_fatal and caveat.group in (None, first, effect.group)
     return is_of_it and (not caveat.quantities or effect.quantity in caveat.quantities)

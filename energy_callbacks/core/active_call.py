@@ -1,8 +1,8 @@
-"""Finds the call of the training function on the stack of a hook, and detects when it ends.
+"""Finds the call of a training function, such as ``fit``, on the stack; detects when it ends.
 
-Keras and Hugging Face pass a callback neither the trainer nor the list of callbacks, and call no
-hook after an exception or Ctrl-C. While a hook runs, the stack contains both the call that trains
-and the object with the list of callbacks. See ``docs/adr/0007``.
+Keras and Hugging Face give a callback neither the trainer nor the list of callbacks, and call no
+hook after an exception or Ctrl-C. While a hook of a callback runs, the stack contains both the call
+of the training function and the object with the list of callbacks. See ``docs/adr/0007``.
 
 A thread walks only its own stack, because walking the stack of another thread can crash the
 process (CPython 3.11).
@@ -28,8 +28,8 @@ class ActiveCall:
     """
 
     def __init__(self, frame: FrameType, package: str) -> None:
-        # A wrapper in Keras removes the frame of the call from tracebacks, but not the frame of the
-        # wrapper.
+        # Keras wraps the function. The wrapper removes the frame of the call from tracebacks, but
+        # not its own frame. ``error`` therefore searches for both.
         wrapper = frame.f_back
         is_wrapped = wrapper is not None and _package(wrapper) == package
         self._frames: tuple[FrameType | None, ...] = (frame, wrapper if is_wrapped else None)
@@ -49,11 +49,11 @@ class ActiveCall:
         return None
 
     def is_under_way(self) -> bool:
-        """Return whether the call has neither returned nor raised; any thread may ask.
+        """Return whether the call has neither returned nor raised; ``False`` after ``let_go``.
 
-        The garbage collector of CPython tracks a frame only after its execution has ended
-        (``take_ownership`` in ``frame.c``). In other interpreters, the result is ``True`` until
-        ``let_go``.
+        Any thread may call this method. The garbage collector of CPython tracks a frame only after
+        its execution has ended (``take_ownership`` in ``frame.c``). In other interpreters, the
+        result is ``True`` until ``let_go``.
         """
         frames = self._frames  # a copy, because another thread may call ``let_go``
         return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
@@ -85,10 +85,10 @@ class ActiveCall:
 def keep_interrupt() -> None:
     """Let an uncaught Ctrl-C end the process as it would without this package.
 
-    After an uncaught ``KeyboardInterrupt`` the interpreter ends itself by SIGINT. Executing code
-    from a string, as the definition of a dataclass does, resets the flag for this. The flag is set
-    again when such code raises ``KeyboardInterrupt`` (CPython 3.11 to 3.14, ``run_eval_code_obj``
-    in ``pythonrun.c``). Only exit handlers may call this function.
+    An uncaught ``KeyboardInterrupt`` sets a flag, which makes the interpreter end itself by SIGINT
+    after its exit handlers. Executing code from a string, as the definition of a dataclass does,
+    clears the flag. The flag is set again when such code raises ``KeyboardInterrupt`` (CPython 3.11
+    to 3.14, ``run_eval_code_obj`` in ``pythonrun.c``). Only exit handlers may call this function.
     """
     if isinstance(_last_error(), KeyboardInterrupt):
         with contextlib.suppress(KeyboardInterrupt):
@@ -96,7 +96,7 @@ def keep_interrupt() -> None:
 
 
 def find_callback_list(member: object) -> list[Any] | None:
-    """Return the list ``self.callbacks`` of the nearest caller whose list contains ``member``.
+    """Return ``self.callbacks`` of the nearest caller for which this list contains ``member``.
 
     Args:
         member: callback to search for; compared by identity.

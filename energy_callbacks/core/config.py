@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
 
+# Environment variables: one disables all measurements, the other sets the run folder.
 DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
 RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
@@ -20,26 +21,30 @@ class EnergyConfig:
 
     Args:
         report_dir: run folder; ``None`` lets the adapter choose one next to the training's logs.
+            The environment variable ``ENERGY_CALLBACKS_RUN_DIR`` takes precedence.
         country: ISO 3166 code or English name of the country whose grid supplies the machine;
             ``None`` uses CodeCarbon's configuration. Without a location, emissions are a range.
-        region: state or province, if ``country`` is ``USA`` or ``CAN``.
-        pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
+        region: state or province, if ``country`` is the USA or Canada; ``None`` uses the figure of
+            the whole country.
+        pue: power usage effectiveness of the building, 1 to 10; multiplies emissions and cost.
         price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
             UUIDs.
-        sample_interval_s: interval in s at which figures are updated and written, 0.05 to 1. It is
-            limited because a killed process loses unwritten figures. In addition, figures are
-            written every 0.8 s (the default), which is the interval at which sensors are read.
+        sample_interval_s: interval in s at which figures are computed and written, 0.05 to 1. It is
+            at most 1 s, because a killed process loses the figures that are not yet written. In
+            addition to this interval, figures are computed and written every 0.8 s (the default),
+            because many sensors are read every 0.8 s.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
-            day for a GPU.
-        step_events: whether CUDA events determine when the GPU finished each step, instead of the
-            time when Python had queued it; PyTorch on NVIDIA GPUs only; costs about 10 us per step.
+            day and GPU.
+        step_events: whether a step ends when the GPU has finished it, as CUDA events show. If not,
+            it ends when Python has queued its work. Events need PyTorch and an NVIDIA GPU, and cost
+            about 10 us per step.
         max_energy_wh: energy of GPUs and host over all attempts of the run, in Wh, at which the
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
             limit. Without a location, the upper end of the range is compared with the limit.
         run_name: display name of the run.
-        tags: labels that appear in the report.
+        tags: labels that appear in the report: value by name.
 
     Raises:
         ValueError: for a value that is not valid on any machine.
@@ -86,7 +91,7 @@ class EnergyConfig:
 
     @property
     def run_folder(self) -> Path | None:
-        """The run folder that a parent process has set, or ``report_dir``; may be ``None``."""
+        """The run folder in ``ENERGY_CALLBACKS_RUN_DIR``, otherwise ``report_dir``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
 
@@ -97,7 +102,10 @@ def is_disabled() -> bool:
 
 
 def is_on(variable: str) -> bool:
-    """Return whether an environment variable is not empty, ``0``, ``false`` or ``no``."""
+    """Return whether an environment variable has a value other than ``0``, ``false`` and ``no``.
+
+    An empty value counts as no value.
+    """
     return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
 
 
@@ -105,7 +113,7 @@ def check_log_every_n_steps(value: int | None) -> int | None:
     """Return ``value`` if it is ``None`` or a whole number of at least 1.
 
     Raises:
-        ValueError: if it is anything else.
+        ValueError: for any other value.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(
@@ -116,11 +124,15 @@ def check_log_every_n_steps(value: int | None) -> int | None:
 
 
 def check_positive(name: str, value: float | None) -> float | None:
-    """Return ``value`` if it is ``None`` or a number above 0.
+    """Return ``value`` if it is ``None`` or a finite number above 0.
+
+    Args:
+        name: name of the setting, for the message.
+        value: value of the setting.
 
     Raises:
-        TypeError: if it is not a number.
-        ValueError: if it is not positive or not finite.
+        TypeError: if the value is not a number.
+        ValueError: if the number is not positive or not finite.
     """
     if value is None:
         return value
@@ -134,8 +146,12 @@ def check_positive(name: str, value: float | None) -> float | None:
 def check_function(name: str, value: Function | None) -> Function | None:
     """Return ``value`` if it is ``None`` or callable.
 
+    Args:
+        name: name of the setting, for the message.
+        value: value of the setting.
+
     Raises:
-        TypeError: if it is anything else.
+        TypeError: for any other value.
     """
     if value is not None and not callable(value):
         raise TypeError(f"{name} must be a function of a batch, got {value!r}; leave it out")

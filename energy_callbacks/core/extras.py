@@ -1,4 +1,4 @@
-"""Import errors for missing optional packages, which name the extra to install."""
+"""Replaces import errors for missing optional packages by errors that name the extra to install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from energy_callbacks.core.errors import MissingExtraError
 def requires(*packages: str, extra: str) -> Iterator[None]:
     """Replace the import error for a missing package by an error that says how to install it.
 
-    The error is replaced only if one of ``packages`` itself is missing. The error of an import that
-    fails inside one of them, or inside this package, is raised unchanged.
+    The error is replaced only if one of ``packages`` is missing. If one of them is installed but
+    fails to import another module, the error of that import is raised unchanged.
 
     Args:
-        packages: top-level import names, such as ``"lightning"``.
+        packages: names under which the packages are imported, such as ``"lightning"``.
         extra: the extra of ``energy-callbacks`` that installs them.
 
     Raises:

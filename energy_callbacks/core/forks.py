@@ -1,7 +1,8 @@
 """Counts forks, so that an object can detect that it was copied into a forked child process.
 
-Comparing ``os.getpid()`` would also work, but that system call takes 7 us with cold caches, and
-the check runs at every step.
+An object compares ``generation`` with the value that it had when the object was created. Comparing
+process ids would also work, but the system call of ``os.getpid()`` takes 7 us with cold caches, and
+the comparison runs at every step of the training.
 """
 
 import os

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from energy_callbacks.core.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
 
 UNKNOWN = "not known"
+# A unit: its value in the base unit (J, kg or byte), and its symbol. Tuples of units start with the
+# largest unit.
 _Unit = tuple[float, str]
 ENERGY_UNITS: tuple[_Unit, ...] = (
     (1e3 * JOULES_PER_WATT_HOUR, "kWh"),
@@ -20,7 +22,7 @@ _SIZE_UNITS = ((BYTES_PER_GIBIBYTE, "GiB"), (BYTES_PER_MEBIBYTE, "MiB"), (1024, 
 
 
 def energy(energy_j: float | None) -> str:
-    """Format an energy in joules as kWh, Wh or mWh.
+    """Format an energy in kWh, Wh or mWh.
 
     >>> energy(44_280.0)
     '12.3 Wh'
@@ -34,7 +36,7 @@ def with_error(value: float, error: float) -> tuple[str, str]:
     """Format a value and its error with the same number of decimals.
 
     An error below 10 has two significant digits (at most six decimals); a larger error has no
-    decimals.
+    decimals. If the error is not positive, the value has three significant digits.
 
     >>> with_error(12.345, 0.456)
     ('12.35', '0.46')
@@ -48,7 +50,9 @@ def with_error(value: float, error: float) -> tuple[str, str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with ``digits`` significant digits, at most nine decimals and no exponent.
+    """Format a number with ``digits`` significant digits.
+
+    All digits before the decimal point are kept. There are at most nine decimals and no exponent.
 
     >>> significant(0.041234), significant(12.345), significant(123456.0)
     ('0.0412', '12.3', '123456')
@@ -69,7 +73,7 @@ def joules(energy_j: float) -> str:
 
 
 def mass(mass_kg: float) -> str:
-    """Format a mass in kilograms, such as CO2 equivalents, as kg, g or mg.
+    """Format a mass, such as that of CO2 equivalents, in kg, g or mg.
 
     >>> mass(0.0045)
     '4.50 g'
@@ -78,7 +82,7 @@ def mass(mass_kg: float) -> str:
 
 
 def size(size_bytes: float | None) -> str:
-    """Format a size in bytes as GiB, MiB or KiB.
+    """Format a size in GiB, MiB or KiB.
 
     >>> size(2**31)
     '2.00 GiB'
@@ -102,7 +106,7 @@ def rate(per_s: float | None, unit: str) -> str:
 
 
 def grouped(value: float) -> str:
-    """Format a number with a space between thousands; only numbers below 100 have decimals.
+    """Format a number with spaces between thousands; numbers of at least 100 have no decimals.
 
     >>> grouped(1234567.0), grouped(12.34)
     ('1 234 567', '12.3')
@@ -113,7 +117,7 @@ def grouped(value: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a fraction as percent.
+    """Format a fraction in per cent, so that only exactly 0 and 1 appear as 0 % and 100 %.
 
     >>> percent(0.0412), percent(0.9996), percent(1.0)
     ('4.1 %', '99.96 %', '100 %')
@@ -132,7 +136,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(duration_s: float | None) -> str:
-    """Format a duration in seconds.
+    """Format a duration in seconds, minutes, hours or days.
 
     >>> duration(8.25), duration(75.0), duration(3723.0), duration(100_000.0)
     ('8.2 s', '1 min 15 s', '1 h 02 min', '1 d 03 h')
@@ -151,7 +155,7 @@ def duration(duration_s: float | None) -> str:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Format increasing whole numbers as text, with ranges for consecutive numbers.
+    """Format whole numbers, given in ascending order, with ranges for consecutive numbers.
 
     >>> listed([1, 2, 3, 5])
     '1-3, 5'
@@ -168,18 +172,21 @@ def listed(numbers: Sequence[int]) -> str:
 def one_line(text: str) -> str:
     """Replace line ends, control characters and text direction marks by spaces.
 
-    Names come from users and drivers, and terminals interpret control characters.
+    Such characters can be in names from users and drivers, and terminals interpret them.
     """
     return re.sub(r"\s", " ", "".join(" " if _is_control(c) else c for c in text))
 
 
 def _is_control(character: str) -> bool:
-    """Return whether a character is a control character, except joiners that languages need."""
+    """Return whether a character is a control or format character, except zero-width joiners.
+
+    Some languages need the zero-width joiner and non-joiner.
+    """
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
 def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
-    """Format a value in the most suitable of ``units``; return ``UNKNOWN`` for ``None``."""
+    """Format a value in the unit that ``in_unit`` selects; return ``UNKNOWN`` for ``None``."""
     if value is None:
         return UNKNOWN
     factor, unit = in_unit(value, units)
@@ -187,10 +194,10 @@ def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
 
 
 def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
-    """Return the largest unit that suits a value, as its factor and name.
+    """Return the largest suitable unit for a value, as its factor and name.
 
-    The first unit suits values of at least 1 in that unit, the others values of at least 0.1, such
-    as 0.1 Wh. Smaller values get the last unit; 0 gets the second.
+    The first unit is suitable if the value is at least 1 in this unit; each other unit if the value
+    is at least 0.1 in it, such as 0.1 Wh. Smaller values get the last unit; 0 gets the second.
 
     Args:
         value: value in the unit whose factor is 1.
@@ -203,7 +210,7 @@ def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
 
 
 def short_time(time_s: float) -> str:
-    """Format a short time, such as that of a kernel.
+    """Format a time, such as that of a kernel, in us, or from 1 ms in ms, or from 1 s in s.
 
     >>> short_time(0.0000421), short_time(0.0123)
     ('42.1 us', '12.3 ms')
