@@ -119,8 +119,8 @@ def unlike_sensors(
 ) -> tuple[float, float]:
     """Return the relative bounds of the systematic errors of both groups.
 
-    Both bounds are 0 if the same sensors measured both groups equally often, because their errors then
-    cancel in the ratio. Sensors of devices that cannot be identified count as different sensors.
+    Both bounds are 0 if the same sensors measured both groups equally often, because the errors
+    then cancel in the ratio. Sensors of devices that cannot be identified count as different.
     """
     if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
         return 0.0, 0.0

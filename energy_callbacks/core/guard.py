@@ -1,4 +1,4 @@
-"""Stops measuring with one warning if this package fails, so that the training continues."""
+"""Handles errors of this package: measuring stops with one warning, and the training continues."""
 
 import functools
 import signal
@@ -13,7 +13,7 @@ class Abandonable(Protocol):
     """An object that can stop measuring."""
 
     def abandon(self, message: str) -> None:
-        """Stop measuring, and log ``message`` once."""
+        """Stop measuring, and log ``message`` with the exception being handled."""
         ...
 
 
@@ -23,7 +23,14 @@ R = TypeVar("R")
 
 
 def give_up(owner: Abandonable, method: str) -> None:
-    """Make ``owner`` stop measuring, because ``method`` raised the exception being handled."""
+    """Make ``owner`` stop measuring, because ``method`` raised the exception being handled.
+
+    If a signal handler raised the exception, it is raised again instead: see ``pass_on_signals``.
+
+    Args:
+        owner: object whose method failed.
+        method: name of the method, for the message.
+    """
     pass_on_signals()
     owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
 
@@ -31,9 +38,8 @@ def give_up(owner: Abandonable, method: str) -> None:
 def pass_on_signals() -> None:
     """Re-raise the exception that is being handled if a signal handler raised it.
 
-    The interpreter may run a signal handler while code of this package runs. If a user's handler of
-    SIGTERM raises an exception there, the exception is meant to end the training and is not an
-    error of this package.
+    The interpreter may run a signal handler while code of this package runs. If the handler raises
+    an exception, for example to end the training at SIGTERM, this is not an error of this package.
     """
     error = sys.exc_info()[1]
     if error is None or error.__traceback__ is None:
@@ -47,7 +53,7 @@ def _code_of(handler: Any) -> CodeType | None:
     """Return the code object of a signal handler; ``None`` if it is not written in Python."""
     if not callable(handler):  # SIG_DFL, SIG_IGN
         return None
-    function = getattr(handler, "func", handler)  # if it is a functools.partial
+    function = getattr(handler, "func", handler)  # of a functools.partial
     for one in (function, type(function).__call__):  # functions and methods; callable objects
         if isinstance(code := getattr(one, "__code__", None), CodeType):
             return code
@@ -57,9 +63,10 @@ def _code_of(handler: Any) -> CodeType | None:
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
-    """Decorate a method so that an exception stops measuring and the method returns ``None``.
+    """Decorate a method to stop measuring and return ``None`` if the method raises an exception.
 
-    Exceptions from signal handlers and exceptions such as ``KeyboardInterrupt`` are raised.
+    Exceptions that a signal handler raised, and exceptions such as ``KeyboardInterrupt`` that do
+    not derive from ``Exception``, are not caught.
     """
 
     @functools.wraps(method)

@@ -1,4 +1,4 @@
-"""Reads files of JSON lines with a header: journals, and recordings of readings."""
+"""Reads files of JSON lines that start with a header: journals, and recordings of readings."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def parsed(lines: Iterable[str]) -> Iterator[Record]:
-    """Yield all records that have a ``type``; incomplete and damaged lines are skipped."""
+    """Yield the JSON objects that have a key ``type``; all other lines are skipped."""
     decode = json.JSONDecoder().raw_decode  # takes half the time of json.loads on short lines
     for line in lines:
         try:
@@ -27,12 +27,12 @@ def check_version(header: Record, version: int, what: str, path: Path) -> None:
 
     Args:
         header: first record of the file.
-        version: newest version of the format that can be read.
-        what: name of the format, for the message.
+        version: newest version of the file format that can be read.
+        what: name of the file format, for the message.
         path: path of the file, for the message.
 
     Raises:
-        JournalError: if the file has a newer version.
+        JournalError: if the version in the header is newer.
     """
     if int(header.get("version", 0)) > version:
         raise JournalError(

@@ -1,4 +1,4 @@
-"""The records that all packages share: frozen, in SI units, ``None`` for unknown values."""
+"""The records that all packages share: frozen, in SI units (temperatures in degrees Celsius)."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -10,21 +10,23 @@ Quantity = Literal[
     "power",  # W
     "energy",  # J, counter
     "memory_used",  # byte
-    "utilisation",  # share, 0 to 1
-    "sm_active",  # share, 0 to 1: time in which a multiprocessor has work, mean of multiprocessors
-    "sm_occupancy",  # share, 0 to 1: resident warps divided by the maximum number
-    "tensor_active",  # share, 0 to 1: time in which the tensor cores were busy
-    "dram_active",  # share, 0 to 1: used part of the maximum memory bandwidth
+    "utilisation",  # share of time in which the device is busy, 0 to 1
+    "sm_active",  # share of time in which a multiprocessor has work, 0 to 1, mean of all of them
+    "sm_occupancy",  # share, 0 to 1: number of resident warps divided by the maximum number
+    "tensor_active",  # share of time in which the tensor cores are busy, 0 to 1
+    "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
     "throttled",  # s, counter: time in which the clocks were throttled
-    "rss",  # byte, this process and its children
+    "rss",  # byte, resident memory of this process and its children
     "allocated",  # byte, in the framework's device allocator
     "peak_allocated",  # byte, maximum since the framework last reset it
 ]
-# Maximum random half-width of the 95 % interval of a resolved energy, as a share of the energy. If
-# the half-width is larger, not even the order of magnitude of the energy is known.
+# Maximum random error of a resolved energy (half-width of its 95 % interval), as a share of the
+# energy. With a larger error, not even the order of magnitude of the energy is certain.
 _RESOLVED: Final = 0.5
+# How the energy of one device was computed: from its energy counter, from samples that its driver
+# buffers, from readings of its power, or by a model.
 Method = Literal["counter+samples", "counter+power", "counter", "power", "model", "none"]
 
 
@@ -35,12 +37,12 @@ class Sensor:
     Attributes:
         name: the driver call or file that is read, as text for the report.
         period_s: time between two updates of the value; ``None`` if not known.
-        window_s: time that one value averages over; ``None`` if not known.
+        window_s: time over which the sensor averages one value; ``None`` if not known.
         lag_s: delay before the sensor starts to show a change.
         response_s: time constant of the sensor's first-order response.
         relative_error: bound of the systematic error, as a fraction of the value.
-        is_buffered: whether the driver keeps samples, so that none is lost between two reads.
-        citation: publication or document from which these properties are taken.
+        is_buffered: whether the driver stores samples, so that none is lost between two readings.
+        citation: publication or document from which these properties are taken; empty if none.
     """
 
     name: str
@@ -55,13 +57,13 @@ class Sensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device with readings: a card, a CPU package, memory modules, this process.
+    """Something that has readings: a GPU, a CPU package, memory modules, a process, an allocator.
 
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: the sum that includes the energy of the device, ``gpu`` or ``host``; ``None`` if the
-            device has no energy.
+        scope: ``gpu`` or ``host``: the sum to which the energy of the device is added; ``None`` if
+            the device has no energy.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of the device whose energy includes that of this device, so that sums do not
@@ -69,12 +71,13 @@ class Device:
         index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
             ``None`` if not known.
-        notes: notes for the report, such as other users of the device.
-        instance_count: number of MIG instances; 0 without MIG.
+        notes: texts for the report, such as that other programs use the device.
+        instance_count: number of instances into which NVIDIA's Multi-Instance GPU (MIG) divides
+            the device; 0 without MIG.
         instances: UUIDs of the MIG instances that this process uses; empty if it uses the
             whole device.
-        limit_w: limit of the mean power; ``None`` if not known.
-        memory_bytes: memory of the device; ``None`` if not known.
+        limit_w: limit of the device's mean power; ``None`` if not known.
+        memory_bytes: size of the device's memory; ``None`` if not known.
     """
 
     key: str
@@ -97,9 +100,9 @@ class Channel:
     """One quantity of one device that a source can read.
 
     Attributes:
-        device: the device.
-        quantity: what is measured.
-        kind: meaning of a value: ``gauge`` is the quantity at the time of the reading, ``mean`` the
+        device: the device that the source reads.
+        quantity: the quantity that the source reads.
+        kind: meaning of a value: ``gauge`` is the quantity at the time of the reading, ``mean`` its
             mean since the previous reading, ``counter`` a total that never decreases.
         sensor: properties of the sensor; ``None`` if not known.
     """
@@ -117,7 +120,7 @@ class Reading:
     Attributes:
         channel: channel of the value.
         t_s: time of the value on the monotonic clock.
-        value: the value in the SI unit of the channel's quantity.
+        value: the value, in the unit that ``Quantity`` states for the channel's quantity.
         t_error_s: half-width of the uncertainty of ``t_s``.
     """
 
@@ -129,15 +132,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Energy in a time window, with its errors.
+    """Energy used in a time span, with its errors.
 
     Attributes:
-        energy_j: energy in J during the part of the window that readings cover; ``None`` if they
-            cover nothing.
-        stderr_j: standard error of the random part (window edges, noise, interpolation).
-        systematic_j: bound of the error that all windows share (gain of the sensor, model).
-        method: how the energy was computed; ``none`` for unknown energy; sums list all methods.
-        coverage: fraction of the window that readings cover, 0 to 1.
+        energy_j: energy in J in the part of the span that readings cover; ``None`` if they cover
+            no part of it.
+        stderr_j: standard error of ``energy_j`` from causes that differ between spans (noise,
+            interpolation, edges of the span).
+        systematic_j: bound of the error from causes that are the same in all spans (gain of the
+            sensor, model).
+        method: a ``Method`` or the name of another program; ``none`` for unknown energy. For a sum,
+            the methods of all its parts.
+        coverage: fraction of the span that readings cover, 0 to 1.
     """
 
     energy_j: float | None
@@ -153,9 +159,9 @@ class Energy:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the random half-width of the 95 % interval is at most half of the energy.
+        """Whether the random error (half-width of its 95 % interval) is at most half of the energy.
 
-        If not, the window was too short for the sensor, and only the upper bound
+        If not, the time span was too short for the sensor, and only the upper bound
         ``energy_j + error_j`` should be shown. Unknown energy is not resolved.
         """
         return is_resolved(self.energy_j, self.stderr_j)
@@ -170,7 +176,9 @@ class Energy:
 
 
 def is_resolved(energy_j: float | None, stderr_j: float) -> bool:
-    """Return whether the random half-width of the 95 % interval is at most half of the energy.
+    """Return whether the random error of an energy is at most half of the energy.
+
+    The random error is 1.96 standard errors. The result is ``False`` for unknown energy.
 
     >>> is_resolved(100.0, 20.0), is_resolved(100.0, 30.0), is_resolved(0.0, 0.0)
     (True, False, True)

@@ -6,24 +6,24 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-# Signals with which a user, a scheduler or a terminal ends a program.
+# Signals by which a user, a scheduler or a terminal ends a program.
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalHold:
     """Holds back signals in the main thread until ``wait`` fetches them.
 
-    A terminal sends a signal such as Ctrl-C to every process of its group, so child processes
-    receive it themselves. A signal that another process sends reaches this process alone, and
-    ``wait`` returns it so that the caller can pass it on.
+    A terminal sends a signal, such as SIGINT at Ctrl-C, to all processes of its foreground group,
+    so that child processes receive it themselves. A signal that another process sends reaches only
+    this process; ``wait`` returns it, so that the caller can pass it on.
 
     Args:
-        numbers: signals to hold. Signals that this process ignores, such as SIGHUP under
+        numbers: signals to hold back. Signals that this process ignores, such as SIGHUP under
             ``nohup``, stay ignored: they never become ``first``.
 
     Attributes:
-        first: the first signal that arrived; ``None`` if none has.
-        mask_before: signals that were blocked before ``held``.
+        first: number of the first signal that arrived; ``None`` if none has arrived.
+        mask_before: signals that were already blocked when ``held`` was entered.
     """
 
     def __init__(self, numbers: Sequence[signal.Signals]) -> None:
@@ -36,7 +36,7 @@ class SignalHold:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Record signals in ``first`` instead of ending this process."""
+        """Handle signals inside the context: they do not end this process, but set ``first``."""
         before = {number: signal.signal(number, self._handle) for number in self._handled}
         try:
             yield
@@ -48,7 +48,7 @@ class SignalHold:
     def held(self) -> Iterator[None]:
         """Hold back the signals for ``wait``, also in threads that start inside the context.
 
-        If a thread that started before receives a signal, ``wait`` returns the signal as well.
+        ``wait`` also returns signals that arrive in a thread that was started earlier.
         """
         with self.recorded():
             self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
@@ -59,7 +59,7 @@ class SignalHold:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """Restore the original signal mask for programs that are started inside the context."""
+        """Restore ``mask_before`` inside the context, for programs that are started there."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
         try:
             yield
@@ -70,8 +70,8 @@ class SignalHold:
         """Wait for a signal, and return the signals to pass on to child processes.
 
         Args:
-            timeout_s: maximum wait in s; the wait ends when a signal arrives or a child process
-                ends.
+            timeout_s: maximum time to wait, s. The wait ends early if a signal arrives or a child
+                process ends.
         """
         found = signal.sigtimedwait(self._held, timeout_s)
         if found is not None and found.si_signo != signal.SIGCHLD:

@@ -1,15 +1,15 @@
-"""Quantiles of Student's t distribution, for intervals from few values."""
+"""Computes quantiles of Student's t distribution, for intervals from few values."""
 
 
 def t_quantile(probability: float, degrees_of_freedom: int) -> float:
-    """Return a quantile of Student's t distribution, by ``scipy.special.stdtrit``.
+    """Return a quantile of Student's t distribution, computed by ``scipy.special.stdtrit``.
 
     >>> round(t_quantile(0.975, 19), 4)
     2.093
 
     Args:
-        probability: probability of a smaller value, between 0 and 1.
-        degrees_of_freedom: at least 1.
+        probability: probability of a value below the quantile, above 0 and below 1.
+        degrees_of_freedom: degrees of freedom of the distribution, at least 1.
     """
     from scipy.special import stdtrit
 

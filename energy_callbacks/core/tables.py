@@ -1,4 +1,4 @@
-"""Formats tables of text cells, with aligned columns or as markdown."""
+"""Formats tables of text cells, as text with aligned columns or as markdown."""
 
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ _MARKS = {"<": "---", ">": "---:"}
 
 
 def _aligns(columns: int, align: str) -> str:
-    """Return ``align`` with one character per column; its last character fills the rest."""
+    """Return ``align`` cut, or extended by its last character, to one character per column."""
     return align[:columns].ljust(columns, align[-1])
 
 
@@ -24,8 +24,9 @@ def aligned(
 
     Args:
         rows: rows of cells, starting with the header.
-        align: ``<`` or ``>`` per column; the last one applies to all further columns.
-        width_of: returns the width of a text; ``display_width`` also aligns wide characters.
+        align: ``<`` (left) or ``>`` (right) per column; the last one applies to all further
+            columns.
+        width_of: returns the width of a text. ``display_width`` is correct for wide characters.
     """
     lines = [
         line
@@ -48,7 +49,10 @@ def _padded(cell: str, side: str, gap: int) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal columns of a text; East Asian wide characters take two."""
+    """Return the number of terminal columns of a text.
+
+    East Asian wide characters take two columns, combining marks none.
+    """
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     marks = sum(unicodedata.combining(character) != 0 for character in text)
     return len(text) + wide - marks
@@ -73,7 +77,7 @@ def markdown(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
 
 
 def escaped(cell: str) -> str:
-    """Escape a text so that it cannot end a markdown cell or start HTML or a link."""
+    """Return a text escaped so that it cannot end a markdown cell, or start HTML or a link."""
     clean = one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
     for character in "\\|`*_[]":
         clean = clean.replace(character, f"\\{character}")

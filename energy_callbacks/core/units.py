@@ -1,4 +1,4 @@
-"""Unit conversions. Inside the package, all values are in W, J, s, byte, Hz or kg."""
+"""Converts units. Inside the package, the units are W, J, s, byte, Hz, kg and degree Celsius."""
 
 JOULES_PER_WATT_HOUR = 3600.0
 BYTES_PER_GIBIBYTE = 2**30

@@ -1,4 +1,4 @@
-"""Reads text, CSV and JSON files of other programs in pieces, so that memory stays bounded."""
+"""Reads text, CSV and JSON files of other programs in pieces, which limits the use of memory."""
 
 import csv
 import gzip
@@ -17,16 +17,19 @@ HEAD_BYTES: Final = 65536
 MOST_BYTES: Final = 4 * 2**30
 """Maximum number of characters of one unpacked file.
 
-A log of eight cards at 1 sample per second has this size after about two months.
+A log of eight cards with one sample per second has this size after about two months.
 """
+# Number of characters that ``objects`` reads at a time.
 _CHUNK: Final = 2**20
-# Maximum length of a line. An all-smi frame with a few hundred processes has about 100 kB.
+# Maximum length of a line in characters. The longest expected line is a sample of all-smi, which has
+# about 100 kB if there are a few hundred processes.
 _LONGEST_LINE: Final = 2**22
-# After this many consecutive positions without a decodable JSON object, the rest is skipped.
+# After this number of consecutive ``{`` that do not start a valid JSON object, the rest of the file
+# is skipped.
 _MOST_FAILURES: Final = 1000
 # First bytes of files that gzip and Zstandard have compressed.
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# Marks of UTF-16, which PowerShell writes when the output of a program is redirected.
+# First bytes of files in UTF-16, which PowerShell writes if a program's output is redirected.
 _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -34,7 +37,7 @@ class Damage:
     """Counts the parts of a file that could not be read.
 
     Attributes:
-        places: number of lines or records that were skipped.
+        places: number of damaged places. A place is a skipped line, or successive skipped records.
         is_cut_off: whether the file ends within a record, or its end could not be read.
     """
 
@@ -44,18 +47,18 @@ class Damage:
 
 
 def head(path: Path) -> str:
-    """Return the beginning of a file as text, unpacked; empty if it cannot be unpacked."""
+    """Return the first ``HEAD_BYTES`` characters of a file; empty if it cannot be unpacked."""
     return next(_pieces(path, HEAD_BYTES, Damage()), "")
 
 
 def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterator[str]:
-    """Yield the lines of a text file; lines above the maximum length are skipped as damage.
+    """Yield the lines of a text file; lines that are too long are skipped and count as damage.
 
     Args:
         path: file to read.
         damage: counts the skipped lines.
-        complete_only: skip a last line without a line end, because a number in it may be
-            cut off.
+        complete_only: whether to skip the last line if it has no line end, because a number in it
+            may be cut off.
     """
     is_start = True
     for piece in _pieces(path, _LONGEST_LINE, damage, by_line=True):
@@ -71,7 +74,7 @@ def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterato
 
 
 def cells(line: str) -> list[str]:
-    """Return the trimmed cells of a CSV line; an empty list if it cannot be parsed."""
+    """Return the cells of a CSV line without surrounding spaces; an empty list if it is invalid."""
     try:
         return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
     except csv.Error:
@@ -115,7 +118,17 @@ def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
 def _pieces(path: Path, size: int, damage: Damage, *, by_line: bool = False) -> Iterator[str]:
     """Yield the unpacked text of a file in pieces of at most ``size`` characters.
 
-    The iteration ends at data that cannot be read or unpacked, and sets ``damage.is_cut_off``.
+    The iteration ends at data that cannot be read or unpacked, and then sets ``damage.is_cut_off``.
+
+    Args:
+        path: file to read.
+        size: maximum number of characters of a piece.
+        damage: receives ``is_cut_off``.
+        by_line: whether a piece also ends at each line end.
+
+    Raises:
+        JournalError: if the text is longer than ``MOST_BYTES``.
+        MissingExtraError: if the file needs ``zstandard``, which is not installed.
     """
     left = MOST_BYTES
     try:
@@ -146,13 +159,13 @@ def _open(path: Path) -> IO[str]:
 def _unpacked(path: Path) -> IO[bytes]:
     with requires("zstandard", extra="zstd"):
         import zstandard
-    # The file states how much memory unpacking needs; more than 128 MiB is refused.
+    # The file states how much memory is needed to unpack it; more than 128 MiB is refused.
     unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
     return unpacker.stream_reader(path.open("rb"), read_across_frames=True)
 
 
 def _zstd_error() -> type[Exception]:
-    """Return the error of ``zstandard`` for damaged files, or ``EOFError`` without the package."""
+    """Return the exception that ``zstandard`` raises; ``EOFError`` if it is not installed."""
     try:
         import zstandard
     except ImportError:

@@ -1,8 +1,9 @@
 """Reads files of ``all-smi record``: one JSON object per line, plain, ``.gz`` or ``.zst``.
 
-The file has a header, then one frame per sample. A frame has ``timestamp`` (RFC 3339, whole
-seconds) and the lists ``gpus`` and ``cpus``. Memory is in bytes, frequency in MHz, power in W;
-unknown values are -1, 0 or null, depending on the quantity. CPUs without power are skipped.
+The first object is a header; each other object is a frame with one sample. A frame has
+``timestamp`` (RFC 3339, whole seconds) and the lists ``gpus`` and ``cpus``. Memory is in bytes,
+frequency in MHz, power in W; unknown values are -1, 0 or null, depending on the quantity. CPUs
+whose power is not known are skipped.
 """
 
 import json
@@ -95,7 +96,13 @@ def _devices(frame: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _key(keys: dict[tuple[str, str, str], str], kind: str, device: Mapping[str, Any]) -> str:
-    """Return the key of a device; add a key if kind, host and identifier together are new."""
+    """Return the key of a device in ``keys``; add a new key if the device has none.
+
+    Args:
+        keys: keys by kind, host and UUID (or index, if there is no UUID) of the device.
+        kind: ``gpu`` or ``cpu``.
+        device: fields of the device in a frame.
+    """
     host = short_text(device.get("hostname")) or "unknown"
     uuid = short_text(device.get("uuid")) or str(index(device.get("index")) or 0)
     count = sum(known == kind for known, _, _ in keys)

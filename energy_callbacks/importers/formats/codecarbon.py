@@ -2,7 +2,8 @@
 
 Rows with the same ``run_id`` are cumulative totals of one run at different times; the row with the
 longest duration is used. Energies are in kWh. CodeCarbon multiplies energies by the PUE (power
-usage effectiveness of the building). If the row states the PUE, this module divides by it.
+usage effectiveness of the building). If the row states a PUE from 1 to 10, this module divides the
+energies by it.
 """
 
 import math
@@ -23,13 +24,14 @@ from energy_callbacks.importers.protocol import Log
 NAME: Final = "CodeCarbon"
 _NEEDED: Final = frozenset(("run_id", "duration", "emissions", "energy_consumed"))
 _TAGS: Final = ("experiment_id", "cloud_provider", "cloud_region", "os", "tracking_mode")
-# Larger values are not plausible: such a row is skipped, such an energy is not known.
+# Larger values are not plausible: a row with a longer duration is skipped, and a larger energy is
+# treated as unknown.
 _MOST_S: Final = 10 * 365 * 86400.0
 _MOST_KWH: Final = 1e6
-# Prefix of the columns, kind of the device, scope, origin, relative error. A row does not say how
-# its energies were measured. CodeCarbon reads the energy counter of a GPU, or its power once per
-# second; it mostly estimates CPU and RAM with models. The error bound of these models is taken to
-# be that of the models of this package.
+# Parts of the machine: prefix of their columns, kind of the device, scope, origin, and bound of the
+# relative error. A row does not say how its energies were measured. For GPUs, CodeCarbon reads the
+# energy counter, or the power once per second; it mostly estimates CPU and RAM with models. The
+# error bound of these models is assumed to be that of the models of this package.
 _PARTS: Final[tuple[tuple[str, str, Scope, Origin, float], ...]] = (
     ("gpu", "gpu", "gpu", "measured", 0.1),
     ("cpu", "cpu", "host", "estimated", 0.5),
@@ -78,7 +80,10 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _states(log: Log, damage: files.Damage) -> dict[str, list[Row]]:
-    """Return the usable rows of each run by run ID, in the order of the file."""
+    """Return the usable rows of each run by run ID, in the order of the file.
+
+    A row without a run ID counts as a run of its own.
+    """
     states = defaultdict[str, list[Row]](list)
     for line_number, row in log.rows(damage):
         duration_s = values.at_least_0(row["duration"])
@@ -114,7 +119,7 @@ def _devices(row: Row, pue: float) -> Iterator[tuple[Device, Sensor, Energy]]:
 
 
 def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Energy:
-    """Return the energy of a device; 0 kWh counts as unknown (CodeCarbon could not read it)."""
+    """Return the energy of a device; 0 kWh is unknown, because CodeCarbon could not read it."""
     if not energy_kwh or energy_kwh > _MOST_KWH:
         return UNKNOWN
     energy_j = joules_from_kilowatt_hours(energy_kwh) / pue
@@ -124,7 +129,11 @@ def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Ener
 
 
 def _place(row: Row) -> tuple[Mapping[str, Any], str]:
-    """Return the location as in the header of a journal, and a message if it is not known."""
+    """Return the location for the header of a journal, and a message for the user.
+
+    If the row states no country, both are empty. If the country is not recognised, the location is
+    empty, and the message says why. Otherwise, the message is empty.
+    """
     country = values.short_text(row.get("country_iso_code"))
     if country is None:
         return {}, ""
@@ -140,7 +149,16 @@ def _place(row: Row) -> tuple[Mapping[str, Any], str]:
 def _warnings(
     row: Row, energy: Mapping[str, Energy], stated_pue: float | None, pue: float
 ) -> Iterator[Record]:
-    """Yield warnings for a PUE outside 1 to 10, and for a total that is not the sum of devices."""
+    """Yield a warning for a PUE outside 1 to 10, and a warning for a total that is not the sum.
+
+    The total may differ by up to 1 % from the sum of the devices' energies.
+
+    Args:
+        row: the row that is used.
+        energy: energy by device key, without PUE.
+        stated_pue: PUE in the row; ``None`` if there is none.
+        pue: PUE by which energies were divided.
+    """
     if stated_pue is not None and stated_pue != pue:
         message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which cannot be; 1 is taken."
         yield lines.warning("pue_unknown", message)

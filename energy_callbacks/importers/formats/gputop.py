@@ -2,10 +2,10 @@
 
 The format has three variants:
 
-* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of the card that
+* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of one card, which
   gputop shows at that moment;
 * several cards (``F_multi_gpu.json`` in the same folder): each record has ``multi_gpu_data``. If
-  this file exists, it is read instead of the native file, which has only one card at a time;
+  this file exists, it is read instead of the native file, because it has the values of all cards;
 * simple (``gpu_stats_*.json`` of AdamWPrune and of ``energy-callbacks run``): the temperature is a
   number, and the first record or every record has ``training_metadata``.
 
@@ -34,9 +34,13 @@ _LAYOUT: Final = Layout(
     memory_total=("memory_total",),
     zero_is_known=False,
 )
+# End of the file name (without suffix) of the variant for several cards.
 _SEVERAL: Final = "_multi_gpu"
+# Start of a JSON array of objects, or an empty array.
 _START: Final = re.compile(r"\s*\[\s*(\{|\]?\s*$)")
+# Fields of a card, by which the format is recognised.
 _OF_A_CARD: Final = ("utilization", "memory_used", "power")
+# File names that contain the name of a configuration or, in the same place, the name of a vendor.
 _CONFIGURED: Final = re.compile(r"(?:gpu_)?stats[_-](.+?)[_-]\d{8}[_-]\d{6}")
 _VENDORS: Final = frozenset(("amd", "nvidia_desktop", "nvidia_jetson"))
 # Metadata that does not become tags, because it differs between records or has its own field in
@@ -47,7 +51,7 @@ _CHIP: Final = ("GPU", "Edge", "edge", "Junction", "junction")
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the file is an array of records with a time and two fields of a card."""
+    """Return whether the file starts an array of records with a time and two fields of a card."""
     has_card = sum(f'"{name}"' in log.head for name in _OF_A_CARD) >= 2
     return bool(_START.match(log.head)) and '"timestamp"' in log.head and has_card
 
