@@ -21,7 +21,7 @@ A log of eight cards with one sample per second has this size after about two mo
 """
 # Number of characters that ``objects`` reads at a time.
 _CHUNK: Final = 2**20
-# Maximum length of a line in characters. The longest expected line is a sample of all-smi, which has
+# Maximum length of a line in characters. The longest expected line is a sample of all-smi: it has
 # about 100 kB if there are a few hundred processes.
 _LONGEST_LINE: Final = 2**22
 # After this number of consecutive ``{`` that do not start a valid JSON object, the rest of the file
