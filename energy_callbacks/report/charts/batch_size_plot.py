@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 class BatchSizePanel(NamedTuple):
-    """One panel; ``measure`` returns value and error, or ``None`` if the value is not known."""
+    """One panel of the chart.
+
+    Attributes:
+        title: label of the y axis.
+        colour: colour of the curve.
+        measure: function of a trial that returns a value and the half-width of its 95 % interval,
+            or ``None`` if the value is not known.
+    """
 
     title: str
     colour: str
@@ -46,20 +53,22 @@ _SCOPES: Final = {"gpu": "GPU", "host": "host"}
 
 
 def points_that_ran(curve: BatchSizeCurve) -> list[BatchSizePoint]:
-    """Return the points whose batch size fits in memory, smallest size first."""
+    """Return the trials whose batch size fits in memory, smallest size first."""
     return sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
 
 
 def columns_of(
     panel: BatchSizePanel, points: Sequence[BatchSizePoint]
 ) -> tuple[list[int], list[float], list[float]]:
-    """Return batch sizes, values and errors of the points whose value is known."""
+    """Return batch sizes, values and errors of the trials whose value for the panel is known."""
     known = [(point.size, *pair) for point in points if (pair := panel.measure(point)) is not None]
     return [row[0] for row in known], [row[1] for row in known], [row[2] for row in known]
 
 
 def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw three panels, with a line at the chosen size and a cross at each size that did not fit.
+
+    A dashed line in the third panel shows the memory of the device, if it is known.
 
     Args:
         curve: result of the search.

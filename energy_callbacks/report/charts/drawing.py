@@ -41,22 +41,22 @@ _STYLE: Mapping[str, Any] = {
     "grid.linewidth": 0.6,
     "hatch.linewidth": 1.1,
 }
-# The longest label, in characters, that fits a legend on a desktop.
+# Maximum length of a label in the legend of a chart that is not narrow, in characters.
 LONG_LABEL = 28
-# Charts narrower than this, in inches, are laid out for a telephone.
+# Charts narrower than this, in inches, are *narrow*: their layout is for a telephone.
 NARROW_IN = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart.
+    """A chart: its name, its title, and the function that draws it.
 
     Attributes:
-        name: name for the file of the chart and for its tag in TensorBoard.
+        name: name of the chart in file names and in tags of TensorBoard.
         title: text above the chart.
         draw: function of the data and ``width_in`` (inches) that returns the figure, or ``None``
             if there is nothing to draw.
-        data: data of the chart; ``None`` if ``figure`` gets the data from its caller.
+        data: data of the chart; ``None`` if the caller of ``figure`` passes the data.
     """
 
     name: str
@@ -65,24 +65,29 @@ class Chart:
     data: Any = None
 
     def figure(self, shown: Any, width_in: float) -> "Canvas | None":
-        """Return the figure of ``data``, or of ``shown`` if the chart has no ``data``.
+        """Draw the chart and return its figure; ``None`` if there is nothing to draw.
 
-        Returns ``None`` if there is nothing to draw.
+        Args:
+            shown: data of the chart, such as the report; used only if ``data`` is ``None``.
+            width_in: width of the figure in inches.
         """
         return self.draw(shown if self.data is None else self.data, width_in=width_in)
 
 
 @contextmanager
 def style(salt: str = "energy-report") -> Iterator[None]:
-    """Apply our settings on top of matplotlib's defaults; user styles, such as TeX, are ignored.
+    """Use matplotlib's defaults and the settings of all charts in a ``with`` block.
+
+    The user's settings of matplotlib are ignored in the block and restored at its end.
 
     Args:
-        salt: seed of the ids in an SVG; the same salt gives the same ids.
+        salt: seed of the ids in an SVG; the same salt results in the same ids.
     """
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # If the font lacks the glyphs of a name, the browser draws them with another font.
+        # Matplotlib warns if the font has no glyph for a character of a name. The warning is hidden
+        # because the browser draws the character in another font.
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         mpl.rcdefaults()
         settings: Any = {**_STYLE, "svg.hashsalt": salt}
@@ -94,7 +99,7 @@ def style(salt: str = "energy-report") -> Iterator[None]:
 def panels(
     width_in: float, height_in: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> "Iterator[tuple[Canvas, list[Axes]]]":
-    """Create a figure in our style; yield the figure and its panels, row by row.
+    """Create a figure with the settings of ``style``; yield the figure and its panels, row by row.
 
     Args:
         width_in: width of the figure in inches.
@@ -111,7 +116,13 @@ def panels(
 
 
 def add_legend(axes: "Axes", columns: int, **options: Any) -> None:
-    """Put the legend above a panel."""
+    """Put the legend of a panel above the panel.
+
+    Args:
+        axes: the panel.
+        columns: number of columns of the legend.
+        **options: passed to ``axes.legend``.
+    """
     place: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
     axes.legend(ncols=columns, **place | options)
 
@@ -124,7 +135,16 @@ def add_note(
     fontsize: float,
     **options: Any,
 ) -> None:
-    """Write a text at ``place`` (by default in data coordinates), moved by ``offset`` in points."""
+    """Write a text near a point of a panel.
+
+    Args:
+        axes: the panel.
+        text: the text.
+        place: the point, in data coordinates unless ``options`` contains ``xycoords``.
+        offset: distance of the text from ``place`` to the right and upwards, in points.
+        fontsize: size of the text, in points.
+        **options: passed to ``axes.annotate``.
+    """
     axes.annotate(text, place, offset, textcoords="offset points", fontsize=fontsize, **options)
 
 
@@ -137,7 +157,7 @@ def name_rows(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def time_unit(duration_s: float) -> tuple[float, str]:
-    """Return a time unit for an axis of this length: the unit in seconds, and its name."""
+    """Return the time unit of an axis of this length: the unit in seconds, and its name."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -146,7 +166,7 @@ def time_unit(duration_s: float) -> tuple[float, str]:
 
 
 def energy_unit(energy_j: float) -> tuple[float, str]:
-    """Return an energy unit for an axis up to this energy: the unit in joules, and its name."""
+    """Return the energy unit of an axis up to this energy: the unit in joules, and its name."""
     if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
         return JOULES_PER_WATT_HOUR / 1e3, "mWh"
     if energy_j < 1e3 * JOULES_PER_WATT_HOUR:
@@ -156,13 +176,15 @@ def energy_unit(energy_j: float) -> tuple[float, str]:
 
 def short_name(name: str, length: int = LONG_LABEL) -> str:
     """Return a name on one line, without control characters, cut to ``length`` characters."""
-    # Matplotlib leaves names with a leading underscore out of the legend.
+    # Leading underscores are removed, because legends omit labels that begin with an underscore.
     clean = re.sub(r" +", " ", formatting.one_line(name)).strip().lstrip("_") or "unnamed"
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 
 
 def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
-    """Return a figure as PNG on a light background, including legends that are hidden in SVG.
+    """Return a figure as a PNG image on a light background.
+
+    Legends of the figure (not of its panels), which are hidden in SVG, are shown.
 
     Args:
         fig: the figure.
@@ -172,7 +194,7 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
     buffer = io.BytesIO()
     with style():
         if title:
-            # At 10 points a letter is at most a twelfth of an inch wide.
+            # A letter of 10 points is about a twelfth of an inch wide.
             longest = round(12 * fig.get_figwidth())
             fig.suptitle(short_name(title, longest), x=0.01, ha="left", fontsize=10.0)
         for legend in fig.legends:
@@ -184,11 +206,11 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
 def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     """Return a figure as inline SVG, without a fixed size and with colours that CSS can replace.
 
-    The same figure always gives the same bytes.
+    The same figure, name and title always result in the same text.
 
     Args:
         fig: the figure.
-        name: a name that is unique on the page; it makes the ids in the SVG unique.
+        name: name of the figure, unique on the page; makes the ids in the SVG unique.
         title: text for screen readers.
     """
     from markupsafe import escape
@@ -220,10 +242,10 @@ def _rounded(attribute: "re.Match[str]") -> str:
 
 
 def _shorter(path: "re.Match[str]") -> str:
-    """Return a path with coordinates cut to 0.01 points, which is finer than screens can show.
+    """Return the path of an SVG element with coordinates cut to 0.01 points.
 
-    Horizontal and vertical lines get one coordinate instead of two, which halves the size of step
-    curves.
+    The removed digits are too small to be seen on a screen. Horizontal and vertical lines get one
+    coordinate instead of two, which halves the size of step curves.
     """
     rounded = _rounded(path).replace("\n", "")
     before: tuple[str, str] | None = None

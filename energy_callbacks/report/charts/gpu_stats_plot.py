@@ -1,4 +1,4 @@
-"""The chart of GPU statistics: power, load, memory and temperature of each GPU over time."""
+"""The chart of GPU statistics: power, utilisation, memory and temperature of GPUs over time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from energy_callbacks.report.charts.drawing import panels
 from energy_callbacks.report.charts.palette import BLUES
 from energy_callbacks.report.collect.gpu_stats import Sample
 
+# Field of a sample, and label of the y axis, for each panel.
 _PANELS: Final = (
     ("power", "power (W)"),
     ("utilization", "utilisation (%)"),

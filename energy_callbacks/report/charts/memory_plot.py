@@ -16,10 +16,10 @@ from energy_callbacks.report.model.schema import EnergyReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# Points of a line per inch: one for every four pixels. Charts of power have more points, because
-# their curves are stacked.
+# Maximum number of points of a line per inch: one for every four pixels. Charts of power have more
+# points, because their curves are stacked.
 _POINTS_PER_INCH = 24.0
-# Label and appearance of the line of each kind of device.
+# Label and appearance of the line for each kind of device.
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpu": ("device, in use", {"color": BLUES[0], "lw": 1.4}),
     "allocator": ("allocated", {"color": BLUES[1], "lw": 1.4}),
@@ -36,11 +36,14 @@ class _Line(NamedTuple):
 
 
 def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the highest memory of any GPU, allocator and process, and a metric in a second panel.
+    """Draw memory over time, with one line for each kind of device (GPU, allocator, process).
+
+    A line shows the highest memory of all devices of its kind. Another line shows the highest peak
+    of all allocators. A second panel shows a metric of the user over the epochs, if there is one.
 
     Args:
         report: the report.
-        width_in: width of the figure in inches; a narrow figure has no metric.
+        width_in: width of the figure in inches; a narrow figure has no second panel.
 
     Returns:
         The figure; ``None`` if no memory is known.
@@ -66,7 +69,7 @@ def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas 
 
 
 def _lines(report: EnergyReport, most: int) -> list[_Line]:
-    """Return the lines that have known values, each with at most about ``most`` points."""
+    """Return the lines that have known values, each with at most ``most`` points."""
     kinds = {(device.host, device.key): device.kind for device in report.devices}
     lines = []
     for kind, (label, look) in _LINES.items():
@@ -82,7 +85,15 @@ def _lines(report: EnergyReport, most: int) -> list[_Line]:
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Return times (s) and highest values of any curve (GiB), at most about ``most`` points."""
+    """Combine curves of memory into one curve of their highest values.
+
+    Args:
+        curves: times (s) and values (bytes) of each curve.
+        most: maximum number of points of the result.
+
+    Returns:
+        Times (s), and the highest value (GiB) of all curves since the previous time.
+    """
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves

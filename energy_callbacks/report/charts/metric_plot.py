@@ -1,4 +1,4 @@
-"""The charts of the user's metrics: training and validation over energy or over epochs."""
+"""Draws the user's metrics, in training and validation, over energy or over epochs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,33 +22,38 @@ if TYPE_CHECKING:
 
 Over = Literal["energy", "epoch"]
 
-# Maximum points of a line with markers; more markers could not be distinguished.
+# Maximum number of points of a line that is drawn with markers. More markers would overlap.
 _MARKED = 40
-# The y axis is logarithmic if the highest value is more than this number of times the lowest value.
+# The y axis is logarithmic if the highest value divided by the lowest one is larger than this.
 _DECADES = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPair:
-    """The same metric in training and in validation; one of them may be missing."""
+    """The same metric in training and in validation; ``None`` if it was not logged there."""
 
     training: Metric | None
     validation: Metric | None
 
     @property
     def name(self) -> str:
-        """Name of the metric, without the words for training and validation."""
+        """Name of the metric without the words for training, validation and aggregation."""
         return next(one.stem or one.name for one in (self.validation, self.training) if one)
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Sort key; pairs with a validation and with a known direction have higher keys."""
+        """Sort key: whether there is a validation, then whether the direction is known."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)
 
     def lines(self, over: Over) -> list[tuple[str, list[float], list[float]]]:
-        """Return name, x values (J or epochs) and y values of metrics with two or more points."""
+        """Return the lines that have two or more points: name, x values and y values.
+
+        Args:
+            over: quantity of the x axis: ``energy`` (J) or ``epoch``. Points for which it is not
+                known are omitted.
+        """
         lines = []
         for name, metric in (("train", self.training), ("validation", self.validation)):
             if metric is not None:
@@ -61,9 +66,14 @@ class MetricPair:
 
 
 def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
-    """Return the pairs that can be drawn, the most informative first.
+    """Return the pairs to draw, the most informative first.
 
-    If no pair has a validation or a known direction, only the first pair is returned.
+    A pair is informative if it has a validation or a known direction. Only informative pairs with a
+    line are returned. If there are none, the first pair with a line is returned.
+
+    Args:
+        report: the report.
+        over: quantity of the x axis.
     """
     by_stem: dict[str, list[Metric]] = defaultdict(list)
     for metric in report.metrics:
@@ -81,19 +91,19 @@ def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
 
 
 def _longest(metrics: Sequence[Metric]) -> Metric | None:
-    """Return the metric with the most points; if equal, one with ``epoch`` in its name."""
+    """Return the metric with the most points; among equals, one with ``epoch`` in its name."""
     return max(metrics, key=lambda one: (len(one.t_s), "epoch" in one.name), default=None)
 
 
 def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the two most informative metrics over the energy used until each value was logged.
+    """Draw the two most informative metrics over the energy that was used up to each value.
 
     Args:
         report: the report.
         width_in: width of the figure in inches; the panels of a narrow figure are stacked.
 
     Returns:
-        The figure; ``None`` if no metric or no energy is known.
+        The figure; ``None`` if no metric has two values for which the energy is known.
     """
     shown = metric_pairs(report, "energy")[:2]
     if not shown:
@@ -111,7 +121,13 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
 
 
 def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
-    """Draw training and validation, with a ring around the best validation if it is known."""
+    """Draw the lines of a pair into a panel, with a ring around the best validation if known.
+
+    Args:
+        axes: the panel.
+        pair: the metric in training and validation.
+        over: quantity of the x axis.
+    """
     lines = pair.lines(over)
     scale, label = 1.0, "epoch"
     if over == "energy":
@@ -122,8 +138,8 @@ def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
-        # Matplotlib's default labels of a logarithmic axis need TeX, which is off because names
-        # come from the user.
+        # Matplotlib's default labels of a logarithmic axis contain TeX markup. ``style`` turns the
+        # parsing of this markup off, because names come from the user.
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(short_name(pair.name))
@@ -136,7 +152,7 @@ def _draw_line(
 ) -> None:
     is_validation = name == "validation"
     marker = ("s" if is_validation else "o") if len(x) <= _MARKED else None
-    # If there are no markers, dashes distinguish the lines when colours are not visible.
+    # Lines without markers are distinguished by dashes, for readers who cannot see the colours.
     dashes = "--" if marker is None and is_validation else "-"
     colour = phase_colours((name,))[name]
     axes.plot(x, y, dashes, color=colour, marker=marker, ms=3.5, lw=1.4, label=name)

@@ -32,15 +32,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+# Maximum length of a label in the legend of a narrow chart, in characters.
 _SHORT_LABEL = 16
-# Bins of a curve per inch: about one for every two pixels. The maximum number of bins of all curves
-# together keeps an HTML page below 400 kB.
+# Maximum number of bins of a curve per inch (about one for every two pixels), and maximum number of
+# bins of all curves together, which keeps an HTML page below 400 kB.
 _BINS_PER_INCH = 48.0
 _STEPS_IN_ALL = 2400
 
 
 def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the power of each device, stacked, above a strip of phases.
+    """Draw the power of the devices as stacked areas, and below them a strip with the phases.
 
     Args:
         report: the report.
@@ -84,7 +85,8 @@ def _draw_bands(axes: "Axes", curves: Sequence[Band], scale_s: float, *, is_narr
         label = short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL)
         look: dict[str, Any] = {"baseline": below, "fill": True, "ec": PAPER, "lw": 0.0}
         hatch = "////" if band.is_estimated else None
-        # ``axes.stairs`` would compute axis limits from every step; the limits are set below.
+        # ``axes.stairs`` is slower: it computes axis limits from every step. The limits are set
+        # below.
         colour = next(shades[band.scope])
         axes.add_artist(StepPatch(above, edges, fc=colour, hatch=hatch, label=label, **look))
         below = above
@@ -99,7 +101,7 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    # One patch for all spans of a phase, because a run of one day has hundreds of spans.
+    # All spans of a phase are drawn as one patch, because a run of one day has hundreds of spans.
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         edges = [
             (span.start_s / scale_s, min(span.end_s, end_s) / scale_s)
@@ -123,7 +125,7 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
 
 
 def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
-    """Draw a dashed line at the start of each attempt except the first."""
+    """Draw a dashed line with a label at the start of each attempt except the first."""
     starts_s: dict[int, float] = {}
     for attempt in report.attempts:
         starts_s.setdefault(attempt.attempt, attempt.offset_s)
@@ -136,14 +138,16 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
 
 
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw a bar for the energy of each phase, split into GPU and host, with its 95 % interval.
+    """Draw a bar for the energy of each phase, with a part for GPUs and one for the host.
+
+    Each bar has the 95 % interval of the total energy of its phase.
 
     Args:
         report: the report.
         width_in: width of the figure in inches.
 
     Returns:
-        The figure; ``None`` if no phase has a known energy.
+        The figure; ``None`` if no phase has a known energy above 0.
     """
     shown = [phase for phase in report.phases if phase.total.energy_j]
     if not shown:
@@ -161,7 +165,7 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
 
 
 def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw a bar for the mean power of each phase, split into GPU and host.
+    """Draw a bar for the mean power of each phase, with a part for GPUs and one for the host.
 
     Args:
         report: the report.
@@ -180,14 +184,22 @@ def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | 
 
 
 def _mean_power_w(phase: Phase, figure: Figure) -> float:
-    """Return the mean power over the time for which the energy is known."""
+    """Return the mean power over the time with readings; 0 if the energy is not known."""
     known_s = phase.duration_s * figure.coverage
     return figure.energy_j / known_s if figure.energy_j and known_s else 0.0
 
 
 @contextmanager
 def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tuple[Canvas, Axes]]":
-    """Provide a figure with a row for each phase, in which the caller draws the bars."""
+    """Yield a figure and its panel, into which the caller draws a bar for each phase.
+
+    The labels of the axes and the legend are added at the end of the caller's ``with`` block.
+
+    Args:
+        shown: the phases, from top to bottom.
+        label: label of the x axis.
+        width_in: width of the figure in inches.
+    """
     with panels(width_in, 0.75 + 0.36 * len(shown)) as (canvas, [axes]):
         yield canvas, axes
         axes.set_xlabel(label)
@@ -199,7 +211,13 @@ def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tupl
 def _draw_scopes(
     axes: "Axes", shown: Sequence[Phase], value: Callable[[Phase, Figure], float]
 ) -> list[float]:
-    """Draw the GPU part and the host part of each bar, and return the ends of the bars."""
+    """Draw the GPU part and the host part of each bar, and return the ends of the bars.
+
+    Args:
+        axes: the panel.
+        shown: the phases.
+        value: function of a phase and one of its energies that returns the length of the part.
+    """
     left = [0.0] * len(shown)
     for scope, colour in (("gpu", BLUES[0]), ("host", ORANGES[0])):
         figures: list[Figure] = [getattr(phase, scope) for phase in shown]
@@ -218,7 +236,7 @@ def _draw_scopes(
 
 
 def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> None:
-    """Write a label to the right of each bar."""
+    """Write a label to the right of each bar; ``ends`` are the x values at which the bars end."""
     for row, (end, label) in enumerate(zip(ends, labels, strict=True)):
         add_note(axes, label, (end, row), (6, 0), 8.5, va="center")
     axes.set_xlim(0.0, max(ends) * 1.12)

@@ -1,4 +1,4 @@
-"""Draws the charts of profiles: kernels by kind of work, and the call tree of the host."""
+"""Draws the charts of profiles: time and energy of kernels, and the tree of Python calls."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,21 +11,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# Calls at this depth of the call tree or deeper are not drawn.
+# Functions with this number of callers above them, or more, are not drawn.
 _DEEPEST: Final = 14
-# Approximate number of characters of the small font per inch.
+# Approximate number of characters per inch in the font of function names.
 _CHARACTERS_PER_INCH: Final = 12.0
 
 
 def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the time per step of each kind of work as a bar, and its energy, if known, as another.
+    """Draw a bar for the time per step of each class of kernels and of idle time.
+
+    A second panel shows the energy per step in the same way, if it is known.
 
     Args:
         profile: the kernel profile.
-        width_in: width of the figure in inches; a narrow figure has no energy panel.
+        width_in: width of the figure in inches; a narrow figure has no second panel.
 
     Returns:
-        The figure; ``None`` if nothing was recorded.
+        The figure; ``None`` if neither kernels nor operators were recorded.
     """
     if not profile.classes:
         return None
@@ -46,10 +48,12 @@ def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas 
 
 
 def host_figure(calls: HostCalls, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the call tree as an icicle chart: callers on top, widths proportional to time.
+    """Draw the tree of calls as an icicle chart: a rectangle per function, below its callers.
+
+    The width of a rectangle is the time in the function, including the functions that it called.
 
     Args:
-        calls: the call profile.
+        calls: the profile of Python calls.
         width_in: width of the figure in inches.
 
     Returns:
