@@ -42,7 +42,7 @@ class MetricPair:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Sort key: whether there is a validation, then whether the direction is known."""
+        """Key for a descending sort: pairs with a validation first, then by direction."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)

@@ -1,6 +1,7 @@
 """Draws charts of power over time and of the energy and power of each phase.
 
-Estimated values are hatched, so that they can be distinguished without colour.
+Values that are estimated at least in part are hatched, so that readers can distinguish them without
+colours.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +141,7 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw a bar for the energy of each phase, with a part for GPUs and one for the host.
 
-    Each bar has the 95 % interval of the total energy of its phase.
+    An error bar shows the 95 % interval of the total energy of the phase.
 
     Args:
         report: the report.

@@ -1,8 +1,8 @@
-"""Computes the activity of the parts of GPUs, over the run and in each phase.
+"""Computes the activity of the parts of a GPU, such as its tensor cores, by run and by phase.
 
-Each value in a journal row is the mean activity since the previous value. If the time that a value
-covers may contain the start or the end of a phase, the value is not assigned to a phase. Therefore
-phases shorter than about four seconds have no activity.
+Each value in a row of a journal is the mean activity since the previous value. If the time that a
+value covers may contain the start or the end of a phase, the value is not assigned to any phase.
+Therefore phases shorter than about four seconds have no activity.
 """
 
 from bisect import bisect_right
@@ -24,16 +24,16 @@ ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 
 
 class _Spell(NamedTuple):
-    """Mean activity over the time between two readings.
+    """Mean activity over the time between two consecutive readings.
 
-    A reading was taken at an unknown time between the previous row and its own row, so start and
-    end are not known exactly.
+    Start and end of this time are not known exactly, because a journal contains the time of each
+    row only: a reading in a row was taken at any time after the previous row, up to this row.
 
     Attributes:
-        start_s: earliest possible start.
-        end_s: latest possible end.
-        seen_s: time between the ends of the two rows, which weights the means.
-        shares: means in the order of ``ACTIVITIES``, 0 to 1; NaN if unknown.
+        start_s: earliest possible start, on the time axis of the journal.
+        end_s: latest possible end, on the same time axis.
+        seen_s: time between the two rows with the readings, in seconds; the weight of the means.
+        shares: means in the order of ``ACTIVITIES``, 0 to 1; NaN if not known.
     """
 
     start_s: float
@@ -43,7 +43,7 @@ class _Spell(NamedTuple):
 
 
 def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
-    """Return the mean activity in each phase that has values, over all GPUs and attempts."""
+    """Return the mean activity over all GPUs and attempts, for each phase that has values."""
     by_name: dict[str, list[_Spell]] = defaultdict(list)
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, DeviceColumns())
@@ -57,7 +57,11 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Return the mean activity of a device over the run; ``None`` if it reports none."""
+    """Return the mean activity of a device over the run; ``None`` if it reports no activity.
+
+    Args:
+        parts: rows of the device, one part for each attempt.
+    """
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
@@ -65,9 +69,9 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     t_s = columns["t_s"]
     table = np.column_stack([columns[name] for name in ACTIVITIES])
     with_value = np.flatnonzero(~np.isnan(table).all(axis=1))
-    # The first value is left out, because the start of its time is not known.
+    # The first value is omitted, because the time that it covers has an unknown start.
     for before, row in pairwise(with_value):
-        # The reading may have been taken at any time after the previous row, up to its own row.
+        # The earlier reading was taken at any time after the row before its own row.
         start_s = float(t_s[before - 1]) if before else 0.0
         seen_s = float(t_s[row] - t_s[before])
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))
@@ -76,7 +80,10 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
 def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
     """Return the name of the phase that contains the whole time of ``spell``, or ``None``.
 
-    While a window overlaps a span, the name of the phase is that of the window.
+    Args:
+        process: the journal with ``spell``.
+        windows: result of ``phases.named``. During a window, the phase is that of the window.
+        spell: the activity.
     """
     window = _newest(windows, spell.end_s)
     if window is not None and window.end_s > spell.start_s:
@@ -89,7 +96,12 @@ def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spel
 
 
 def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
-    """Return the last of ``timed``, sorted by start, that starts at or before ``before_s``."""
+    """Return the last element that starts at or before ``before_s``, or ``None``.
+
+    Args:
+        timed: spans or windows, sorted by start.
+        before_s: time on the time axis of the journal.
+    """
     place = bisect_right(timed, before_s, key=attrgetter("start_s")) - 1
     return timed[place] if place >= 0 else None
 

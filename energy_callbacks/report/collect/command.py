@@ -2,8 +2,9 @@
 
 ``energy-callbacks run`` measures all devices from the start of the command to its end, and writes
 a journal. Trainings inside the command that use a callback write their journals into the same
-folder; only these journals contain phases, steps and metrics. This module copies phases, steps and
-metrics into the ``ProcessJournal`` of the command, whose energies remain those of its own sensors.
+folder. Only the journals of trainings contain phases, steps and metrics. This module copies phases,
+steps and metrics into the ``ProcessJournal`` of the command. The energies remain those that the
+command measured, except for devices that only the trainings measured.
 """
 
 import math
@@ -25,15 +26,15 @@ from energy_callbacks.report.collect.rows import DeviceColumns
 # Keys of the header whose values are taken from the newest training.
 _TRAININGS_OWN = ("run_id", "framework", "framework_version", "world_size", "launch", "before")
 
-# Keys of a journal line whose values are times.
+# Keys of a journal line whose values are times on the time axis of the journal.
 _TIMES = ("t_s", "start_s", "end_s")
-# Consecutive trainings may overlap by up to this time, in seconds, because the wall clock may have
-# been adjusted.
+# Trainings that overlap by up to this time, in seconds, count as consecutive, because the wall
+# clock may have been adjusted between them.
 _SLACK_S = 0.5
 
 
 def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
-    """Return the processes, with commands and their trainings combined."""
+    """Return the processes, with each command and the trainings inside it combined into one."""
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
     for command in commands:
@@ -49,7 +50,8 @@ def is_command(process: ProcessJournal) -> bool:
 
 def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterator[ProcessJournal]:
     command = _of_used_cards(command, inside)
-    # The phases of the command itself are not known, so all its spans get the same name.
+    # The phases of the command itself are not known, so all its spans get the same name,
+    # ``COMMAND``.
     command.spans = [replace(span, name=COMMAND) for span in command.spans]
     command.open_phase = COMMAND
     leads = sorted((one for one in inside if one.rank == 0), key=lambda one: one.unix_s)
@@ -91,7 +93,10 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
 
 
 def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> ProcessJournal:
-    """Return the command without its unused GPUs; unchanged if no GPU is known to be used."""
+    """Return the command without the GPUs that it did not use.
+
+    The command is returned unchanged if it is not known which GPUs it used.
+    """
     named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
@@ -112,7 +117,12 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Return trainings that do not overlap, and the processes of the other trainings."""
+    """Return the consecutive trainings, and the processes of trainings that overlap one of them.
+
+    Args:
+        command: the journal of the command.
+        leads: the journals of rank 0 of all trainings, in order of their start.
+    """
     trainings: list[Training] = []
     overlapping: list[ProcessJournal] = []
     for lead in leads:
@@ -137,9 +147,13 @@ def _overlap_warning(count: int) -> Iterator[Record]:
 
 
 def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any]:
-    """Return header keys with location, PUE, price, name and tags; the command has precedence."""
+    """Return the header entries ``config``, ``run_name`` and ``tags`` for the combined journal.
+
+    A setting of the command has precedence over the setting of the training ``lead``.
+    """
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
-    # A setting that was not given on the command line has its default value in ``asked``.
+    # ``True`` for settings that were not given on the command line. These have their default values
+    # in ``asked``.
     is_left_out = {"place": (asked.get("place") or {}).get("origin") != SET_BY_USER,
                    "pue": asked.get("pue") == EnergyConfig().pue,
                    "price_per_kwh": asked.get("price_per_kwh") is None}  # fmt: skip
@@ -156,7 +170,10 @@ def _devices(trainings: Sequence[Training]) -> dict[str, Record]:
 
 
 def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
-    """Return the series of the trainings, such as allocator memory, on the command's time axis."""
+    """Return the rows of the trainings by device key, on the time axis of the command.
+
+    The rows contain values that only a training knows, such as the memory of its allocator.
+    """
     by_key: dict[str, list[DeviceColumns]] = defaultdict(list)
     before_j: dict[str, float] = defaultdict(float)
     for training in trainings:
@@ -167,7 +184,10 @@ def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
 
 
 def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) -> Record:
-    """Return the energies of devices that only the trainings measured, by device key."""
+    """Return the energies of the devices that only the trainings measured, by device key.
+
+    The coverage is relative to the duration of the command.
+    """
     found = {}
     for key, line in _devices(trainings).items():
         if key in command.devices or line["device"]["scope"] is None:
@@ -180,7 +200,12 @@ def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) 
 
 
 def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
-    """Return the lines in field ``name`` of all trainings, on the command's time axis."""
+    """Return the lines of all trainings, with times on the time axis of the command.
+
+    Args:
+        trainings: the trainings.
+        name: field of ``ProcessJournal`` that contains the lines.
+    """
     return [
         {key: value + one.start_s if key in _TIMES else value for key, value in line.items()}
         for one in trainings
@@ -189,7 +214,7 @@ def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
 
 
 def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
-    """Return the total time and energy of waiting for data; empty if no waits are reported."""
+    """Return the total time and energy of waiting for data; empty if no process reports waits."""
     waits = [one.data_wait for one in processes if one.data_wait]
     if not waits:
         return {}
@@ -205,6 +230,6 @@ def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
 
 
 def _distinct_remarks(processes: Sequence[ProcessJournal]) -> list[Record]:
-    """Return the remarks without duplicates, which come from sensors that all processes read."""
+    """Return the remarks of all processes; each remark once, even if several processes made it."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Computes curves for the charts: bins of journal rows, which preserve the energy exactly."""
+"""Computes the curves of the charts by combining rows of journals; energies are preserved."""
 
 import math
 from collections import defaultdict
@@ -17,38 +17,40 @@ from energy_callbacks.report.model.runs import Series, Span
 
 Places = NDArray[np.intp]
 
-# Maximum points of one curve. Most screens have fewer pixels in a row, and the file stays small.
+# Maximum number of points of one curve, which is more than the width of most screens in pixels.
 MAX_POINTS = 2000
-# Maximum points of all curves together, so that a report of 16 devices is as small as one of two.
+# Maximum number of points of all curves together. It limits the size of reports of many devices.
 MAX_POINTS_IN_ALL = 2800
-# Maximum spans of the timeline: about one per pixel, or one for every 1.5 minutes of a day.
+# Maximum number of spans in ``timeline``: about one per pixel, or one per 1.5 minutes of a day.
 MAX_SPANS = 1000
 # A time without a new value is a gap if it is longer than this, in seconds. Shorter times are
-# normal: CodeCarbon's model and the slowest drivers report once a second, less often than rows.
+# normal: CodeCarbon's model and the slowest drivers report a value every second, while rows are
+# written more often.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
 
 
 def _mean(values: Array, first: Places) -> Array:
-    """Return the mean of the known values (or NaN) from each index in ``first`` up to the next."""
+    """Return the mean of the known values of each bin, or NaN; bins begin at ``first``."""
     return _sum(values, first) / np.add.reduceat(~np.isnan(values), first, dtype=float)
 
 
 def _sum(values: Array, first: Places) -> Array:
-    """Return the sum of the known values (or NaN) from each index in ``first`` up to the next."""
+    """Return the sum of the known values of each bin, or NaN; bins begin at ``first``."""
     is_known = np.logical_or.reduceat(~np.isnan(values), first)
     return np.where(is_known, np.add.reduceat(np.nan_to_num(values), first), np.nan)
 
 
 def _last(values: Array, first: Places) -> Array:
-    """Return, for each index in ``first``, the last value before the next index."""
+    """Return the last value of each bin; bins begin at the indices ``first``."""
     last: Array = values[np.append(first[1:], len(values)) - 1]
     return last
 
 
-# Names of the values of bins, each an array (n,), and functions that combine adjacent bins.
-# ``seen_s`` is the time in a bin for which power is known.
+# For each quantity of a bin, the function that combines the values of adjacent bins. It takes the
+# values, (n,), and the index of the first value of each combined bin. ``seen_s`` is the time in a
+# bin for which power is known.
 _REDUCE: Final[Mapping[str, Callable[[Array, Places], Array]]] = {
     "end_s": _last,
     "seen_s": np.add.reduceat,
@@ -60,7 +62,8 @@ _REDUCE: Final[Mapping[str, Callable[[Array, Places], Array]]] = {
     "peak_allocated_bytes": np.fmax.reduceat,
 }
 _Bins = Mapping[str, Array]
-# Optional curves and their decimals. Drivers report whole percents and degrees.
+# Optional curves, and the number of decimals of their values. Drivers report whole percents and
+# degrees.
 _OPTIONAL: Final = {
     "utilisation": 2,
     "temperature_c": 0,
@@ -70,7 +73,7 @@ _OPTIONAL: Final = {
 
 
 def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
-    """Return one curve for each device with energy or memory, over all attempts."""
+    """Return the curves of each device with energy or memory, over all attempts."""
     by_device: dict[Identity, list[tuple[MergedAttempt, OwnedDevice]]] = defaultdict(list)
     for attempt in attempts:
         for device in attempt.owned:
@@ -114,8 +117,12 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
     """Return one bin for each row with new values, and one for each gap.
 
     The energy of a bin is a difference of cumulative energies, not power times time. Therefore the
-    area below the curve equals the energy in the journal. Sensors lag: the energy of a row covers
-    the time up to its ``seen_s``, which may be earlier than the time of the row.
+    area below the curve equals the energy in the journal. Sensors report late: the energy of a row
+    covers the time up to ``seen_s`` of the row, which may be earlier than the time of the row.
+
+    Args:
+        columns: rows of a device in one attempt.
+        start_s: start of the journal on the time axis of the run, which is added to all times.
     """
     t_s, at_s = columns["t_s"], columns.seen_s
     energy_j, power_w = columns["energy_j"], columns["power_w"]
@@ -166,7 +173,7 @@ def growth(counter: Array) -> Array:
 
 
 def _before(values: Array) -> Array:
-    """Return for each row the highest value of the earlier rows; 0 for the first row."""
+    """Return, for each row, the highest value of all earlier rows; 0 for the first row."""
     return np.append(0.0, np.maximum.accumulate(values)[:-1])
 
 
@@ -176,7 +183,7 @@ def seen_s(columns: DeviceColumns) -> float:
 
 
 def _decimated(bins: _Bins, limit: int) -> _Bins:
-    """Return at most ``limit`` bins; all but the last combine the same number of bins."""
+    """Combine adjacent bins, each time the same number, so that at most ``limit`` bins remain."""
     count = len(bins["end_s"])
     if count <= limit:
         return bins
@@ -185,7 +192,10 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
-    """Return the ``MAX_SPANS`` longest phases of the lead processes, in order of their start."""
+    """Return the spans of phases of the processes ``MergedAttempt.lead``, in order of their start.
+
+    If there are more than ``MAX_SPANS``, the longest ones are returned.
+    """
     spans: list[Span] = []
     for attempt in attempts:
         offset_s = attempt.start_of(attempt.lead)

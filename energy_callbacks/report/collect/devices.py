@@ -15,13 +15,13 @@ from energy_callbacks.report.collect.merge import Identity, MergedAttempt, Owned
 from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.runs import DeviceUse, Memory, SensorUse
 
-# Fields that are copied from a ``device`` line.
+# Fields of ``DeviceUse`` and of ``SensorUse`` that are copied from a ``device`` line of a journal.
 _DEVICE_FIELDS = ("name", "kind", "scope", "origin", "uuid")
 _SENSOR_FIELDS = ("name", "period_s", "citation")
 
 
 def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:
-    """Return one row for each device: GPUs, then hosts, then devices without energy."""
+    """Return one row for each device: GPUs, then CPUs and RAM, then devices without energy."""
     by_identity: dict[Identity, list[OwnedDevice]] = defaultdict(list)
     for attempt in attempts:
         for device in attempt.owned:
@@ -35,7 +35,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
     newest = parts[-1]
     columns = [part.owner.columns.get(part.key, DeviceColumns()) for part in parts]
     energy = total([part.energy for part in parts], [part.owner.end_s for part in parts])
-    # Time for which power is known, in seconds; the mean power is computed over this time.
+    # Time for which power is known, in seconds. The mean power is the energy divided by this time.
     seen = math.fsum(seen_s(one) for one in columns)
     return DeviceUse(
         key=newest.key,
@@ -59,7 +59,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
 
 
 def _overall(reduce: Callable[[Array], Any], columns: Iterable[Array]) -> float | None:
-    """Return ``reduce`` of the known values of all columns together; ``None`` if none is known."""
+    """Return ``reduce`` of the known values of all columns; ``None`` if no value is known."""
     known = _known(columns)
     return float(reduce(known)) if len(known) else None
 
@@ -70,7 +70,7 @@ def _known(columns: Iterable[Array]) -> Array:
 
 
 def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
-    """Return the throttled time, summed over attempts, in seconds; ``None`` if not known."""
+    """Return the time in which the driver reduced the clocks, in s; ``None`` if not known."""
     counters = [one["throttled_s"] for one in columns]
     if all(np.isnan(counter).all() for counter in counters):
         return None
@@ -80,8 +80,8 @@ def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     """Return peak and mean memory, in bytes.
 
-    A peak is the highest value of any GPU, allocator or process. A mean is that of the GPU, or of
-    the process, with the highest peak.
+    The peaks are the highest values of any one GPU, allocator and process. The means are those of
+    the GPU with the highest peak, and of the process with the highest peak.
     """
     by_kind: dict[str, list[DeviceColumns]] = defaultdict(list)
     for attempt in attempts:
@@ -102,7 +102,7 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
 
 
 def _fullest(columns: Iterable[DeviceColumns]) -> tuple[float | None, float | None]:
-    """Return peak and mean memory, in bytes, of the device with the highest peak."""
+    """Return peak and mean memory of the device with the highest peak; ``None`` if not known."""
     known = [values for one in columns if len(values := _known([one.memory_bytes]))]
     peaks = ((float(values.max()), float(values.mean())) for values in known)
     return max(peaks, default=(None, None))

@@ -3,11 +3,11 @@
 * Only journals of one run are used: the newest run, if a folder contains several. Hosts that train
   together without a shared folder have different run ids; their journals are treated as one run.
 * Attempts follow each other in time; the pauses between them are left out of all time axes.
-* A physical device is identified by host and UUID, or by host and key if it has no UUID. If
-  several ranks of an attempt report it, its owner is the lowest rank that knows its energy. If that
-  rank died and another one continued, the owner is the rank that continued.
-* A device whose parent device is reported too is listed, but not included in sums, because the
-  energy of the parent already includes its energy.
+* A physical device is identified by host and UUID, or by host and key if it has no UUID. Its owner
+  is the rank from whose journal its energy is read: the lowest rank that knows the energy. If that
+  rank died and another rank continued, the owner is the rank that continued.
+* A device is listed, but not included in sums, if it has a parent device whose energy is known,
+  because the energy of the parent includes that of the device.
 """
 
 from collections import defaultdict
@@ -23,12 +23,12 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.process import ProcessJournal, energies
 
-# Hosts that train together start within this time of each other, in seconds. Later launches may
-# reuse the address and port that identify a launch.
+# Processes on different hosts belong to the same launch of a training only if they start within
+# this time of each other, in seconds. Later launches may have the same launch id, because they may
+# reuse the address and port from which it is computed.
 _LAUNCH_S = 300.0
-# A rank is regarded as continuing after another one if it ends more than this later, in seconds.
-# If a rank is killed, the other ranks end within a few seconds, unless they wait for it until a
-# time limit.
+# A rank counts as continuing after another rank died if its journal ends more than this time later,
+# in seconds. Usually the other ranks end within a few seconds after a rank was killed.
 _LAST_LINES_S = 5.0
 
 
@@ -46,11 +46,11 @@ class OwnedDevice:
     Attributes:
         identity: host and name, which are the same in all journals.
         key: key of the device in the journal of ``owner``.
-        owner: process whose journal the energy is taken from.
-        record: the ``device`` line of that journal.
-        energy: energy over the whole attempt.
+        owner: process from whose journal the energy is read.
+        record: the ``device`` line in the journal of ``owner``.
+        energy: energy of the device over the whole attempt.
         counted_in: key of the parent device whose energy includes that of this device; ``None`` if
-            there is none.
+            no parent has a known energy.
         notes: notes about the device from all processes of the attempt.
     """
 
@@ -64,7 +64,7 @@ class OwnedDevice:
 
     @property
     def properties(self) -> Record:
-        """The fields of ``core.records.Device``."""
+        """Fields of the device, named as in ``core.records.Device``."""
         properties: Record = self.record["device"]
         return properties
 
@@ -79,10 +79,10 @@ class MergedAttempt:
     """One start of the training, with all its processes.
 
     Attributes:
-        number: number of the attempt.
+        number: number of the attempt in the run.
         offset_s: start of the attempt on the time axis of the run, in seconds.
-        processes: journals in order of rank. The lead process determines phases and steps.
-        owned: the devices of the attempt, each once.
+        processes: journals in order of rank.
+        owned: the devices of the attempt, each device once.
     """
 
     number: int
@@ -97,17 +97,21 @@ class MergedAttempt:
 
     @property
     def lead(self) -> ProcessJournal:
-        """Process of the lowest rank, or of the next rank that continued after that one died."""
+        """The lead process: its phases and steps are those of the attempt.
+
+        It is the process of the lowest rank. If that process died and others continued, it is the
+        first process that continued.
+        """
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
     def start_of(self, process: ProcessJournal) -> float:
-        """Return the start of a process on the time axis of the run."""
+        """Return the start of a process on the time axis of the run, in seconds."""
         first_unix_s = min(one.unix_s for one in self.processes)
         return self.offset_s + process.unix_s - first_unix_s
 
 
 def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal], int]:
-    """Return the journals of the run with the newest attempt, and the number of other runs."""
+    """Return the journals of the run that has the newest attempt, and the number of other runs."""
     newest = max(processes, key=lambda process: process.unix_s)
     launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
     run_id = min(launched, key=lambda process: process.rank).run_id
@@ -124,7 +128,7 @@ def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal
 
 
 def _is_one_launch(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Return whether two processes on different hosts belong to one launch."""
+    """Return whether two processes run on different hosts and belong to the same launch."""
     launch = one.header.get("launch")
     is_same = launch is not None and launch == other.header.get("launch")
     return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
@@ -141,7 +145,7 @@ def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
     for count, ((_, attempt_number), group) in enumerate(sorted(groups.items()), start=1):
         ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
         attempt = MergedAttempt(
-            # Attempts are renumbered because the numbers of different folders overlap.
+            # Attempts of several folders are renumbered, because every folder begins with 1.
             number=count if is_moved else attempt_number,
             offset_s=offset_s,
             processes=ordered,
@@ -178,9 +182,13 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
-    """Return the distinct notes of a device.
+    """Return the notes of a device without duplicates.
 
-    If the GPU is divided into instances (NVIDIA's Multi-Instance GPU), the first note says so.
+    If the GPU is divided into instances (NVIDIA's Multi-Instance GPU, MIG), the first note states
+    how many instances the run uses, if that is known, and how many there are.
+
+    Args:
+        lines: properties of the device from each process that reports it.
     """
     notes = dict.fromkeys(note for line in lines for note in line["notes"])
     count = max(line.get("instance_count", 0) for line in lines)
@@ -200,13 +208,17 @@ def _preferred(present: OwnedDevice, candidate: OwnedDevice) -> OwnedDevice:
 
 
 def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Return whether ``other`` died and ``one`` ended more than ``_LAST_LINES_S`` later."""
+    """Return whether ``other`` wrote no totals and ``one`` ended over ``_LAST_LINES_S`` later."""
     after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
     return other.totals is None and after_s > _LAST_LINES_S
 
 
 def energy_of(process: ProcessJournal, key: str) -> Energy:
-    """Return the energy of a device over an attempt; the newest known one if totals lack it."""
+    """Return the energy of a device over an attempt.
+
+    If the totals line of the journal is missing or does not contain the energy, the newest known
+    cumulative energy is returned.
+    """
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
         return stated
@@ -214,9 +226,10 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 
 
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
-    """Return the newest cumulative energy of a device, if the totals line does not state it.
+    """Return the newest cumulative energy of a device from all lines except the totals line.
 
-    The systematic error is scaled from the newest lines that state errors.
+    The errors are those of the newest lines that contain errors. The systematic bound is scaled to
+    the newest energy.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]
@@ -240,7 +253,7 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
 
 
 def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
-    """Return an energy with the relative error of the sensor as its only error."""
+    """Return an energy whose only error is the largest relative error of the device's sensors."""
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
     return Energy(
@@ -252,6 +265,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Return the share of the attempt, 0 to 1, up to the newest known energy of a device."""
+    """Return the share of the attempt, 0 to 1, that had passed at the newest energy of a device."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

@@ -1,9 +1,10 @@
 """Computes time and energy of each phase of a process; phases sum to the whole attempt.
 
-Spans cover the attempt without gaps, except for the phase that is open at the end of the journal if
-the process was cut off or is still running. That phase gets the part of the total that no span
-contains. A window is subtracted from the spans that it overlaps. The trainings inside a measured
-command are subtracted from the command.
+A span is the time from the start of a phase to its end. Spans cover the attempt without gaps. Only
+the phase that is open at the end of the journal, if the process was cut off or is still running,
+has no span; it gets the part of the total that is in no span. Time and energy of a window are
+subtracted from the spans that the window overlaps. Time and energy of the trainings inside a
+measured command are subtracted from those of the command.
 """
 
 import math
@@ -19,7 +20,8 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
 
-# A remainder below this share of the total is due to the rounding of numbers in the journal.
+# If the energy in no span, divided by the energy in all spans, is below this, it is due to the
+# rounding of numbers in the journal.
 _ROUNDING = 1e-9
 
 
@@ -27,7 +29,8 @@ _ROUNDING = 1e-9
 class _Piece:
     """A span without the windows inside it, or the part of a window inside one span.
 
-    ``duration_s`` and ``energy`` of a span exclude its windows; ``start_s`` and ``end_s`` do not.
+    ``duration_s`` and ``energy`` of a span exclude the windows inside it. ``start_s`` and ``end_s``
+    are those of the whole span.
     """
 
     name: str
@@ -38,7 +41,7 @@ class _Piece:
 
 
 def durations_s(process: ProcessJournal) -> dict[str, float]:
-    """Return the seconds in each phase, in order of appearance; they sum to the whole attempt."""
+    """Return the seconds in each phase, in order of appearance; their sum is the whole attempt."""
     seconds: dict[str, float] = defaultdict(float)
     for piece in _cut(process, None, UNKNOWN):
         seconds[piece.name] += piece.duration_s
@@ -77,7 +80,13 @@ def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
 
 
 def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -> dict[str, Energy]:
-    """Add the phases of the trainings inside a command, and subtract them from the command."""
+    """Return the energies by phase, with the trainings inside a command as phases of their own.
+
+    Args:
+        process: the command.
+        key: key of the device.
+        own: energies by phase of the command, from which the trainings are subtracted.
+    """
     inside: list[tuple[str, float, Energy]] = []
     for one in process.trainings:
         if key in one.process.devices:
@@ -88,7 +97,8 @@ def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -
     command = own.get(COMMAND, UNKNOWN)
     if command.energy_j is None or not known_j:
         return own
-    # The readings of two processes from one sensor may differ by one update of the sensor.
+    # The readings of two processes from the same sensor may differ by one update of the sensor, so
+    # the trainings may seem to use more energy than the command.
     share = min(command.energy_j / known_j, 1.0)
     taken = {name: _times(energy, share) for name, energy in sums(inside).items()}
     phases = {name: energy for name, energy in own.items() if name != COMMAND}
@@ -115,7 +125,10 @@ def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
 
 
 def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Return the windows, and the spans and windows of trainings, in order of their start."""
+    """Return all spans and windows that replace the spans of a process, in order of their start.
+
+    These are its windows, and for a command the spans and windows of the trainings inside it.
+    """
     inside = (
         replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
         for training in process.trainings
@@ -125,7 +138,10 @@ def named(process: ProcessJournal) -> list[TimedEnergy]:
 
 
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
-    """Return name, start and end of each span, of the open phase and of each window."""
+    """Return name, start and end (s) of each span, of the open phase and of each window.
+
+    For a command, these are those of the trainings inside it, and the times between trainings.
+    """
     if process.trainings:
         return list(_around_trainings(process))
     timed = [(span.name, span.start_s, span.end_s) for span in process.spans]
@@ -146,7 +162,13 @@ def _around_trainings(process: ProcessJournal) -> Iterator[tuple[str, float, flo
 
 
 def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece]:
-    """Return spans and windows without overlaps; their joules sum to ``whole``."""
+    """Return spans and windows without overlaps; their joules sum to ``whole``.
+
+    Args:
+        process: the process.
+        key: key of the device; ``None`` for durations without energies.
+        whole: energy of the device over the attempt.
+    """
     pieces = [_piece(span, key) for span in process.spans]
     _balance(pieces, process, whole)
     starts_s = [piece.start_s for piece in pieces]
@@ -163,7 +185,12 @@ def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
 
 
 def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> None:
-    """Assign energy that is in no span to the open phase, or scale the spans to the total."""
+    """Change ``pieces`` so that their joules sum to ``whole``.
+
+    Energy that is in no span is assigned to the open phase. The energies of the spans are scaled
+    instead if they sum to more than ``whole``, or if there is no open phase and the difference is
+    due to rounding.
+    """
     closed_s = pieces[-1].end_s if pieces else 0.0
     known_j = math.fsum(piece.energy.energy_j or 0.0 for piece in pieces)
     rest_j = (whole.energy_j or 0.0) - known_j
@@ -184,7 +211,13 @@ def _scale(pieces: list[_Piece], factor: float) -> None:
 
 
 def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
-    """Return the energy of the open phase, which is ``rest_j`` if ``whole`` is known."""
+    """Return the energy of the open phase: ``rest_j`` with its errors, if ``whole`` is known.
+
+    Args:
+        known: energies of the spans.
+        whole: energy of the attempt.
+        rest_j: part of ``whole`` that is in no span, in J.
+    """
     if whole.energy_j is None:
         return UNKNOWN
     known_systematic_j = math.fsum(energy.systematic_j for energy in known)
@@ -197,7 +230,7 @@ def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
 
 
 def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
-    """Subtract a window from the pieces that it overlaps; return its part in each of them."""
+    """Subtract a window from the pieces that it overlaps; return the subtracted parts."""
     touched = []
     for piece in pieces:
         if piece.start_s >= window.end_s:
@@ -210,7 +243,14 @@ def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
 
 
 def _move(window: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Piece:
-    """Subtract ``share`` of ``window`` from ``piece``, down to 0; return the subtracted part."""
+    """Subtract a part of a window from a piece, at most down to 0; return the subtracted part.
+
+    Args:
+        window: the window.
+        piece: the piece, which is changed.
+        overlap_s: time that ``window`` and ``piece`` have in common.
+        share: share of the energy of ``window`` to subtract.
+    """
     duration_s = min(overlap_s, piece.duration_s)
     piece.duration_s -= duration_s
     taken, left_j = UNKNOWN, piece.energy.energy_j

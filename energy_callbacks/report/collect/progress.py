@@ -10,16 +10,17 @@ from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.runs import Progress, Span
 
-# Maximum points of ``Progress``. They take 15 kB of a report, and are enough for curves and for the
-# blocks of a run from which ``compare`` computes intervals.
+# Maximum number of points of ``Progress``. This number takes 15 kB of a report. They are enough for
+# curves, and for the blocks into which ``compare`` divides a run to compute intervals.
 MAX_POINTS: Final = 240
 # Maximum number of metrics.
 MAX_METRICS = 20
-# Maximum points of all metrics together, and of one metric. They limit the size of the HTML page.
+# Maximum number of points of all metrics together, and of one metric, which limits the size of the
+# HTML page.
 MAX_METRIC_POINTS_IN_ALL, MAX_METRIC_POINTS = 1200, 300
 _T_DECIMALS, _ENERGY_DECIMALS = 3, 1
 _DIGITS = 6
-# Time, step, epoch, cumulative energy in J, value.
+# One point of a metric: time in s, step, epoch, cumulative energy in J, value.
 _Point = tuple[float, int | None, float | None, float | None, float]
 
 
@@ -46,12 +47,17 @@ def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
 
 
 def attempt_j(attempt: MergedAttempt) -> float:
-    """Return the known energy of an attempt, in J."""
+    """Return the known energy of an attempt, in J; 0 if none is known."""
     return sum(device.energy.energy_j or 0.0 for device in attempt.counted)
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Return the progress of the lead processes; ``None`` if steps or energy are not known."""
+    """Return steps, samples and energy over time; ``None`` if steps or energy are not known.
+
+    Args:
+        attempts: the attempts of the run; steps are those of ``MergedAttempt.lead``.
+        timeline: the phases of the run over time.
+    """
     tables: list[Array] = []
     before = np.zeros(4)  # steps, samples, energy and training energy of earlier attempts
     for attempt in attempts:
@@ -80,9 +86,10 @@ def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Pro
 
 
 def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
-    """Return time, steps, samples, energy and training energy of one attempt, (5, n).
+    """Return time, steps, samples, energy and energy of the phase ``train``, (5, n).
 
-    All values except the time are cumulative. Samples are NaN if unknown.
+    All values except the time are cumulative since the start of the attempt. Samples are NaN if not
+    known. The result is ``None`` if there are no steps or no energy is known.
     """
     lines = attempt.lead.steps
     t_s = np.asarray([line["end_s"] for line in lines]) + attempt.start_of(attempt.lead)
@@ -96,14 +103,14 @@ def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
         for name in ("steps", "samples")
     )
     train_j = _energy_in_spans(t_s, energy_j, spans[:, 0], starts_j, ends_j)
-    # A rank reports only its own samples; the other ranks are assumed to have as many.
+    # Each rank reports only its own samples. The other ranks are assumed to have the same number.
     return np.array((t_s, steps, samples * len(attempt.processes), energy_j, train_j))
 
 
 def _energy_in_spans(
     t_s: Array, energy_j: Array, starts_s: Array, starts_j: Array, ends_j: Array
 ) -> Array:
-    """Return the energy that was used inside spans until each time, (n,).
+    """Return the energy that was used inside the spans up to each time, (n,), in J.
 
     Args:
         t_s: (n,), the times.
@@ -125,7 +132,7 @@ def _rounded(values: Array, decimals: int) -> tuple[float, ...]:
 
 
 def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
-    """Return the user's metrics of the lead processes, in the order of their first value."""
+    """Return the user's metrics, at most ``MAX_METRICS``, in the order of their first values."""
     points: dict[str, list[_Point]] = {}
     before_j = 0.0
     for attempt in attempts:
@@ -151,7 +158,7 @@ def _points(attempt: MergedAttempt, before_j: float) -> Iterator[tuple[str, _Poi
 
 
 def _decimated(points: Sequence[_Point], limit: int) -> Sequence[_Point]:
-    """Return at most ``limit`` points: evenly spaced ones, the lowest and the highest."""
+    """Return at most ``limit`` points: evenly spaced ones, and those with extreme values."""
     if len(points) <= limit:
         return points
     values = [point[-1] for point in points]

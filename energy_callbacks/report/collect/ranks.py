@@ -2,8 +2,8 @@
 
 Data-parallel ranks execute each step together, so one slow rank slows down all of them. Journals do
 not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
-for data, how many samples its steps have, and the power of its cards. A rank that differs from the
-others by more than chance and errors explain is reported.
+for data, how many samples its steps have, and the power of its GPUs. A rank is reported if it
+differs from the others by more than chance and measurement errors explain.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,21 +24,23 @@ from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.runs import Imbalance, Quantity, RankUse
 
-# The training is divided into 8 to 20 stretches of consecutive steps, to estimate how waits vary.
+# Minimum and maximum number of stretches of consecutive steps into which a training is divided, to
+# estimate how much waits vary.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
-# Smallest difference that is reported, as a share of training time or of the samples of a step.
+# Smallest difference of waits or samples that is reported: a share of the training time, or of the
+# median number of samples per step.
 _MATTERS = 0.01
-# Confidence, for all ranks together, that a difference of waits is not due to chance.
+# Confidence, for all ranks together, that a reported difference of waits is not due to chance.
 _CONFIDENCE = 0.95
-# Keys of cards in the journal of a rank, by UUID, or by key for cards without UUID.
+# Keys of GPUs in the journal of a rank, by the UUID of the GPU, or by its key if it has no UUID.
 _Cards = dict[str, str]
 
 
 class _Gap(NamedTuple):
-    """A rank compared with the median of the others.
+    """The comparison of one rank with the median of the other ranks.
 
     Attributes:
-        place: index of the rank.
+        place: index of the rank in the compared values.
         value: value of the rank.
         median: median of the other ranks.
         error: half-width of the 95 % interval of the difference.
@@ -85,10 +87,14 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
 
 
 def _own(process: ProcessJournal, hosts: Iterable[ProcessJournal]) -> _Cards:
-    """Return the cards that a rank trains on.
+    """Return the GPUs on which a rank trains.
 
-    The first rank of a host reads the cards of all ranks of the host. Cards that another rank reads
-    too belong to that rank, unless the first rank would have no card left.
+    The first rank of a host reads the GPUs of all ranks of the host. Therefore GPUs that other
+    ranks read too are removed from the result, unless no GPU would be left.
+
+    Args:
+        process: the rank.
+        hosts: all ranks of the attempt on the same host.
     """
     own = _read(process)
     others = {card for one in hosts if one is not process for card in _read(one)}
@@ -101,7 +107,7 @@ def _read(process: ProcessJournal) -> _Cards:
 
 
 def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
-    """Return the energy of cards in the phase ``train`` of a rank, as read by that rank."""
+    """Return the energy of GPUs in the phase ``train`` of a rank, as read by the same rank."""
     by_phase = [phases.energies(process, key, energy_of(process, key)) for key in gpus]
     train = total([energies.get("train", UNKNOWN) for energies in by_phase])
     return as_figure(train, {process.devices[key]["device"]["origin"] for key in gpus})
@@ -125,7 +131,7 @@ def imbalances(attempts: Iterable[MergedAttempt], rows: Sequence[RankUse]) -> tu
 def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imbalance]:
     wait, samples, watts = data_wait(attempt.processes), _samples(rows), _power(rows)
     if wait is not None:
-        # Training time of the rank, over the steps that all ranks have done.
+        # Estimated training time of the rank over the steps that all ranks have executed.
         row = rows[wait.place]
         common_s = row.train_s * min(one.steps for one in rows) / row.steps
         if common_s > 0.0 and wait.size >= _MATTERS * common_s:
@@ -166,12 +172,13 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 
 
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
-    """Return the rank that waited longest for data.
+    """Return the rank whose waits for data exceed the median of the other ranks most.
 
-    ``None`` if waits are not known, or if the difference from the others may be due to chance.
+    ``None`` if waits are not known, or if the difference may be due to chance.
 
-    All ranks are compared over the same steps, divided into stretches with equal numbers of steps.
-    The differences from the median of the others are tested with Student's t, with a confidence of
+    The ranks are compared over the steps that all of them have executed. These steps are divided
+    into stretches with equal numbers of steps. The difference from the median of the other ranks is
+    computed for each stretch. The differences are tested with Student's t, with a confidence of
     95 % for all ranks together.
     """
     waits_s = _waits_s(processes)
@@ -190,9 +197,10 @@ def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
 
 
 def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
-    """Return the seconds each rank waited in each stretch of the common steps, (ranks, stretches).
+    """Return the seconds that each rank waited in each stretch of steps, (ranks, stretches).
 
-    ``None`` if waits are not known, or if a rank has fewer than eight lines with steps.
+    ``None`` if waits are not known, or if the journal of a rank has fewer than
+    ``_FEWEST_STRETCHES`` lines with steps.
     """
     lines = [[line for line in process.steps if line["steps"]] for process in processes]
     count = min(*map(len, lines), _MOST_STRETCHES)
@@ -209,7 +217,7 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 
 
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
-    """Return the rank whose samples per step differ most from the others.
+    """Return the rank whose samples per step differ most from the median of the other ranks.
 
     ``None`` if samples are not known, or if the difference is below 1 %. Counts have no error.
     """
@@ -221,10 +229,11 @@ def _samples(rows: Sequence[RankUse]) -> _Gap | None:
 
 
 def _power(rows: Sequence[RankUse]) -> _Gap | None:
-    """Return the rank whose power differs most from the others, by more than the errors.
+    """Return the rank whose power differs most from the median of the other ranks.
 
-    ``None`` if there is none, if powers are not known, if cards are shared, or if ranks have
-    different numbers of cards.
+    Only differences larger than their errors are considered. ``None`` if there is no such
+    difference, if a power is not known, if ranks share GPUs, or if ranks have different numbers of
+    GPUs.
     """
     is_unknown = any(row.gpu_power_w is None or row.shares_gpus for row in rows)
     if is_unknown or len({len(row.gpus) for row in rows}) > 1:
@@ -239,9 +248,10 @@ def _power(rows: Sequence[RankUse]) -> _Gap | None:
 
 
 def _gaps(values: Sequence[float], errors: Sequence[float]) -> Iterator[_Gap]:
-    """Yield each value with the median of the others.
+    """Yield a comparison of each value with the median of the other values.
 
-    The error is the sum of the value's own error and the largest error of the others.
+    The error of the difference is the sum of the error of the value and the largest error of the
+    other values.
     """
     for place, value in enumerate(values):
         others = [*values[:place], *values[place + 1 :]]
