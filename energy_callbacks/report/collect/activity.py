@@ -82,7 +82,7 @@ def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spel
 
     Args:
         process: the journal with ``spell``.
-        windows: result of ``phases.named``. During a window, the phase is that of the window.
+        windows: result of ``phases.named``. During a window, its name is the phase.
         spell: the activity.
     """
     window = _newest(windows, spell.end_s)

@@ -17,9 +17,10 @@ from energy_callbacks.report.model.runs import Series, Span
 
 Places = NDArray[np.intp]
 
-# Maximum number of points of one curve, which is more than the width of most screens in pixels.
+# Maximum number of points of one curve. Most screens are less wide than this, in pixels.
 MAX_POINTS = 2000
-# Maximum number of points of all curves together. It limits the size of reports of many devices.
+# Maximum number of points of all curves together. It keeps a report of 16 devices as small as a
+# report of two devices.
 MAX_POINTS_IN_ALL = 2800
 # Maximum number of spans in ``timeline``: about one per pixel, or one per 1.5 minutes of a day.
 MAX_SPANS = 1000
@@ -183,7 +184,7 @@ def seen_s(columns: DeviceColumns) -> float:
 
 
 def _decimated(bins: _Bins, limit: int) -> _Bins:
-    """Combine adjacent bins, each time the same number, so that at most ``limit`` bins remain."""
+    """Combine equal numbers of adjacent bins, so that at most ``limit`` bins remain."""
     count = len(bins["end_s"])
     if count <= limit:
         return bins
@@ -192,9 +193,10 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
-    """Return the spans of phases of the processes ``MergedAttempt.lead``, in order of their start.
+    """Return the phases of the lead processes over time, as spans in order of their start.
 
-    If there are more than ``MAX_SPANS``, the longest ones are returned.
+    If there are more than ``MAX_SPANS`` spans, the longest ones are returned. The lead process of
+    an attempt is ``MergedAttempt.lead``.
     """
     spans: list[Span] = []
     for attempt in attempts:

@@ -27,8 +27,8 @@ from energy_callbacks.report.collect.process import ProcessJournal, energies
 # this time of each other, in seconds. Later launches may have the same launch id, because they may
 # reuse the address and port from which it is computed.
 _LAUNCH_S = 300.0
-# A rank counts as continuing after another rank died if its journal ends more than this time later,
-# in seconds. Usually the other ranks end within a few seconds after a rank was killed.
+# After a rank died, another rank counts as continuing if its journal ends more than this time, in
+# seconds, after the journal of the dead rank. Usually all other ranks end within a few seconds.
 _LAST_LINES_S = 5.0
 
 
@@ -99,8 +99,8 @@ class MergedAttempt:
     def lead(self) -> ProcessJournal:
         """The lead process: its phases and steps are those of the attempt.
 
-        It is the process of the lowest rank. If that process died and others continued, it is the
-        first process that continued.
+        It is the process of the lowest rank. If that process died and other processes continued, it
+        is the lowest rank of those that continued.
         """
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
@@ -145,7 +145,7 @@ def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
     for count, ((_, attempt_number), group) in enumerate(sorted(groups.items()), start=1):
         ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
         attempt = MergedAttempt(
-            # Attempts of several folders are renumbered, because every folder begins with 1.
+            # Attempts of several folders are renumbered, because numbers begin with 1 in each folder.
             number=count if is_moved else attempt_number,
             offset_s=offset_s,
             processes=ordered,
@@ -208,7 +208,10 @@ def _preferred(present: OwnedDevice, candidate: OwnedDevice) -> OwnedDevice:
 
 
 def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Return whether ``other`` wrote no totals and ``one`` ended over ``_LAST_LINES_S`` later."""
+    """Return whether ``one`` continued after ``other`` died; see ``_LAST_LINES_S``.
+
+    ``other`` died if its journal has no totals line.
+    """
     after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
     return other.totals is None and after_s > _LAST_LINES_S
 

@@ -20,8 +20,8 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
 
-# If the energy in no span, divided by the energy in all spans, is below this, it is due to the
-# rounding of numbers in the journal.
+# Energy that is in no span is due to the rounding of numbers in the journal if it is at most this
+# share of the energy in all spans.
 _ROUNDING = 1e-9
 
 
@@ -125,9 +125,10 @@ def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
 
 
 def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Return all spans and windows that replace the spans of a process, in order of their start.
+    """Return windows and spans that have precedence over the spans of a process, sorted by start.
 
-    These are its windows, and for a command the spans and windows of the trainings inside it.
+    These are the windows of the process, and for a command also the spans and windows of the
+    trainings inside it.
     """
     inside = (
         replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
@@ -140,7 +141,8 @@ def named(process: ProcessJournal) -> list[TimedEnergy]:
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
     """Return name, start and end (s) of each span, of the open phase and of each window.
 
-    For a command, these are those of the trainings inside it, and the times between trainings.
+    For a command with trainings, the result contains those of the trainings, and the times between
+    them as ``COMMAND``.
     """
     if process.trainings:
         return list(_around_trainings(process))
