@@ -145,7 +145,8 @@ def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
     for count, ((_, attempt_number), group) in enumerate(sorted(groups.items()), start=1):
         ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
         attempt = MergedAttempt(
-            # Attempts of several folders are renumbered, because numbers begin with 1 in each folder.
+            # If the run moved to another folder, attempts are renumbered, because the numbers in
+            # each folder begin with 1.
             number=count if is_moved else attempt_number,
             offset_s=offset_s,
             processes=ordered,

@@ -10,8 +10,8 @@ from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.runs import Progress, Span
 
-# Maximum number of points of ``Progress``. This number of points takes 15 kB of a report. It is enough
-# for curves, and for the blocks into which ``compare`` divides a run to compute intervals.
+# Maximum number of points of ``Progress``. This number of points takes 15 kB of a report, and is
+# enough for curves and for the blocks into which ``compare`` divides a run to compute intervals.
 MAX_POINTS: Final = 240
 # Maximum number of metrics.
 MAX_METRICS = 20
