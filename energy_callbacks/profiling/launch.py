@@ -93,7 +93,7 @@ def _count_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
 
 
 def _run(words: Sequence[str]) -> None:
-    """Run the program as ``__main__``, with the arguments and import path that it would have."""
+    """Run the program as ``__main__``, with arguments and import path as if started by Python."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
     # Option -P, with which this process was started, prevents Python from adding this entry itself.

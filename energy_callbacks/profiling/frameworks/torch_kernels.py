@@ -1,7 +1,7 @@
 """Records the kernels of a few steps with PyTorch's profiler, and sums their time by source line.
 
-PyTorch's profiler is set to record only kernels, copies and the calls that launched them. In the
-same steps, a ``LineTracker`` records which source lines the training thread executes. A kernel
+PyTorch's profiler is configured to record only kernels, copies and the calls that launched them. In
+the same steps, a ``LineTracker`` records which source lines the training thread executes. A kernel
 belongs to the line that this thread executed when the kernel was launched.
 """
 
@@ -174,7 +174,10 @@ class KernelWindow:
         return True
 
     def close(self) -> None:
-        """Discard the window; on another thread than ``open``, it may end after this call."""
+        """Discard the window.
+
+        If this is not called on the thread that opened the window, the window may end later.
+        """
         self._tracker.stop()
         self._recorder.abort()
         self._folder.cleanup()
@@ -182,8 +185,8 @@ class KernelWindow:
     def result(self) -> tuple[dict[Line | None, float], float] | None:
         """Return both results of ``kernel_times`` per step; ``None`` if there is no trace.
 
-        There is no trace if it was too large or the window was not completed. The first call
-        frees the trace.
+        There is no trace if it was too large, if the window was not completed, or after the first
+        call, which frees the trace.
         """
         if self._trace is None:
             return None

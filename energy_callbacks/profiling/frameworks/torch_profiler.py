@@ -142,7 +142,10 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """Discard the open window; on another thread than ``open``, it may end after this call."""
+        """Discard the open window.
+
+        If this is not called on the thread that created the recorder, the window may end later.
+        """
         if not on_thread(self._thread, self._end):
             self._end()
 
@@ -157,7 +160,7 @@ class TorchRecorder:
 
 
 def _is_foreign() -> bool:
-    """Return whether the training has a PyTorch profiler of its own, whether running or not.
+    """Return whether the training has a PyTorch profiler of its own, running or not.
 
     Returns ``False`` while a window of this package is open.
     """

@@ -67,7 +67,7 @@ class ProfileWindow:
             on_thread(self._thread, self._disable)
 
     def _disable(self) -> None:
-        # Before 3.12, disabling any profiler ends the active one, which may be the user's.
+        # Before Python 3.12, disabling any profiler ends the active one, which may be the user's.
         active: object = sys.getprofile()
         if active is self._profile:
             self._profile.disable()

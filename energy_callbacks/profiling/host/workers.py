@@ -23,8 +23,8 @@ from energy_callbacks.profiling.host.calls import Calls, ProfileWindow
 
 logger = logging.getLogger("energy_callbacks")
 
-# Minimum interval between writes of a worker's memory table. The table is written repeatedly, so
-# that the last one remains if the worker is killed.
+# Minimum interval, in seconds, between writes of a worker's memory table. The table is written
+# repeatedly, so that its last version remains if the worker is killed.
 _SAVED_EVERY_S: Final = 1.0
 # Maximum number of lines of all workers' memory tables together in the report.
 _LINES: Final = 40

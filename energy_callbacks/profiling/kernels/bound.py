@@ -32,9 +32,10 @@ _TENSOR_USED: Final = 0.3
 # time. It is lower because reductions do not reach the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
 # If classes of kernels are the only evidence, arithmetic is the limit only if the multiprocessors
-# are active for at least this share of the busy time, or have no counter.
+# are active for at least this share of the busy time. Without a counter, this is not checked.
 _SM_USED: Final = 0.8
-# A group of classes has most of the time if it has at least this share of the time of all kernels.
+# ``DENSE`` or ``STREAMING`` classes have most of the time if they have at least this share of the
+# time of all kernels.
 _MOST_KERNELS: Final = 0.5
 _CAUSES: Final = {
     "input": "while a batch was fetched",

@@ -26,7 +26,7 @@ _ACTIVITY: Final[tuple[Quantity, ...]] = (
 # Maximum time to wait for sensor readings.
 _PATIENCE_S: Final = 6.0
 # The energy of a stretch (consecutive steps outside of windows) is used only if readings cover at
-# least this share of its time.
+# least this share of the stretch.
 _COVERED: Final = 0.9
 _NO_LIMITS: Final[dict[str, Any]] = {
     "activity": None,

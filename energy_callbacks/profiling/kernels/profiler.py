@@ -39,8 +39,8 @@ class KernelProfiler(AttemptProfiler["_Run"]):
         GpuEnergyCallback(profile=[KernelProfiler()])
 
     The profiler records a few windows and is off between them. Each window after the first is
-    postponed until the time that all windows add to the training, including the expected time of
-    the new window, is at most the share ``max_overhead`` of the training's time.
+    postponed until the time that all windows add to the training, including the time that the new
+    window is expected to add, is at most the share ``max_overhead`` of the training's time.
 
     Args:
         windows_after: numbers of optimizer steps after which a window may open, ascending.

@@ -14,7 +14,7 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
 
 
 def framework() -> Framework:
-    """Return the framework in use: Keras's backend, else the first imported one of ``FRAMEWORKS``.
+    """Return Keras's backend if Keras is imported, else the first imported one of ``FRAMEWORKS``.
 
     Raises:
         RuntimeError: if none of ``FRAMEWORKS`` is imported.
@@ -44,7 +44,8 @@ def recorder(
 
     Args:
         chosen: name of the framework.
-        path: path of the trace file without its suffix (PyTorch), or of the folder for the trace.
+        path: path of the trace file without its suffix (PyTorch), or of a folder for the trace
+            (TensorFlow, JAX).
         warm_up_steps: number of steps before the recorded ones.
         active_steps: number of recorded steps; used for PyTorch only.
         max_events: maximum number of events in the trace; used for PyTorch only.

@@ -86,7 +86,7 @@ class XplaneRecorder:
         return written
 
     def abort(self) -> None:
-        """Discard the open window, and delete the trace that the framework writes when it stops."""
+        """Discard the open window; the trace that the framework writes when it stops is deleted."""
         if self._is_running:
             self._end()
             shutil.rmtree(self.path, ignore_errors=True)

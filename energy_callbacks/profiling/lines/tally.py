@@ -20,7 +20,8 @@ Site = tuple[int, int, How]
 """A place in the user's code: number of the code object, offset of the instruction, and relation of
 the sample to this instruction (see ``line_of``)."""
 Frames = tuple[tuple[int, int], ...]
-"""A stack, outermost frame first: (code object's number, offset); the offset is -1 in libraries."""
+"""A stack: (number of the code object, offset of the instruction) of each frame, outermost first.
+The offset is -1 for library frames."""
 
 
 @dataclass(slots=True)

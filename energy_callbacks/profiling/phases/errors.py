@@ -24,7 +24,7 @@ _NUDGE_S: Final = 1e-4
 # Power that is older than this number of time constants is neglected: its weight is at most e^-6,
 # which is 0.2 %.
 _MEMORY: Final = 6.0
-# Maximum number of spans before a reading whose contribution to the reading is considered.
+# Maximum number of spans whose contribution to one reading is considered; the newest are used.
 _MOST_BACK: Final = 64
 
 
@@ -54,7 +54,7 @@ class PhaseSplit:
 def with_errors(
     pieces: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool
 ) -> PhaseSplit:
-    """Return the powers of phases, with errors that include those caused by lag and response.
+    """Return the powers of phases; their errors also cover the uncertainty of lag and response.
 
     Args:
         pieces: spans whose labels are pieces of phases.

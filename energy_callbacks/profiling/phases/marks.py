@@ -46,7 +46,7 @@ class PhaseMarks:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next step's marks could discard the first marks."""
+        """Whether the marks of the next step could displace the oldest marks."""
         return len(self._marks) >= _MOST - 16
 
     def settle(self) -> None:

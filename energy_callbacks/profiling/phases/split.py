@@ -1,4 +1,4 @@
-"""Computes the power of each phase from readings that are slower than the phases.
+"""Computes the power of each phase from readings of a sensor that is slower than the phases.
 
 Each reading is a different mixture of the powers of the phases just before it. If each phase has a
 constant power, and the sensor has a constant lag and response, a least-squares fit to thousands of
@@ -33,7 +33,8 @@ from energy_callbacks.sensing.estimation.series import Array
 # A split needs readings over at least this time, and at least this number of steps.
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
-# A split is refused if the half-width of a phase's interval exceeds this share of its energy.
+# A split is refused if the half-width of the interval of a phase's energy exceeds this share of the
+# energy.
 _WIDEST: Final = 0.30
 # Small phases need less precision: if a phase has less than this share of the step's energy, the
 # half-width of its interval is compared with this share of the step's energy instead of the phase's

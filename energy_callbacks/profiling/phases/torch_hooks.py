@@ -5,7 +5,7 @@
     event                              phase that begins
     a module is called                 forward
     torch.autograd.backward begins     backward
-    torch.autograd.backward returns    optimizer inside an optimizer's step, otherwise other
+    torch.autograd.backward returns    optimizer (inside an optimizer's step) or other
     an optimizer's step begins         optimizer
     an optimizer's step returns        other
 
@@ -74,7 +74,7 @@ class TorchHooks:
         self._begin("forward")
 
     def _wrap_backward(self, autograd: Any) -> Callable[[], None]:
-        """Wrap ``torch.autograd.backward`` to report its phase; return a function to unwrap it."""
+        """Wrap ``torch.autograd.backward`` to report phases; return a function to unwrap it."""
         backward = autograd.backward
 
         @functools.wraps(backward)
