@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=get_args(EngineName), help="instead of the one in the file")
     add("--dry-run", action="store_true", help="print the jobs in their order, and run nothing")
     add("--collect", action="store_true", help="write the page of what is there, and run nothing")
-    # Schedulers call the command with --task N. It then runs only job N, counted from 0, and FILE
-    # is a list of jobs that attempts.write_jobs has written.
+    # Engines such as that for Slurm submit this command with --task N. It then runs only job N,
+    # counted from 0, and FILE is a list of jobs that attempts.write_jobs has written.
     add("--task", type=int, help=argparse.SUPPRESS)
 
 

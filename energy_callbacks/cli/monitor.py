@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HELP = "show power, energy, load, memory and processes of all devices, live"
 # Maximum number of processes per device in the table.
 _SHOWN_PROCESSES: Final = 3
-# Fields of ``Device`` and fields of ``DeviceLook`` that the JSON output contains under their names.
+# Fields of ``Device`` and of ``DeviceLook`` that the JSON output contains under the same names.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
 
@@ -112,7 +112,7 @@ def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
 def _show(
     watch: Watch, looks: Iterator[list[DeviceLook]], missing: tuple[tuple[str, str, str], ...]
 ) -> None:
-    """Show the states in one table that is updated, or without a terminal in one table each.
+    """Show the states in a table that is updated; without a terminal, print a table per state.
 
     Args:
         watch: provides the elapsed time and the problems of sources.

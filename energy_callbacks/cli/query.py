@@ -83,7 +83,7 @@ def _print_columns(*, as_json: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; if standard output is not a terminal, without wrapped cells and colours."""
+    """Print a table; if standard output is not a terminal, cells are not wrapped or coloured."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -31,7 +31,7 @@ from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 HELP = "measure any command from its start to its end"
 
 # Signals that are held back while the command runs. They are passed on to the command, unless a
-# terminal sent them: it also sends them to the command itself.
+# terminal sent them, because a terminal also sends them to the command itself.
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Options that are passed to ``EnergyConfig`` as settings of the same name.
 _SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
@@ -199,10 +199,11 @@ def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> i
     Args:
         meter: the running meter.
         command: program and arguments.
-        hold: the active hold of ``_PASSED_ON``.
+        hold: holds back the signals ``_PASSED_ON``.
 
     Returns:
-        The exit code of the command, or minus the number of the signal that ended it.
+        The exit code of the command, or minus the number of the signal that ended the command or
+        arrived before its start.
     """
     hold.wait(0.0)
     if (number := hold.first) is not None:
@@ -275,7 +276,7 @@ def _say(text: str) -> None:
 
 
 def _save_samples(folder: Path, name: str) -> None:
-    """Write the readings of the GPUs in the format that tools for files of gputop read.
+    """Write the readings of the GPUs for tools that read files of gputop.
 
     The files are JSON, a plot, and a text summary. Without readings, no file is written.
     """

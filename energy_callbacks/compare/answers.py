@@ -8,12 +8,13 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.compare.statistics import ALPHA
 from energy_callbacks.core import formatting
 
-# Text after the change, by the basis of the effect: the data from which its interval is computed.
+# Text that follows the change in a sentence. It depends on the basis of the effect: the data from
+# which the interval is computed.
 _BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs alone"}
 
 
 def answers(comparison: Comparison) -> Iterator[str]:
-    """Yield one sentence for each group except the first."""
+    """Yield the conclusion for each group except the first, as one sentence."""
     first = comparison.groups[0].name
     for group in comparison.groups[1:]:
         effect = comparison.answer(group.name)

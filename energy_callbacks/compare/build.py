@@ -69,7 +69,7 @@ def build(
     """Compare each group with the first group.
 
     Args:
-        groups: runs by name of the group.
+        groups: runs of each group, by name of the group.
         judged: the metric by which model quality is compared, with its target; ``None`` if no
             metric is compared.
         paired: as in ``compare``.
@@ -113,7 +113,7 @@ def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
 
     Args:
         effects: effects of all groups.
-        groups: names of all groups except the first, with which they are compared.
+        groups: names of all groups except the first.
     """
     for has_interval in (True, False):
         for name in ANSWERS:
@@ -175,7 +175,7 @@ def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
 def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[Caveat]:
     """Yield a caveat for each group with runs that lack the metric, or never reach the target.
 
-    A group of which both is true gets two caveats.
+    A group with both kinds of runs gets two caveats.
     """
     if judged is None:
         return
@@ -224,8 +224,9 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
-            # ``ratio`` is that of the whole runs. Blocks cover only a part of a run, so their ratio
-            # differs: their interval is scaled to ``ratio``. For other intervals, the factor is 1.
+            # ``ratio`` is that of the whole runs. Blocks cover only a part of a run, so that their
+            # ratio differs from it, and their interval is scaled by a factor. For other intervals,
+            # the factor is 1.
             factor = ratio / interval.value
             known = {
                 "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),

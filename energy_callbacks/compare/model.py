@@ -62,9 +62,9 @@ class RunCurve:
         power_w: mean power of GPUs and host together in each bin.
         memory_bytes: peak memory in each bin, of the GPU with the highest peak, or of the process
             if the memory of no GPU is known; ``None`` for a bin without readings.
-        step: numbers of optimizer steps.
-        step_energy_j: energy used from the start of the run up to each step in ``step``.
-        metric_energy_j: energy used from the start of the run up to each value in ``metric``.
+        step: number of optimizer steps done, at each point of ``step_energy_j``.
+        step_energy_j: energy used from the start of the run until each number in ``step``.
+        metric_energy_j: energy used from the start of the run until each value in ``metric``.
         metric: values of the compared metric for which the energy is known.
     """
 
@@ -183,7 +183,7 @@ class Comparison:
 
     Attributes:
         format: name of the file format.
-        schema_version: version of the JSON.
+        schema_version: version of the file format.
         tool_version: version of this package that made the comparison.
         metric: name of the user's metric by which model quality is compared; ``None`` if there is
             none.
@@ -199,7 +199,7 @@ class Comparison:
         qualities: comparison of the metric for each group except the first. If a run of the group
             or of the first group lacks the metric, there is no entry for the group.
         caveats: limitations of the conclusions.
-        answers: one sentence for each group except the first.
+        answers: the conclusion for each group except the first, one sentence each.
     """
 
     format: Literal["energy_callbacks.comparison"] = "energy_callbacks.comparison"
