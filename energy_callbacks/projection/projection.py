@@ -1,6 +1,6 @@
-"""Projects the energy, emissions, cost and time of one job, or of a saving, to many jobs.
+"""Computes energy, emissions, cost and time of many jobs from energy and time of one job.
 
-The energy of all jobs is computed from the energy of one job::
+In the same way, the saving of many jobs is computed from the saving of one job. The formulas are::
 
     energy of a day  = jobs per day x energy of a job x PUE x (1 + scheduler overhead)
     energy of a year = 365 x energy of a day
@@ -27,7 +27,7 @@ DAYS_A_YEAR: Final = 365
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A number and the ends of its 95 % interval; each of them is ``None`` if it is not known."""
+    """A number and the ends of its 95 % interval; each is ``None`` if it is not known."""
 
     value: float | None
     low: float | None

@@ -118,10 +118,10 @@ def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
 
 
 def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Yield head and rows of one table per period; each quantity has a row for each column.
+    """Yield head and rows of one table per period; each quantity has one row per job.
 
     Args:
-        columns: the jobs or savings to compare.
+        columns: the jobs or savings to compare, each with the title of its rows.
         fleet: number of jobs and properties of the data centre.
     """
     has_price = fleet.price_per_kwh is not None

@@ -22,7 +22,8 @@ REPORT: Final = "energy_report.json"
 _PAGE: Final = "energy_report.html"
 _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
-# Number of bytes that are read at the beginning and at the end of a report for ``reports``.
+# Number of bytes that are read at the beginning and at the end of a report, to
+# fill the table ``reports``.
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
 # Number of threads that read reports from a slow disk, which serves many reads at the same time. If

@@ -78,9 +78,10 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _batch_size(report: EnergyReport) -> Iterator[Advice]:
-    """Yield advice if the batch size chosen by the newest search is larger and saves energy.
+    """Yield advice if the newest search chose a batch size that is larger and saves energy.
 
-    Trainings with several ranks get no such advice.
+    The chosen size is compared with the mean number of samples per step of the run. Runs with
+    several ranks get no such advice.
     """
     done, steps = report.throughput, report.throughput.steps + report.throughput.replayed_steps
     train = next((phase for phase in report.phases if phase.name == "train"), None)

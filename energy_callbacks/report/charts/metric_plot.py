@@ -30,7 +30,7 @@ _DECADES = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPair:
-    """The same metric in training and in validation; ``None`` if it was not logged there."""
+    """A metric in training and in validation; a field is ``None`` if there are no such values."""
 
     training: Metric | None
     validation: Metric | None

@@ -80,8 +80,8 @@ def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     """Return peak and mean memory, in bytes.
 
-    The peaks are the highest values of any one GPU, allocator and process. The means are those of
-    the GPU with the highest peak, and of the process with the highest peak.
+    The peaks are the highest values of any one GPU, of any one allocator and of any one process.
+    The means are those of the GPU with the highest peak and of the process with the highest peak.
     """
     by_kind: dict[str, list[DeviceColumns]] = defaultdict(list)
     for attempt in attempts:
