@@ -1,8 +1,8 @@
 """Reads device memory from the frameworks' allocators, without initialising any framework.
 
 Only frameworks that the training has imported are queried, and only after they have initialised
-their devices themselves: an earlier query would start CUDA, which breaks a later fork and takes
-memory. A peak is the highest value since the user's last reset; it is never reset here.
+their devices themselves: an earlier query would initialise CUDA, which breaks a later fork and
+takes memory. A peak is the highest value since the user last reset it; this module never resets it.
 
 - PyTorch: ``torch.cuda.memory_stats`` of each device on which this process has a CUDA context.
   ``memory_allocated`` and ``max_memory_allocated`` read the same values at twice the cost.
@@ -38,14 +38,14 @@ _ALLOCATED = Channel(device=_DEVICE, quantity="allocated", kind="gauge", sensor=
 _PEAK = Channel(device=_DEVICE, quantity="peak_allocated", kind="gauge", sensor=_SENSOR)
 
 _TORCH_KEY: Final = "allocated_bytes.all"
-_Bytes = tuple[int, int]  # allocated now, highest so far
+_Bytes = tuple[int, int]  # allocated now, peak
 
 
 class AllocatorSource:
     """Reports the bytes that tensors occupy on this process's devices.
 
     Args:
-        clock: time of the readings.
+        clock: clock that gives the times of the readings.
     """
 
     name = "framework allocator"
@@ -67,7 +67,7 @@ class AllocatorSource:
         return [_ALLOCATED, _PEAK]
 
     def read(self) -> Sequence[Reading]:
-        """Return allocated and peak bytes, or nothing while no framework uses a device.
+        """Return allocated and peak bytes; an empty list while no framework uses a device.
 
         Raises:
             ReadingMissed: if the call of a framework failed.
@@ -86,7 +86,12 @@ class AllocatorSource:
 
 
 def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> list[_Bytes]:
-    """Return the bytes of each device of a framework; empty until its devices are initialised."""
+    """Return the bytes of each device of a framework; empty while it has initialised none.
+
+    Args:
+        awake: returns the framework's module; ``None`` until its devices are initialised.
+        ask: yields the bytes of each device, given the module.
+    """
     try:
         framework = awake()
         return [] if framework is None else list(ask(framework))
@@ -97,8 +102,8 @@ def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> 
 
 def _torch(torch: Any) -> Iterator[_Bytes]:
     for index in range(torch.cuda.device_count()):
-        # With the cudaMallocAsync back end, querying an unused device would create a context there
-        # (hundreds of MB).
+        # With the cudaMallocAsync back end, querying an unused device would create a context on it,
+        # which takes hundreds of MB.
         if torch._C._cuda_hasPrimaryContext(index):  # noqa: SLF001 - no public equivalent
             stats = torch.cuda.memory_stats(index)
             yield stats.get(f"{_TORCH_KEY}.current", 0), stats.get(f"{_TORCH_KEY}.peak", 0)

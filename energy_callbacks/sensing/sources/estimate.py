@@ -1,10 +1,11 @@
 """Estimates CPU and memory power with CodeCarbon's models, for machines without sensors.
 
 CPU: ``P = TDP * (0.1 + 0.9 * load**3)``, the ``cpu_load`` mode of CodeCarbon 3.3.2
-(``external/hardware.py``). The TDP comes from CodeCarbon's table; for a CPU that is not in it, 4 W
-per thread are assumed. Memory: constant power, from CodeCarbon's guess of the number of modules.
-The devices are marked as estimated. The load is read by this module: CodeCarbon's reading would
-reset the baseline of ``psutil.cpu_percent``, which the user may be using too.
+(``external/hardware.py``). The TDP (thermal design power) comes from CodeCarbon's table; for a CPU
+that is not in the table, 4 W per hardware thread are assumed. Memory: constant power, from
+CodeCarbon's guess of the number of modules. The devices are marked as estimated. This module reads
+the load itself: if CodeCarbon read it, that would reset the baseline of ``psutil.cpu_percent``,
+which the user may be using too.
 """
 
 import platform
@@ -22,28 +23,35 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 from energy_callbacks.sensing.schedule import until_reading_s
 
-# Power that is assumed for a CPU that is not in the table (codecarbon 3.3.2, core/cpu.py,
-# DEFAULT_POWER_PER_CORE).
+# TDP per hardware thread that is assumed for a CPU that is not in the table (codecarbon 3.3.2,
+# core/cpu.py, DEFAULT_POWER_PER_CORE).
 _UNKNOWN_POWER_PER_THREAD_W = 4.0
 
 # Bound of the relative error if the TDP is known. Compared with an external meter, CodeCarbon was
 # wrong by up to 40 % of a machine's energy (Fischer, arXiv 2509.22092). The bound is larger,
 # because the error of the CPU alone is larger.
 _KNOWN_TDP_ERROR = 0.5
-# If the TDP or the number of memory modules is guessed, or the share of a package is unknown
-# (virtual machine), the true power may be anywhere between zero and twice the estimate.
+# Bound of the relative error if the TDP or the number of memory modules is guessed, or if this is a
+# virtual machine, whose share of the CPU package is unknown: the true power may be anywhere between
+# zero and twice the estimate.
 _GUESS_ERROR = 1.0
 _CITATION = "bound assumed; CodeCarbon against a meter: errors up to 40 %, arXiv 2509.22092"
 
 _REINSTALL = "run: pip install 'codecarbon>=2.8,<4'"
 
 _MeanPower = Callable[[], float | None]
-"""Returns the mean power since the last call that returned one, W; ``None`` if not known yet."""
+"""Returns the mean power, W, since the last call that returned a power; ``None`` if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Processor:
-    """The CPUs of this machine, and whether it is virtual, as Linux describes them."""
+    """The CPUs of this machine, as Linux describes them.
+
+    Attributes:
+        model: model name of the CPUs.
+        sockets: number of CPU packages.
+        is_virtual: whether this is a virtual machine.
+    """
 
     model: str
     sockets: int
@@ -54,7 +62,7 @@ class HostEstimateSource:
     """Estimates the power of all CPUs of the machine, of its memory, or of both.
 
     Args:
-        clock: time of the readings.
+        clock: clock that gives the times of the readings.
         cpu: whether to estimate the CPUs.
         ram: whether to estimate the memory.
     """
@@ -75,14 +83,14 @@ class HostEstimateSource:
     def interval_s(self) -> float:
         """Seconds from the last reading to the next common reading moment.
 
-        The moments are 80 ticks of the CPUs' 10 ms clock apart.
+        The moments are 0.8 s apart, which is long compared with the 10 ms steps of CPU time.
         """
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
         """Look up the machine in CodeCarbon's tables, and return the channels.
 
-        No network and no subprocess is used.
+        This uses no network and no subprocess.
 
         Raises:
             SourceUnavailable: if CodeCarbon is not installed or its version is not supported, or if
@@ -90,7 +98,7 @@ class HostEstimateSource:
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
-        load = _Load()  # before the first look-up, which takes a second, to cover its energy
+        load = _Load()  # before the first look-up, which takes a second, to include that second
         with quiet_codecarbon():
             if self._wants_cpu:
                 self._models.append(_cpu(load))
@@ -99,9 +107,10 @@ class HostEstimateSource:
         return [channel for channel, _ in self._models]
 
     def read(self) -> Sequence[Reading]:
-        """Return the mean power since the last call, or since ``open``.
+        """Return the mean power since the last call that returned readings, or since ``open``.
 
-        Nothing is returned before the first tick of the CPUs' 10 ms clock.
+        The list is empty if the kernel's CPU time has not increased since then, which it does in
+        steps of 10 ms.
 
         Raises:
             ReadingMissed: if the operating system did not report the CPU load.
@@ -111,7 +120,8 @@ class HostEstimateSource:
         known = [(channel, power_w) for channel, power_w in powers if power_w is not None]
         if len(known) < len(powers):
             return []
-        # The first mean is also reported at the time of ``open``, when its interval begins.
+        # The first mean is reported twice: at the time of ``open``, when its interval begins, and
+        # now, when the interval ends.
         times_s = [t_s] if self._opened_s is None else [self._opened_s, t_s]
         self._opened_s = None
         return [Reading(channel, at_s, power_w) for channel, power_w in known for at_s in times_s]
@@ -122,7 +132,7 @@ class HostEstimateSource:
 
 
 class _Load:
-    """Measures the mean CPU load between two calls of ``mean_frac``.
+    """Measures the mean load of all CPUs between two calls of ``mean_frac``.
 
     Raises:
         SourceUnavailable: if the operating system does not report CPU times.
@@ -135,9 +145,10 @@ class _Load:
             raise SourceUnavailable(f"no CPU load to estimate from: {error}") from error
 
     def mean_frac(self) -> float | None:
-        """Return the busy fraction of all CPUs since the last call that returned a value.
+        """Return the busy fraction of all CPUs since the last call that returned a fraction.
 
-        Returns ``None`` if the CPUs' 10 ms clock has not ticked since then.
+        The first call returns the fraction since this object was created. Returns ``None`` if the
+        kernel's CPU time has not increased since then, which it does in steps of 10 ms.
 
         Raises:
             ReadingMissed: if CPU time could not be read.
@@ -147,7 +158,7 @@ class _Load:
         if total_delta_s <= 0:
             return None
         self._busy_s, self._total_s = busy_s, total_s
-        # The kernel may correct the time spent waiting for I/O, so differences can be negative.
+        # The kernel may decrease the time spent waiting for I/O, so differences can be negative.
         return min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
 
 
@@ -163,7 +174,7 @@ def _cpu_seconds() -> tuple[float, float]:
         times = psutil.cpu_times()
     except (OSError, RuntimeError) as error:
         raise ReadingMissed(f"CPU times could not be read: {error}; asked again later") from error
-    # Linux includes the time of guests in ``user`` and ``nice`` (proc(5)).
+    # Linux includes the time of guests (virtual machines) in ``user`` and ``nice`` (proc(5)).
     total_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total_s - times.idle - getattr(times, "iowait", 0.0), total_s
 
@@ -196,7 +207,7 @@ def _cpu(load: _Load) -> tuple[Channel, _MeanPower]:
 def _channel(
     key: str, kind: str, name: str, *, sensor: tuple[str, float], notes: tuple[str, ...]
 ) -> Channel:
-    """Return the power channel of a model; ``sensor`` is the model's name and relative error."""
+    """Return the channel of an estimated power; ``sensor`` is the model's name and error bound."""
     device = Device(key=key, kind=kind, scope="host", name=name, origin="estimated", notes=notes)
     model = Sensor(name=sensor[0], relative_error=sensor[1], citation=_CITATION)
     return Channel(device=device, quantity="power", kind="mean", sensor=model)
@@ -238,14 +249,15 @@ def _processor(cpuinfo: str) -> _Processor:
 
 @cache
 def _table_tdp_w(model: str) -> float | None:
-    """Return the thermal design power of one package, W; ``None`` for a model not in the table.
+    """Return the thermal design power of one package, W; ``None`` for a CPU not in the table.
 
-    The result is cached, because CodeCarbon compares the model with every name in the table.
+    The result is cached, because CodeCarbon compares ``model`` with every name in the table.
     """
     try:
         from codecarbon.core.cpu import TDP
 
-        # Its constructor is not called: it detects the model with py-cpuinfo, and forks processes.
+        # The constructor of ``TDP`` is not called, because it detects the CPU with py-cpuinfo,
+        # which forks processes.
         table = TDP.__new__(TDP)
         tdp_w = table._get_cpu_power_from_registry(model)  # noqa: SLF001 - no public look-up
     except Exception as error:
@@ -271,11 +283,11 @@ def _ram() -> tuple[Channel, _MeanPower]:
 def _ram_power_w(size_gib: float) -> float:
     try:
         from codecarbon.external.ram import RAM  # pyright: ignore[reportAttributeAccessIssue]
-    except ModuleNotFoundError:  # CodeCarbon 2.8 has a constant power per GiB, in another module
+    except ModuleNotFoundError:  # CodeCarbon 2.8 has one power per GiB, in another module
         from codecarbon.external import hardware
 
         return float(hardware.RAM.power_per_GB * size_gib)  # pyright: ignore[reportAttributeAccessIssue]
-    # Not the public ``total_power``: it returns 0 W for every failure.
+    # The public ``total_power`` is not used, because it returns 0 W after any failure.
     return float(RAM()._calculate_ram_power(size_gib))  # noqa: SLF001
 
 

@@ -1,8 +1,10 @@
 """Reads the energy of CPU packages and their memory from RAPL counters in Linux's powercap folder.
 
-The zones ``package-*`` and their child zones ``dram`` are read. The others are left out: ``core``
-and ``uncore`` (inside the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the
-same package through another register). AMD's counters have the same ``intel-rapl`` names.
+RAPL (Running Average Power Limit) is Intel's name for these counters; AMD's counters have the same
+``intel-rapl`` names. Each counter belongs to a zone, which is a folder. The zones ``package-*`` and
+their child zones ``dram`` are read. The other zones are left out: ``core`` and ``uncore`` (parts of
+the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the same package through
+another register).
 """
 
 import os
@@ -19,14 +21,16 @@ from energy_callbacks.sensing.schedule import until_reading_s
 
 POWERCAP = Path("/sys/class/powercap")
 
-# Energy status registers are updated about every millisecond (Intel SDM volume 3B, 15.10.3).
+# Time between two updates of a counter, s: its register, the energy status register, is updated
+# about every millisecond (Intel SDM volume 3B, 15.10.3).
 _PERIOD_S = 0.001
 
-# No vendor states an error. Since Haswell, Intel's counters are based on measurements (Hackenberg
-# et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the power measured at the plug closely
-# (Khan et al., ToMPECS 2018). AMD's built-in monitoring has known limits (Schoene et al., 2021).
-# The counter of memory differs from a meter by an offset, which matters most if the memory is idle
-# (Desrochers et al., MEMSYS 2016). These bounds are our assumption, wide enough for both vendors.
+# Bounds of the relative error of the counters of packages and memory. They are our assumption, wide
+# enough for both vendors, because no vendor states an error. Since Haswell, Intel's counters are
+# based on measurements (Hackenberg et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the
+# power measured at the plug closely (Khan et al., ToMPECS 2018). AMD's built-in monitoring has
+# known limits (Schoene et al., 2021). The counter of memory differs from a meter by an offset,
+# which matters most if the memory is idle (Desrochers et al., MEMSYS 2016).
 _PACKAGE_ERROR = 0.1
 _DRAM_ERROR = 0.2
 _CITATION = (
@@ -36,22 +40,24 @@ _CITATION = (
 
 # A counter that decreases has either wrapped around at the end of its range or was reset. If a
 # reset were taken for a wrap, it would add up to 262 kJ at once (a range of 262143328850
-# microjoules is reported in hubblo-org/scaphandre issue 351). A real wrap adds a few hundred
-# joules. A decrease counts as a reset if a wrap would mean more than this power, ten times the
-# largest TDP on sale (500 W, AMD EPYC 9965 data sheet). One second of tolerance allows for a late
-# reading.
+# microjoules is reported in hubblo-org/scaphandre issue 351). With a real wrap, the energy since
+# the previous reading is a few hundred joules. A decrease counts as a reset if a wrap would mean a
+# mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
+# (500 W, AMD EPYC 9965 data sheet). The time since the previous reading is increased by _GRACE_S
+# for this, as a tolerance for late readings.
 _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 
-# All dies of a package may show the same package-wide counter (mlco2/codecarbon issue 1274). Two
-# zones of a package count as one if their values differ by less than this, the energy that a
-# package uses at most in the few milliseconds between the two reads. Two separate counters with a
-# range of 262 kJ are that close by chance in one of 100 000 cases.
+# The zones of all dies of a package may show the same package-wide counter (mlco2/codecarbon issue
+# 1274). Two zones of a package count as one if their values differ by less than this, in
+# microjoules. A package uses less energy than this in the few milliseconds between the two reads.
+# Two separate counters with a range of 262 kJ are that close by chance in one of 100 000 cases.
 _MIRROR_UJ = 1_000_000
 
 _ZONE = re.compile(r"intel-rapl:(\d+)(?::(\d+))?")
-# Patterns of the zones' folders: two for /sys/class/powercap, which has a link to each zone (child
-# zones are inside their parent), and two for /sys/devices/virtual/powercap.
+# Patterns of the zones' folders: two for /sys/class/powercap, which has a link to each zone, and
+# two for /sys/devices/virtual/powercap. In each pair, the second pattern is for child zones inside
+# their parent.
 _PLACES = (
     "intel-rapl:*",
     "intel-rapl:*/intel-rapl:*",
@@ -73,12 +79,12 @@ _ABSENCE_FIX = (
 
 
 class RaplSource:
-    """Reports the joules of each CPU package, and of its memory, since ``open``.
+    """Reports the energy of each CPU package, and of its memory, since ``open``, J.
 
     Values start at 0 and never decrease. If the file of a zone cannot be read once, the zone has no
-    reading at that time, and its next reading includes the energy. Two readings must not be further
-    apart than a minute: the counter of a 500 W package wraps around every nine minutes, the counter
-    of memory sooner, and a second wrap is not detected.
+    reading at that time, and its next reading includes the energy of this time. Two readings must
+    not be further apart than a minute: the counter of a 500 W package wraps around every nine
+    minutes, the counter of memory sooner, and a second wrap between two readings is not detected.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -95,11 +101,11 @@ class RaplSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the next common moment of ``schedule``."""
+        """Seconds from the last ``read`` to the next common reading moment (see ``schedule``)."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Open all zones and return their channels; the present values count as zero.
+        """Open all zones and return their channels; energy is counted from now on.
 
         Raises:
             SourceUnavailable: if there is no zone, or none can be read.
@@ -117,10 +123,10 @@ class RaplSource:
         return [channel for channel, _ in self._counters]
 
     def read(self) -> Sequence[Reading]:
-        """Return the joules of each zone since ``open``.
+        """Return the energy of each zone since ``open``, J; zones that fail are left out.
 
         Raises:
-            ReadingMissed: if no zone has a value.
+            ReadingMissed: if all zones fail.
         """
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
@@ -160,9 +166,15 @@ class RaplSource:
 
 
 class _Counter:
-    """Reads an ``energy_uj`` file as a counter that never decreases.
+    """Reads an ``energy_uj`` file, and converts its values to a counter that never decreases.
 
-    The file is opened once; each read at offset 0 gets a new value.
+    The file is opened once; each read at offset 0 returns the present value.
+
+    Attributes:
+        device: the package or its memory.
+        path: path of the file.
+        start_uj: value of the file when it was opened, microjoules.
+        wraps: number of wraps so far.
 
     Args:
         folder: folder of the zone.
@@ -177,7 +189,7 @@ class _Counter:
         self.device = device
         self.path = folder / "energy_uj"
         text = _text(folder / "max_energy_range_uj")
-        self._range_uj = int(text) if text.isdigit() else 0  # 0: unknown, no wrap is accepted
+        self._range_uj = int(text) if text.isdigit() else 0  # 0 if not known: accepts no wrap
         self._total_uj = 0
         self.wraps = 0
         self._t_s = t_s
@@ -189,22 +201,22 @@ class _Counter:
             raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
 
     def raw_uj(self) -> int:
-        """Return the value of the file; raises ``ReadingMissed`` if it is empty or damaged."""
+        """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
         text = os.pread(self._file, 64, 0).strip()
         if not text.isdigit():
             raise ReadingMissed(f"{self.path} holds no number but {text!r}; asked again later")
         return int(text)
 
     def advance(self, raw_uj: int, t_s: float) -> float:
-        """Add a value of the file, and return the joules since ``open``.
+        """Add the increase up to a new value of the file, and return the joules since ``open``.
 
         Args:
             raw_uj: value of the file, microjoules.
-            t_s: monotonic time at which it was read.
+            t_s: monotonic time at which the value was read.
 
         Raises:
-            ReadingMissed: if the counter has decreased by a reset, so that the difference is
-                unknown; counting continues from the new value.
+            ReadingMissed: if the counter was reset, so that the increase is unknown; counting
+                continues from the new value.
         """
         difference_uj = raw_uj - self._raw_uj
         most_j = _MOST_POWER_W * (t_s - self._t_s + _GRACE_S)
@@ -228,7 +240,10 @@ class _Counter:
 def _opened(
     zones: Iterable[tuple[Path, Device]], clock: Clock
 ) -> tuple[list[_Counter], list[OSError]]:
-    """Return a counter for each readable, distinct zone, and the errors of unreadable zones."""
+    """Return a counter for each readable zone, and the errors of the other zones.
+
+    Zones that show the same counter as an earlier zone are left out.
+    """
     counters: list[_Counter] = []
     failures: list[OSError] = []
     for folder, device in zones:
@@ -245,7 +260,7 @@ def _opened(
 
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
-    """Return whether two zones of a package show the same counter; ``False`` if it is 0."""
+    """Return whether two zones of one package have nearly the same value, which is above 0."""
     sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
     if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
         return False
@@ -253,9 +268,9 @@ def _is_one_counter(first: _Counter, second: _Counter) -> bool:
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
-    """Yield (folder, device) of each package in order of the numbers, followed by its memory.
+    """Yield (folder, device) of each package in the order of zone numbers, followed by its memory.
 
-    A package that is listed twice under one name is yielded once.
+    If two packages have the same name, only the first is yielded.
     """
     packages: dict[int, str] = {}
     for (package, child), folder in sorted(_folders(root).items()):
@@ -270,7 +285,7 @@ def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
 
 
 def _folders(root: Path) -> dict[tuple[int, int], Path]:
-    """Return the zone folders by package and child number; a package itself has child -1."""
+    """Return the zone folders by (package number, child number); a package has child number -1."""
     folders: dict[tuple[int, int], Path] = {}
     for place in _PLACES:
         for folder in root.glob(place):

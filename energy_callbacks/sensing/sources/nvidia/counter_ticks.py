@@ -1,15 +1,15 @@
 """Reads a counter at its ticks, the moments when its value changes, with few calls.
 
 A call that reads the energy counter takes 2.3 to 24 ms of processor time on an H200. The counter
-changes only every 100 ms, so its value is not the energy *at* the moment of the call. But the ticks
-follow a regular clock (``TickClock``). From time to time, two calls locate a tick between them::
+changes only every 100 ms, so its value is not the energy *at* the moment of the call. However, the
+ticks are periodic (``TickClock``). From time to time, two consecutive calls locate a tick::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
     ^ earliest time of the tick              latest time    ^
 
-Once period and phase of this clock are known, one call between two ticks is enough: it returns the
-value that the counter has had since the first of them.
+Once the period and the time of one tick are known, one call between two ticks is enough: it returns
+the value that the counter has had since the first of the two ticks.
 """
 
 from collections.abc import Callable
@@ -19,44 +19,47 @@ from typing import Final
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.sources.nvidia.tick_clock import SHORTEST_S, TickClock
 
-# Fraction of one core that single calls between two ticks may take. Calls that check the clock add
-# less than half of that. The limit for all readings of a card together is 0.5 % of a core.
+# Fraction of the time of one core that single calls between two ticks may take. Calls that check
+# the clock of the ticks add less than half of that. The limit for all readings of a card together
+# is 0.5 % of a core.
 _CORE_SHARE: Final = 0.0008
 # Bounds of the interval between two single calls, s.
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
-# If the predicted time of a tick is an interval wider than this, s, the tick is located by calls
+# If the interval in which a tick is predicted is wider than this, s, a tick is located by calls
 # again. On an H200, calls locate a tick within an interval of 6 to 12 ms.
 _SHARP_S: Final = 0.012
-# Width of the narrowest interval within which consecutive calls locate a tick, in call durations.
+# A clock of the ticks is as precise as calls allow if it predicts ticks within an interval of this
+# many call durations: consecutive calls cannot locate a tick within a narrower interval.
 _BEST_CALLS: Final = 2.5
 # Intervals at which calls check the clock of the ticks, s. A clock that is as precise as calls
 # allow is checked every _CHECK_S. A less precise clock is checked every _CHECK_AGAIN_S at first,
-# and later whenever its age has grown by the fraction _CHECK_SHARE: ticks that are further apart
-# improve the period more.
+# and later whenever its age has grown by the fraction _CHECK_SHARE, because ticks that are further
+# apart restrict the period more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
 # A single call is made after this fraction of the time between two ticks. On a busy H200 a call
-# takes 2.3 ms if it is made 28 to 40 ms after a tick, and up to 24 ms directly after a tick (9 s of
-# calls without a pause, under seven loads).
+# takes 2.3 ms if it is made 28 to 40 ms after a tick, and up to 24 ms directly after a tick
+# (measured by 9 s of calls without a pause, under seven loads).
 _CALL_SHARE: Final = 0.34
-# Largest deviation of a tick from a perfect clock, s.
+# Largest deviation of a tick from exactly periodic times, s.
 _JITTER_S: Final = 0.0001
-# The search for tick n starts 0.5 + (n x this number modulo 1) mean call durations before the tick,
-# so that different searches observe different intervals, which together restrict the clock more.
+# The search for tick n starts 0.5 + frac(n x this number) mean call durations, plus the delay of
+# calls, before the earliest predicted time of the tick; frac is the fractional part. Thus different
+# searches observe different intervals, which together restrict the clock more than equal intervals.
 _GOLDEN_SHARE: Final = 0.618
-# A search without a predicted tick ends after this time, s, which is more than twice the longest
-# known period of a counter (104 ms).
+# A search for a tick whose time is not predicted is given up after this time, s. The time is more
+# than twice the longest known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
-# Time between the starts of two calls of a search without a predicted tick, s, and maximum number
-# of calls of any search.
+# Time between the starts of two calls of such a search, s, and maximum number of calls of any
+# search.
 _SPACING_S: Final = 0.009
 _MOST_CALLS: Final = 40
-# If a tick is not found by its latest predicted time plus the duration of a call plus this time, s,
-# the clock of the ticks is discarded.
+# If a tick is not found by its latest predicted time plus the longest duration of a call plus this
+# time, s, the clock of the ticks is discarded.
 _SLACK_S: Final = 0.02
-# Maximum pause after failed calls or searches, s.
+# Maximum pause after a failed call or a search for any tick that found none, s.
 _LONGEST_PAUSE_S: Final = 32.0
 
 
@@ -71,6 +74,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
+    """A call that returned ``value``, with the monotonic times of its start and its end."""
+
     start_s: float
     stop_s: float
     value: float
@@ -78,15 +83,15 @@ class _Call:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """Consecutive calls until the value changes.
+    """A search for a tick by consecutive calls until the value changes.
 
     Attributes:
-        number: number of the expected tick; ``None`` in a search for any tick, because the tick
-            that it finds becomes number 0.
+        number: number of the tick to find; ``None`` in a search for any tick, because the tick
+            that is found becomes number 0.
         end_s: monotonic time at which the search is given up.
         is_next: whether the search begins directly after the previous tick was located, so that
-            the next change is tick ``number``.
-        last: the previous call of this search; ``None`` before the first.
+            the next change is tick ``number``, although its time is not predicted.
+        last: the last call of this search; ``None`` before the first call.
         calls: number of calls so far.
     """
 
@@ -98,19 +103,20 @@ class _Search:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the clock of the ticks predicts the time of this tick."""
+        """Whether the clock of the ticks predicts the time of the tick to find."""
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
-        """Return the time of the call after ``call``: immediately if the tick is expected."""
+        """Return the time of the call after ``call``: immediately if the tick is predicted."""
         return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
 class CounterTicks:
-    """Locates the ticks of a counter by calls at useful moments; never waits.
+    """Locates the ticks of a counter by a few calls; never sleeps.
 
-    If the counter does not change within a quarter of a second, or a call fails, no call is made
-    for a pause of 1 s, which doubles with every further failure up to 32 s.
+    If a search for any tick finds none in a quarter of a second, or if a call fails or returns no
+    value, there is a pause without calls. It lasts 1 s and doubles with every further failure, up
+    to 32 s.
 
     Attributes:
         due_s: monotonic time of the next call.
@@ -118,9 +124,10 @@ class CounterTicks:
             found none.
 
     Args:
-        clock: monotonic time.
+        clock: clock that gives the monotonic time.
         read: reads the counter; returns ``None`` if it has no value.
-        shortest_s: lower bound of the period, s; a tight bound lets the period be found sooner.
+        shortest_s: lower bound of the period, s; the closer it is to the period, the sooner the
+            period is found.
     """
 
     def __init__(
@@ -137,7 +144,10 @@ class CounterTicks:
         self.misses = 0
 
     def next_tick(self) -> Tick | None:
-        """Make one call if it is due; returns the tick that the call has located, if any."""
+        """Make one call if it is due, and return the tick that it has located; ``None`` if none.
+
+        Exceptions of ``read`` are raised again.
+        """
         if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return None
         call = self._called()
@@ -150,13 +160,18 @@ class CounterTicks:
         return tick
 
     def last_tick(self) -> Tick | None:
-        """Make a last call unless a search is in progress; returns the newest tick if certain."""
+        """Make a last call, and return the last tick before the call.
+
+        ``None`` if the number of the tick is not certain. If a search is in progress, no call is
+        made and ``None`` is returned.
+        """
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        # A slowly decaying maximum of the delay of calls: threads wait for the interpreter's lock.
+        # A slowly decaying maximum of the delay of calls, because threads wait for the
+        # interpreter's lock.
         self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()
@@ -173,7 +188,7 @@ class CounterTicks:
     # --- planning
 
     def _plan(self, number: int, call: _Call) -> None:
-        """Plan a single call or another search, after ``call`` has located tick ``number``."""
+        """Plan a single call or a search, after ``call`` has located tick ``number``."""
         wanted_s = self._mean_call_s / _CORE_SHARE
         interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
         shortest_s, longest_s = self._ticks.period_s
@@ -223,7 +238,10 @@ class CounterTicks:
     # --- one call between two ticks
 
     def _placed(self, call: _Call) -> Tick | None:
-        """Return the last tick before the call, if its number is certain."""
+        """Return the last tick before a single call, and plan the next call.
+
+        ``None`` if the number of the tick is not certain, or if the counter has stopped.
+        """
         number = self._ticks.number_at(call.start_s)
         number -= self._ticks.span(number)[1] > call.start_s
         if call.stop_s > self._ticks.span(number + 1)[0]:
@@ -248,7 +266,7 @@ class CounterTicks:
         search.calls += 1
         is_first = before is None and search.is_expected
         if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
-            return self._placed(call)  # too late for a search: used as a single call
+            return self._placed(call)  # may be after the tick: used as a single call
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
@@ -261,9 +279,10 @@ class CounterTicks:
         return None
 
     def _caught(self, search: _Search, earliest_s: float, call: _Call) -> Tick | None:
-        """Return the tick between ``earliest_s`` and the end of ``call``.
+        """Return the tick between ``earliest_s`` and the end of ``call``, and plan the next call.
 
-        ``None`` if it may be a tick other than the expected one.
+        ``None`` if it may be a tick other than the expected one, or if it contradicts the clock of
+        the ticks.
         """
         if call.stop_s - earliest_s >= self._ticks.period_s[0]:  # perhaps two ticks
             self._begin_anew(call.stop_s)

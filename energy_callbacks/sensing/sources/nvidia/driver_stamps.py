@@ -1,8 +1,9 @@
 """Converts a driver's Unix time stamps to the monotonic clock.
 
-The offset between the two clocks is nearly constant until the wall clock is set. The offset is
-measured at each call. If it has jumped, a sample may have been stamped before or after the jump.
-The sample is used only if exactly one of the two offsets gives a plausible time.
+The offset between the wall clock and the monotonic clock is nearly constant until the wall clock is
+set. The offset is measured at each call. If it has jumped since the previous call, a sample may
+have been stamped before or after the jump. Such a sample is used only if exactly one of the offsets
+before and after the jump gives a plausible time.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,11 @@ from typing import Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# A change of the offset between two calls by more than this, s, is a jump. A time server slews the
-# clock by at most 0.5 ms per second (adjtimex(2): 500 ppm).
+# A change of the offset by more than this between two calls, s, is a jump. Synchronisation with a
+# time server changes the offset by at most 0.5 ms per second (adjtimex(2): 500 ppm).
 _JUMP_S: Final = 0.010
-# Stamps jitter and may therefore be in the future, by at most this much, s. (On an H200 the spacing
-# of two samples is 6 to 48 ms instead of 20 ms, and the newest sample is 3 to 16 ms old.)
+# Stamps jitter. A stamp may therefore be in the future, by at most this much, s. (On an H200 the
+# time between two samples is 6 to 48 ms instead of 20 ms, and the newest sample is 3 to 16 ms old.)
 _FUTURE_S: Final = 0.010
 
 
@@ -24,7 +25,7 @@ class DriverStamps:
     """Converts the stamps of the samples in a driver's buffer, each sample once and in order.
 
     Args:
-        clock: monotonic and wall time.
+        clock: clock that gives monotonic and wall time.
 
     Attributes:
         untidy: number of calls in which the buffer had repeated samples or samples out of order.
@@ -38,7 +39,7 @@ class DriverStamps:
         self.untidy = 0
 
     def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
-        """Return the samples that no earlier call was given, in strictly increasing time.
+        """Return the samples that were not in the buffer at earlier calls, in order of time.
 
         Duplicates, samples that are not later than those of earlier calls, and samples whose time
         is ambiguous after a jump of the wall clock are dropped. A gap is better than a sample at a
@@ -48,7 +49,7 @@ class DriverStamps:
             samples: the whole buffer, (Unix time in microseconds, value), in any order.
 
         Returns:
-            (monotonic time in s, value) of each sample.
+            (monotonic time in s, value) of each sample; the times increase strictly.
         """
         now_s, offset_s = clock_offset(self._clock)
         stamps = [stamp for stamp, _ in samples]

@@ -16,14 +16,14 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
     polled,
 )
 
-# Interval of gauges, in beats of ``schedule``. Power samples are read at the same moments, so that
-# the thread wakes up once for both.
+# Interval of gauges, in multiples of ``schedule.BEAT_S``. Power samples are read at these moments
+# too, so that the thread wakes up once for both.
 _BEATS: Final = 2
-# Interval of counters, in beats. It is longer, because counters miss nothing between two readings,
-# and a query takes 1.6 ms of a core (H200, driver 580).
+# Interval of counters, in multiples of ``schedule.BEAT_S``. It is longer, because counters miss
+# nothing between two readings, and a query takes 1.6 ms of processor time (H200, driver 580).
 _COUNTER_BEATS: Final = 6
-# NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
-# of nvml.h, for which nvidia-ml-py 12.560 has no names.
+# Numbers of the fields NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN and
+# _HW_POWER_BRAKE_SLOWDOWN of nvml.h, for which nvidia-ml-py 12.560 has no names.
 _SOFT_HEAT: Final = 269
 _HARD_HEAT: Final = 270
 _BRAKE: Final = 271
@@ -36,6 +36,8 @@ def _gauge(
     kind: Kind = "gauge",
     beats: int = _BEATS,
 ) -> Callable[[NvmlCard], Reader | None]:
+    """Return a function that returns the reader of a quantity; ``None`` if a card has none."""
+
     def make(card: NvmlCard) -> Reader | None:
         sensor = Sensor(name=name)
         channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
@@ -45,7 +47,10 @@ def _gauge(
 
 
 def _memory_used_bytes(card: NvmlCard) -> float | None:
-    """Return the used bytes, as nvidia-smi shows them: without the driver's own if known."""
+    """Return the used memory in bytes as nvidia-smi shows it, without the memory of the driver.
+
+    A driver without version 2 of this query includes its own memory.
+    """
     nvml = card.nvml
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
@@ -55,7 +60,7 @@ def _memory_used_bytes(card: NvmlCard) -> float | None:
 
 
 def _utilisation(card: NvmlCard) -> float | None:
-    """Return the fraction of recent time in which at least one kernel ran."""
+    """Return the fraction of the driver's last sample period in which at least one kernel ran."""
     percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
     return percent / 100.0 if percent is not None and percent <= 100.0 else None
 
@@ -75,8 +80,9 @@ def _throttled(card: NvmlCard) -> Reader | None:
     The value is a sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and
     _CLOCKS_EVENT_REASON_*): power policy, thermal policy, and the brake of the power supply. If
     the card does not count the thermal policy, its counters of software and hardware slowdown by
-    heat are used instead. Seconds with two reasons count twice. Limits set by the user (application
-    clocks, sync boost) are left out.
+    heat are used instead. Counters that the card does not have are left out; ``None`` if it has
+    none. Seconds with two reasons count twice. Limits set by the user (application clocks, sync
+    boost) are not counted.
     """
     nvml = card.nvml
     limit = nvml.NVML_FI_DEV_PERF_POLICY_POWER
@@ -87,7 +93,7 @@ def _throttled(card: NvmlCard) -> Reader | None:
 
     def throttled_s(card: NvmlCard) -> float | None:
         values_ns = fields(card, counters)
-        # A sum without one of its counters would be less than the sums before.
+        # A sum that lacks one of the counters would be less than earlier sums.
         if not counters or len(values_ns) < len(counters):
             return None
         return seconds_from_nanoseconds(sum(values_ns.values()))

@@ -1,10 +1,11 @@
-"""Reads the activity of an NVIDIA card's units from its GPM counters (Hopper and newer).
+"""Reads from GPM counters how active the parts of an NVIDIA card are (Hopper and newer).
 
 GPM is NVIDIA's GPU performance monitoring. From two samples the driver computes the fraction of the
-time between them in which the multiprocessors, the tensor cores and the memory were active. The
-quantities are named after the profiling fields of NVIDIA's Data Center GPU Manager, DCGM
-(DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY, PIPE_TENSOR_ACTIVE, DRAM_ACTIVE). The counters need no CUPTI
-(NVIDIA's profiling library) and disturb no profiler. On some systems only root may read them.
+time between them in which the multiprocessors, the tensor cores and the memory were active, and the
+mean occupancy of the multiprocessors. The quantities are named after the profiling fields of
+NVIDIA's Data Center GPU Manager, DCGM (DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY, PIPE_TENSOR_ACTIVE,
+DRAM_ACTIVE). The counters need no CUPTI (NVIDIA's profiling library) and disturb no profiler. On
+some systems only root may read them.
 """
 
 from typing import Any, Final
@@ -14,9 +15,9 @@ from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, known
 
-# Interval between two samples, in beats of ``schedule``. Taking a sample takes 0.2 ms (H200, driver
-# 580). The interval must be long, because the driver's values are up to 100 ms old (nvml.h,
-# nvmlGpmSampleGet: samples should be more than 100 ms apart).
+# Interval between two samples, in multiples of ``schedule.BEAT_S``. Taking a sample takes 0.2 ms
+# (H200, driver 580). The interval must be long compared with 100 ms, because the driver's values
+# are up to 100 ms old (nvml.h, nvmlGpmSampleGet: samples should be more than 100 ms apart).
 _BEATS: Final = 2
 _INTERVAL_S: Final = _BEATS * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {
@@ -32,7 +33,7 @@ _NOTE: Final = (
 
 
 def activity(card: NvmlCard) -> "Activity | None":
-    """Return a reader of all metrics; ``None`` for cards before Hopper.
+    """Return a reader of all metrics; ``None`` if the card has no GPM counters (before Hopper).
 
     Raises:
         NVMLError: if the driver returns no sample.
@@ -42,7 +43,10 @@ def activity(card: NvmlCard) -> "Activity | None":
 
 
 def permission_note(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return a note for the report if a card has these counters but this user may not read them."""
+    """Return a note for the report if a card has GPM counters that this user may not read.
+
+    The tuple is empty otherwise.
+    """
     try:
         if nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             sample = nvml.nvmlGpmSampleAlloc()
@@ -56,10 +60,14 @@ def permission_note(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 class Activity:
-    """Reads the means of all metrics between the two newest samples of a card.
+    """Reads the means of all metrics over the time between the two newest samples of a card.
+
+    Attributes:
+        channels: one channel for each metric.
+        due_s: monotonic time at which the next sample is due.
 
     Raises:
-        NVMLError: if the driver returns no sample.
+        NVMLError: if the driver returns no first sample.
     """
 
     def __init__(self, card: NvmlCard) -> None:
@@ -81,7 +89,10 @@ class Activity:
             answer(self._card.nvml, self._card.nvml.nvmlGpmSampleFree, sample)
 
     def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs time
-        """Return the means since the last sample if they are due; otherwise nothing."""
+        """Take a sample if it is due, and return the means since the previous sample.
+
+        The list is empty if no sample is due, even with ``at_once``.
+        """
         if self._card.clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return []
         t_s, t_error_s = self._take_sample()
@@ -93,7 +104,7 @@ class Activity:
         ]
 
     def _take_sample(self) -> tuple[float, float]:
-        """Replace the older sample by a new one; returns the new time and its error, both in s."""
+        """Replace the older sample by a new one; return the new sample's time and time error, s."""
         card = self._card
         start_s = card.clock.monotonic_s()
         self.due_s = next_reading_s(start_s, _BEATS)

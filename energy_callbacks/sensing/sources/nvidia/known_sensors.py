@@ -1,11 +1,11 @@
 """Known properties of the power sensors of each generation of NVIDIA cards, with citations.
 
 Periods and windows are from Yang, Adamek and Armour, "Part-time Power Measurements" (SC'24, arXiv
-2312.02741), table of generations, for drivers newer than 530. The authors found the on-board
-sensors within 5 % of an external meter on most cards and within 10 % on nearly all. The error
-differs between cards of one model (it is between -5.5 and +1.7 % for five RTX 3090), so no table
-can correct it. For H100 and H200 no comparison with an external meter has been published. Their
-energy counters and power samples agree within 0.7 %, but may share an error.
+2312.02741), table of generations, for drivers newer than 530. The authors found that the on-board
+sensors are within 5 % of an external meter on most cards and within 10 % on nearly all cards. The
+error differs between cards of one model (it is between -5.5 and +1.7 % for five RTX 3090), so it
+cannot be corrected by a table. For H100 and H200 no comparison with an external meter has been
+published. Their energy counters and power samples agree within 0.7 %, but may share an error.
 """
 
 from dataclasses import dataclass, replace
@@ -15,19 +15,20 @@ from energy_callbacks.core.records import Sensor
 
 _STUDY: Final = "Yang et al., SC'24, arXiv 2312.02741"
 _NVML: Final = "NVML API reference, nvmlDeviceGetPowerUsage"
-# Relative errors of the sensors: of most cards, and of Kepler and Maxwell cards.
+# Bounds of the relative error of a sensor: for most cards, and for Kepler and Maxwell cards.
 _TYPICAL_ERROR: Final = 0.05
 _OLD_ERROR: Final = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardGeneration:
-    """The sensors of one generation of cards.
+    """Properties of the sensors of one generation of cards.
 
     Attributes:
         name: name of the generation, such as ``Hopper``.
         usage: sensor of ``nvmlDeviceGetPowerUsage``.
-        instant: sensor of the field ``POWER_INSTANT``; ``None`` if ``usage`` is as fast.
+        instant: sensor of the field ``POWER_INSTANT``; ``None`` if this field is not better than
+            ``usage``.
         counter_period_s: time between two values of the energy counter, s.
     """
 
@@ -47,10 +48,11 @@ def _polled(
 ) -> Sensor:
     """Return a sensor that is polled at times unrelated to its updates.
 
-    Its lag is half the window plus half the period: a value belongs to the middle of its window,
-    and is on average half a period old when it is read. For the study's RTX 3090 with an external
-    meter (polled every 0.1 s) this lag of 0.1 s leaves an error of 1.1 % in the energy of 1 s
-    windows (95th percentile). A lag of half the window alone leaves 2.3 %.
+    The lag of the sensor is half the window plus half the period: a value belongs to the middle of
+    its window, and is on average half a period old when it is read. This was checked with the
+    study's RTX 3090 (period and window 0.1 s), which was polled every 0.1 s and had an external
+    meter. The error of the energy of 1 s (95th percentile) is 1.1 % with this lag of 0.1 s, and
+    2.3 % with a lag of half the window.
     """
     return Sensor(
         name=name,
@@ -72,9 +74,9 @@ def _old(name: str, period_s: float) -> CardGeneration:
 
 
 _MEAN_OF_A_SECOND: Final = _polled(0.1, 1.0, note=f"; {_NVML}: average over 1 s")
-# The readings of an RTX 3090 fit its external meter best if they are moved back by 0.7 s: the 95th
-# percentile of the error of 1 s windows is then 2.5 %, and 5.3 % if they are moved back by 0.55 s
-# (recording of the SC'24 study, polled every 0.1 s).
+# The 1 s means of an RTX 3090 agree best with its external meter if their times are moved back by
+# 0.7 s: the error of the energy of 1 s (95th percentile) is then 2.5 %. It is 5.3 % if they are
+# moved back by 0.55 s, as for other cards (recording of the SC'24 study, polled every 0.1 s).
 _MEAN_OF_GA10X: Final = replace(_MEAN_OF_A_SECOND, lag_s=0.7)
 _UNSTUDIED: Final = "; not in that study, taken as Hopper's"
 
@@ -94,8 +96,9 @@ _BY_MAJOR: Final = {
     3: _old("Kepler", 0.1),
     5: _old("Maxwell", 0.1),
     6: CardGeneration(name="Pascal", usage=_polled(0.02, 0.01)),
-    # The counter of a V100 changes every 20 ms, that of an H200 every 100 ms (measured); PETSc's
-    # documentation gives 20 to 100 ms. The period is a first guess: ``counter_ticks`` measures it.
+    # The energy counter of a V100 changes every 20 ms, and that of an H200 every 100 ms (measured);
+    # PETSc's documentation gives 20 to 100 ms. ``counter_period_s`` is only a first guess, because
+    # ``counter_ticks`` measures the period.
     7: CardGeneration(name="Volta", usage=_polled(0.02, 0.01), counter_period_s=0.02),
     8: CardGeneration(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1)),
     9: _HOPPER,
@@ -103,7 +106,7 @@ _BY_MAJOR: Final = {
 
 
 def generation(compute_capability: tuple[int, int]) -> CardGeneration:
-    """Return the sensors of the cards with this compute capability.
+    """Return the properties of the sensors of cards with this compute capability.
 
     >>> generation((9, 0)).name, generation((8, 0)).name, generation((12, 0)).name
     ('Hopper', 'Ampere GA100', 'newer than Hopper')
@@ -115,14 +118,15 @@ def generation(compute_capability: tuple[int, int]) -> CardGeneration:
 def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
     """Return the sensor of the driver's buffer of power samples.
 
-    On an H200 (driver 580) a change of power begins to show after 5 to 15 ms, and then follows an
-    exponential with a time constant of 15 to 20 ms. The integral of the samples agrees with the
-    energy counter within 0.7 % under seven square waves of power. Other generations have not been
-    measured; the same lag and response are assumed for them.
+    On an H200 (driver 580) the samples begin to show a change of power after 5 to 15 ms, and then
+    approach the new power exponentially with a time constant of 15 to 20 ms. The integral of the
+    samples agrees with the energy counter within 0.7 % under seven patterns of power. Other
+    generations have not been measured; the same lag and response are assumed for them.
 
     Args:
         found: the card's generation.
-        period_s: time between two samples of this card, s; ``None`` means the H200's 20 ms.
+        period_s: time between two samples of this card, s; ``None`` if not known: then the H200's
+            20 ms are assumed.
     """
     measured = "measured on an H200, driver 580, 2026-11 (docs/how-it-measures.md)"
     how = measured if found is _HOPPER else f"lag and response as {measured}"

@@ -16,9 +16,12 @@ class CardProcess:
     """A process that uses a card.
 
     Attributes:
-        pid: process number as the driver reports it; in a container it may be that of the host.
-        name: name of its program; ``None`` if the process is not visible in this container.
-        memory_bytes: memory that it holds on the card; ``None`` if the driver does not report it.
+        pid: process number as the driver reports it; in a container, it may be the number that the
+            process has on the host.
+        name: name of the program; ``None`` if it cannot be read, as for a process outside of this
+            container.
+        memory_bytes: memory of the card that the process uses; ``None`` if the driver does not
+            report it.
     """
 
     pid: int
@@ -44,7 +47,8 @@ def _found(uuid: str) -> tuple[CardProcess, ...]:
                 nvml.nvmlDeviceGetComputeRunningProcesses,
                 nvml.nvmlDeviceGetMPSComputeRunningProcesses,
             )
-            # MIG cards and virtual cards do not support every call; a failed call lists nothing.
+            # Cards with MIG and virtual cards do not support every call; a call that fails counts
+            # as an empty list.
             for one in answer(nvml, ask, handle, otherwise=())
         }
     found = (CardProcess(pid=p, name=_name(p), memory_bytes=held) for p, held in running.items())

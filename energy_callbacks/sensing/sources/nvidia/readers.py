@@ -1,6 +1,7 @@
-"""Readers of an NVIDIA card's power and energy, and the parts that other readers share.
+"""Reads power and energy of an NVIDIA card, and defines what all readers of a card share.
 
-``gauges`` reads quantities that are polled at long intervals, ``gpm`` reads activity.
+``gauges`` has the readers of quantities that are polled at long intervals, ``gpm`` the reader of
+activity.
 """
 
 import math
@@ -29,21 +30,22 @@ from energy_callbacks.sensing.sources.nvidia.known_sensors import (
     samples_sensor,
 )
 
-# Mean intervals at which power is polled, s; the shorter one is used if the sensor is updated more
-# often than every _POLL_INTERVAL_S.
+# Mean intervals at which power is polled, s. The shorter interval is used if the sensor's period is
+# less than _POLL_INTERVAL_S.
 _POLL_INTERVAL_S: Final = 0.1
 _QUICK_INTERVAL_S: Final = 0.02
-# Range in which a polling interval varies randomly, as a fraction of its mean.
+# Width of the range in which a polling interval varies randomly, as a fraction of the mean
+# interval: from 0.75 to 1.25 times the mean.
 _SWING: Final = 0.5
-# A buffer that stays empty for this time, s, is not used. The newest sample of an H200 is 3 to 16
-# ms old.
+# If the buffer is empty at first, it is read again after this time, s, and not used if it is still
+# empty. The newest sample of an H200 is 3 to 16 ms old.
 _FIRST_SAMPLE_S: Final = 0.06
 # Minimum number of time differences between samples from which their period is determined.
 _FEWEST_SPACINGS: Final = 10
 # NVML's "no value" has all bits set (nvml.h, NVML_VALUE_NOT_AVAILABLE).
 _NO_VALUE: Final = frozenset({2**32 - 1, 2**64 - 1})
-# Layout of nvmlSample_t with each member of nvmlValue_t, and the names of these members, both in
-# the order of nvmlValueType_t.
+# Layouts of nvmlSample_t, one for each member of nvmlValue_t, and the names of these members; both
+# in the order of nvmlValueType_t.
 _SAMPLE_LAYOUTS: Final = tuple(
     np.dtype({"names": ("stamp", "mw"), "formats": ("u8", mw), "offsets": (0, 8), "itemsize": 16})
     for mw in ("f8", "u4", "L", "u8", "i8", "i4", "u2")
@@ -58,9 +60,9 @@ class NvmlCard:
     Attributes:
         nvml: the module ``pynvml``, initialised.
         handle: NVML's handle of the card.
-        clock: monotonic and wall time.
-        device: the card, as it is described in the report.
-        generation: known properties of its sensors.
+        clock: clock that gives monotonic and wall time.
+        device: the card, as the report describes it.
+        generation: known properties of the card's sensors.
         at_close: callbacks that release resources of readers before NVML is shut down.
     """
 
@@ -84,7 +86,7 @@ class NvmlCard:
 
 
 Query = Callable[[NvmlCard], float | None]
-"""Queries a value of a card; returns ``None`` if the card has no value."""
+"""Returns the present value of a quantity of a card; ``None`` if the card has no value."""
 
 
 class Reader(Protocol):
@@ -97,14 +99,18 @@ class Reader(Protocol):
 
     @property
     def due_s(self) -> float:
-        """Monotonic time from which on ``read`` returns readings without ``at_once``."""
+        """Monotonic time of the next reading; earlier calls of ``read`` need ``at_once``."""
         ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """Return new readings if they are due or, where possible, if ``at_once`` is set.
+        """Return new readings if they are due; otherwise an empty list.
+
+        Args:
+            at_once: whether to return new readings even if they are not due; ignored by readers
+                whose values need a minimum time.
 
         Raises:
-            NVMLError: if the driver does not answer.
+            NVMLError: if the query fails.
         """
         ...
 
@@ -124,7 +130,7 @@ def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader |
 
 
 def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any = None) -> Any:
-    """Return the answer of an NVML function, or ``otherwise`` if it raises an ``NVMLError``."""
+    """Return ``ask(*arguments)``, or ``otherwise`` if the call raises an ``NVMLError``."""
     try:
         return ask(*arguments)
     except nvml.NVMLError:
@@ -135,9 +141,9 @@ def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any =
 
 
 def power(card: NvmlCard) -> Reader | None:
-    """Return the best power reader: of buffered samples, of instant power, or of power usage.
+    """Return the best power reader that the card supports; ``None`` if it supports none.
 
-    ``None`` if the card has no power readings.
+    From best to worst, these are: buffered samples, instant power, power usage.
     """
     makers = (SampledPower.found_on, _polled_instant, _polled_usage)
     return next(filter(None, (tried(card, make) for make in makers)), None)
@@ -148,6 +154,10 @@ class SampledPower:
 
     Attributes:
         stamps: converts and checks the time stamps of the samples.
+
+    Args:
+        card: the card to read.
+        period_s: time between two samples, s; ``None`` if not known.
     """
 
     def __init__(self, card: NvmlCard, period_s: float | None) -> None:
@@ -179,10 +189,10 @@ class SampledPower:
 
 
 def _samples(card: NvmlCard) -> list[tuple[int, float]]:
-    """Return the whole buffer as (Unix time in microseconds, mW), without missing values.
+    """Return the whole buffer as (Unix time in microseconds, mW), without missing values and zeros.
 
-    Reading all of it takes 0.2 ms (H200). If only samples newer than a time were requested, the
-    driver would leave out all samples that are stamped after the wall clock was set back.
+    Reading the whole buffer takes 0.2 ms (H200). If only samples newer than a given time were
+    requested, all samples after the wall clock was set back would be missing.
     """
     try:
         value_type, samples = card.nvml.nvmlDeviceGetSamples(
@@ -192,7 +202,7 @@ def _samples(card: NvmlCard) -> list[tuple[int, float]]:
         return []
     if value_type >= len(_SAMPLE_LAYOUTS):
         return []
-    # Reading the fields of each structure separately would take most of the time of a call.
+    # Reading the fields of each structure by ctypes would take most of the time of this function.
     values = np.frombuffer(b"".join(samples), _SAMPLE_LAYOUTS[value_type]).tolist()
     return [(stamp, mw) for stamp, mw in values if mw and mw not in _NO_VALUE and mw == mw]  # noqa: PLR0124 - NaN
 
@@ -226,7 +236,7 @@ def _polled_power(card: NvmlCard, sensor: Sensor, power_mw: Query) -> Reader | N
     random = Random(0)  # noqa: S311 - no secret
 
     def next_s(now_s: float) -> float:
-        """Return the time of the next reading, at a random interval to avoid aliasing."""
+        """Return the time of the next reading; the interval is random to avoid aliasing."""
         interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
         return now_s + interval_s * (1.0 + _SWING * (random.random() - 0.5))
 
@@ -241,7 +251,7 @@ def _polled_power(card: NvmlCard, sensor: Sensor, power_mw: Query) -> Reader | N
 
 
 class EnergyCounter:
-    """Reads the energy counter (J since the driver was loaded) at its ticks, when it changes.
+    """Reads the energy counter, J since the driver was loaded, at ticks: when its value changes.
 
     Raises:
         NVMLError: if the card has no counter.
@@ -281,9 +291,9 @@ class PolledQuantity:
     Attributes:
         card: the card to query.
         channels: the channel of the readings, in a tuple.
-        query: returns the value in the SI unit; ``None`` if the driver has none.
-        next_s: returns the time of the next reading, given the time of the last one.
-        due_s: time of the next reading; the first is due immediately.
+        query: returns the value in the SI unit; ``None`` if the driver has no value.
+        next_s: returns the monotonic time of the next reading, given that of the last reading.
+        due_s: monotonic time of the next reading; the first reading is due immediately.
     """
 
     card: NvmlCard
@@ -293,7 +303,11 @@ class PolledQuantity:
     due_s: float = -math.inf
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """Return one value if it is due; its time is the middle of the call."""
+        """Return one reading if it is due or ``at_once`` is set; otherwise an empty list.
+
+        The time of the reading is the middle of the query. The list is also empty if the driver has
+        no value.
+        """
         start_s = self.card.clock.monotonic_s()
         if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
@@ -317,7 +331,7 @@ def polled(
 
 
 def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
-    """Query fields in one call; returns the available values by field number."""
+    """Query fields of a card in one call, and return the available values by field number."""
     values: dict[int, float] = {}
     for answer in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
         value = _number(answer.value, answer.valueType)
@@ -327,12 +341,12 @@ def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
 
 
 def _number(value: Any, value_type: int) -> float | None:
-    """Return the member of an ``nvmlValue_t`` that its type selects; ``None`` if not available."""
+    """Return the member of an ``nvmlValue_t`` for ``value_type``; ``None`` if not available."""
     if value_type >= len(_UNION_MEMBERS):
         return None
     return known(getattr(value, _UNION_MEMBERS[value_type]))
 
 
 def known(value: float) -> float | None:
-    """Return ``value``, or ``None`` if it means "not available"."""
+    """Return ``value``, or ``None`` if it is NaN or NVML's value for "not available"."""
     return None if value in _NO_VALUE or value != value else value  # noqa: PLR0124 - NaN

@@ -34,21 +34,22 @@ logger = logging.getLogger("energy_callbacks")
 # Bounds of the interval between two calls of ``read``, s.
 _WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
-# If a quantity fails and the card has had no reading for this time, s, a reading counts as missed.
-# The time is longer than the interval of the gauges (twice ``schedule.BEAT_S``).
+# If a quantity fails and the card has had no reading for more than this time, s, the call counts as
+# a missed reading. The time is longer than the interval of the gauges (twice ``schedule.BEAT_S``).
 _SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
 
 class NvmlSource:
-    """Reads all quantities of one card that the driver offers.
+    """Reads all quantities that the driver offers for one card.
 
-    There is one source per card, so that a card that does not answer blocks only its own thread.
-    For the UUID of a MIG instance the parent card is opened and the energy of the whole card is
-    reported, because the sensors do not distinguish instances.
+    There is one source per card, so that a card that does not answer blocks only the thread of its
+    source. For the UUID of a MIG instance (a part into which the driver splits a card), the card is
+    opened and the energy of the whole card is reported, because the sensors do not distinguish
+    instances.
 
     Args:
-        clock: monotonic and wall time.
+        clock: clock that gives monotonic and wall time.
         uuid: UUID of a card (``GPU-...``) or of a MIG instance on it (``MIG-...``).
         more_instances: UUIDs of other MIG instances on that card that this process uses.
     """
@@ -75,7 +76,8 @@ class NvmlSource:
         """Open the card, and return the channels of all quantities that have a value.
 
         Raises:
-            SourceUnavailable: if driver, permission or card is missing, or the card has no values.
+            SourceUnavailable: if there is no driver, no permission or no such card, or if the card
+                has no values.
         """
         self.close()
         with ExitStack() as stack:
@@ -98,7 +100,7 @@ class NvmlSource:
         return self._read(at_once=False)
 
     def finish(self) -> Sequence[Reading]:
-        """Return all readings that are available now, even if they are not due."""
+        """Return the new readings that are available now, even if they are not due."""
         return self._read(at_once=True)
 
     def remarks(self) -> Sequence[str]:
@@ -114,8 +116,8 @@ class NvmlSource:
         """Return the new readings of all quantities that do not fail.
 
         Raises:
-            ReadingMissed: if a quantity fails and no quantity had a reading for two seconds.
-            SourceLost: if the card is gone and this call has no readings, or the source is not
+            ReadingMissed: if a quantity fails and no quantity has had a reading for two seconds.
+            SourceLost: if the card is gone and this call has no readings, or if the source is not
                 open.
         """
         card = self._card
@@ -141,7 +143,10 @@ class NvmlSource:
         return readings
 
     def _report_failing(self, card: NvmlCard, answered: set[Quantity]) -> None:
-        """Log once each quantity that fails while others answer; no reading counts as missed."""
+        """Log a warning for each quantity that begins to fail while other quantities have readings.
+
+        This does not count as a missed reading.
+        """
         for quantity in answered:
             self._failing.pop(quantity, None)
         self._reported -= answered
@@ -158,7 +163,7 @@ class NvmlSource:
 
 
 def inventory() -> tuple[GpuInfo, ...]:
-    """Return all cards that the driver lists, in its order.
+    """Return all cards that the driver lists, in the order of the driver.
 
     A card that does not answer is left out, for example because it has lost its PCIe connection or
     because this user may not use it.
@@ -253,10 +258,10 @@ def _opened(
 
 
 def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return notes about other processes on the card, because the card's energy includes theirs.
+    """Return notes about other processes on the card, because its energy includes theirs.
 
     In a container the driver may report process numbers of the host, which are not visible here.
-    One of them may be this process.
+    One of these numbers may be that of this process.
     """
     import psutil
 
@@ -274,7 +279,7 @@ def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _family(psutil: Any) -> set[int]:
-    """Return the pids of this process, its ancestors and descendants, all of one training."""
+    """Return the pids of this process, its ancestors and descendants, which are one training."""
     me = psutil.Process()
     relatives = (*me.parents(), *me.children(recursive=True))
     return {os.getpid(), *(process.pid for process in relatives)}

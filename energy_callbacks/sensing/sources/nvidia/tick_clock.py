@@ -16,10 +16,10 @@ _Point = tuple[float, float]
 
 
 class TickClock:
-    """Predicts the times of ticks, with bounds.
+    """Predicts the earliest and the latest time of ticks.
 
     The first observed tick has number 0. Until a second tick is observed, the period is only known
-    to lie between ``shortest_s`` and 0.3 s.
+    to be from ``shortest_s`` to 0.3 s.
 
     Args:
         shortest_s: lower bound of the period, s.
@@ -28,7 +28,7 @@ class TickClock:
     def __init__(self, shortest_s: float = SHORTEST_S) -> None:
         self._origin_s = 0.0
         self._shortest_s = shortest_s
-        self._corners: list[_Point] = []  # polygon of (phase after the origin, period)
+        self._corners: list[_Point] = []  # polygon: (phase - origin, period), s
 
     @property
     def period_s(self) -> tuple[float, float]:
@@ -37,12 +37,15 @@ class TickClock:
         return (min(periods), max(periods)) if periods else (self._shortest_s, _LONGEST_S)
 
     def span(self, number: int) -> tuple[float, float]:
-        """Return the earliest and the latest time of tick ``number``."""
+        """Return the earliest and the latest time of tick ``number``, s; call ``see`` first."""
         times = [phase + number * period for phase, period in self._corners]
         return self._origin_s + min(times), self._origin_s + max(times)
 
     def number_at(self, t_s: float) -> int:
-        """Return the number of the tick that is nearest to a moment."""
+        """Return the number of the tick nearest to ``t_s``, for the middle of the possible periods.
+
+        Requires an earlier call of ``see``.
+        """
         low_s, high_s = self.period_s
         first_s, last_s = self.span(0)
         return round((t_s - (first_s + last_s) / 2.0) / ((low_s + high_s) / 2.0))
@@ -50,8 +53,11 @@ class TickClock:
     def see(self, number: int, earliest_s: float, latest_s: float) -> bool:
         """Add the observation that tick ``number`` happened between two moments.
 
+        The first observation must be of tick 0.
+
         Returns:
-            Whether it agrees with the earlier observations. If not, all observations are discarded.
+            Whether the observation agrees with the earlier ones. If not, all observations are
+            discarded.
         """
         if not self._corners:
             self._origin_s = earliest_s
@@ -66,9 +72,9 @@ class TickClock:
 
 
 def _clipped(corners: list[_Point], number: int, limit_s: float, sign: float) -> list[_Point]:
-    """Return the part of a polygon with ``sign x (phase + number x period - limit) >= 0``.
+    """Return the part of a polygon with ``sign x (phase + number x period - limit_s) >= 0``.
 
-    Clips one edge after another (Sutherland and Hodgman, CACM 17, 1974).
+    Each edge of the polygon is clipped in turn (Sutherland and Hodgman, CACM 17, 1974).
     """
     kept: list[_Point] = []
     for index, here in enumerate(corners):
