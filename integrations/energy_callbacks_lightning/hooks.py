@@ -157,7 +157,7 @@ class EnergyHooks(Base):
         self._meter.leave("train")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Enter the phase ``validation``, except in a sanity check, which has its own phase."""
+        """Enter the phase ``validation``, except in a sanity check; start the meter if needed."""
         if trainer.state.fn != "fit":
             self._start(trainer)
         if not trainer.sanity_checking:

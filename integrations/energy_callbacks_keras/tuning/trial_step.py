@@ -47,6 +47,9 @@ class KerasTrialStep:
         Returns:
             Results of the last call of ``train_function``. They are available when the device has
             completed that call.
+
+        Raises:
+            ValueError: if the data has too few samples for one call of ``train_function``.
         """
         if self._trial != (size, accumulation):
             self._begin(size, accumulation)
