@@ -119,9 +119,9 @@ class Reading:
 
     Attributes:
         channel: channel of the value.
-        t_s: time of the value on the monotonic clock.
+        t_s: time of the value on the monotonic clock, s.
         value: the value, in the unit that ``Quantity`` states for the channel's quantity.
-        t_error_s: half-width of the uncertainty of ``t_s``.
+        t_error_s: bound of the error of ``t_s``: the true time is within ``t_s`` +- ``t_error_s``.
     """
 
     channel: Channel

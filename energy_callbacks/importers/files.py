@@ -86,6 +86,10 @@ def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
 
     If an object is damaged, objects nested in it may be yielded instead. Callers must therefore
     check the keys of each object.
+
+    Args:
+        path: file to read.
+        damage: counts the damaged places, and receives ``is_cut_off``.
     """
     decode = json.JSONDecoder().raw_decode
     chunks = _pieces(path, _CHUNK, damage)

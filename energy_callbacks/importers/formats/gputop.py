@@ -40,7 +40,7 @@ _SEVERAL: Final = "_multi_gpu"
 _START: Final = re.compile(r"\s*\[\s*(\{|\]?\s*$)")
 # Fields of a card, by which the format is recognised.
 _OF_A_CARD: Final = ("utilization", "memory_used", "power")
-# File names that contain the name of a configuration or, in the same place, the name of a vendor.
+# Pattern of a file name. Its group is the name of a configuration, or one of ``_VENDORS``.
 _CONFIGURED: Final = re.compile(r"(?:gpu_)?stats[_-](.+?)[_-]\d{8}[_-]\d{6}")
 _VENDORS: Final = frozenset(("amd", "nvidia_desktop", "nvidia_jetson"))
 # Metadata that does not become tags, because it differs between records or has its own field in
@@ -51,7 +51,7 @@ _CHIP: Final = ("GPU", "Edge", "edge", "Junction", "junction")
 
 
 def recognises(log: Log) -> bool:
-    """Return whether the file starts an array of records with a time and two fields of a card."""
+    """Return whether the file begins with records that have a time and two fields of a card."""
     has_card = sum(f'"{name}"' in log.head for name in _OF_A_CARD) >= 2
     return bool(_START.match(log.head)) and '"timestamp"' in log.head and has_card
 
