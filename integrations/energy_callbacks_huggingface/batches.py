@@ -71,7 +71,7 @@ class InputCounter:
         self._expected += self._replicas
 
     def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count the inputs of a forward pass, if it is the first one of its micro-batch.
+        """Count the inputs of a forward pass, once for each micro-batch (and replica).
 
         Forward passes in evaluation mode or without gradients, such as those of generation, are
         not counted.

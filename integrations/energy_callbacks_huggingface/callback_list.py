@@ -1,8 +1,8 @@
 """Passes our figures to the trainer's other callbacks, and hides figures from some callbacks.
 
-The Trainer places callbacks for loggers before the user's callbacks, and passes the same dictionary
-of logs (a row) to all callbacks. Therefore our callback moves to the front of the list and adds our
-figures to the dictionary. TensorBoard's callback would write them with a prefix
+The Trainer places callbacks for loggers before the user's callbacks, such as ours, and passes the
+same dictionary of logs (a row) to all callbacks. Therefore our callback moves to the front of the
+list and adds our figures to the dictionary. TensorBoard's callback would write them with a prefix
 (``train/power/gpu_w``). Therefore a ``LogFilter`` hides our figures from that callback, and
 ``TrainerTensorBoardOutput`` writes them without a prefix, through the writer of that callback.
 

@@ -39,7 +39,10 @@ class DeviceColumns:
 
     @property
     def seen_s(self) -> Array:
-        """For each row, the time up to which ``energy_j`` is known, in seconds, (n,)."""
+        """For each row, the time up to which ``energy_j`` is known, in seconds, (n,).
+
+        It is the time of the row if the journal does not state it.
+        """
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 

@@ -46,7 +46,7 @@ class Emissions:
             location is not.
         high_kg: upper end of the interval of the emissions.
         place: name of the location, for display; ``None`` if not known.
-        source: publication from which the carbon intensity and its interval are taken.
+        source: text that says where the carbon intensity and its interval come from.
         year: year of the carbon intensity; ``None`` if not known.
         kg_per_kwh: carbon intensity of the grid; ``None`` if the location is not known.
         low_kg_per_kwh: lower end of the interval of the carbon intensity.
@@ -119,8 +119,8 @@ class Ratio:
     Attributes:
         value_j: best value.
         low_j: lower end of the interval, at least 0. The half-width of the interval is the sum of
-            1.96 standard errors, the systematic bound, and the error that results from time
-            without readings.
+            1.96 standard errors, the bound of the systematic error, and the error that results from
+            time without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error; ``None`` if not known.
         systematic_j: upper bound of the error that all readings share; ``None`` if not known.
@@ -136,7 +136,7 @@ class Ratio:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether 1.96 times ``stderr_j`` is at most half the value; true if it is not known."""
+        """Whether 1.96 ``stderr_j`` is at most half of ``value_j``, or ``stderr_j`` is ``None``."""
         return self.stderr_j is None or is_resolved(self.value_j, self.stderr_j)
 
 
@@ -170,8 +170,8 @@ class WaitEnergy:
     Attributes:
         value_j: best value.
         low_j: lower end of the 95 % interval, at least 0. The half-width of the interval is the
-            sum of 1.96 standard errors, the systematic bound, and the error that results from time
-            without readings.
+            sum of 1.96 standard errors, the bound of the systematic error, and the error that
+            results from time without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error.
         systematic_j: upper bound of the error that all readings or all waits share.
@@ -187,7 +187,7 @@ class WaitEnergy:
     def is_resolved(self) -> bool:
         """Whether the upper end of the interval is at most 1.5 times the value.
 
-        If not, the waits were too short for the sensors. Unlike in ``Ratio``, the systematic bound
+        If not, the waits were too short for the sensors. Unlike in ``Ratio``, the systematic error
         counts here, because most of the error of short waits is systematic.
         """
         return self.high_j <= 1.5 * self.value_j
@@ -195,7 +195,7 @@ class WaitEnergy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataWait:
-    """Energy while the training waited for data, by scope; ``None`` if not known.
+    """Energy of the devices while the training waited for data, by scope; ``None`` if not known.
 
     This energy is part of the energy of the phase ``train``. Not all of it is wasted: a device may
     have executed work that was queued before the wait.

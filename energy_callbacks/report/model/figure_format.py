@@ -73,7 +73,7 @@ def ratio_interval(ratio: amounts.Ratio) -> str:
 
 
 def wait_energy(wait: amounts.WaitEnergy | None) -> str:
-    """Return the energy of waits for data with its 95 % interval, or its upper bound.
+    """Return the energy of waits with its 95 % interval; if not resolved, an upper bound.
 
     >>> wait_energy(
     ...     amounts.WaitEnergy(

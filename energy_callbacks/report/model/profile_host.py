@@ -133,7 +133,7 @@ class HostWorkers:
 
     Attributes:
         processes: number of workers that have written a file.
-        files: names of the first files that workers have written.
+        files: names of the files that workers have written; if there are many, of some of them.
         functions: the functions with the longest own times, and those with the longest times
             including callees; all in descending order of own time.
         lines: first lines of the workers' memory tables.

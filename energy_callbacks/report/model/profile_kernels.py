@@ -64,7 +64,7 @@ class KernelProfile:
         framework: framework whose profiler recorded the windows; ``None`` if no profiler ran.
         has_device: whether an accelerator executed kernels.
         windows: number of recorded windows.
-        measured_steps: number of whole steps in the windows, on which the times are based.
+        measured_steps: number of whole steps in the windows; times of kernels are means over these.
         steps: number of optimizer steps of the training.
         step_s: mean duration of a step outside the windows; ``None`` if no step was outside.
         overhead: time that recording added to the training, as a share of the training time

@@ -56,15 +56,15 @@ class EnergyReport:
         format: name of the file format.
         schema_version: ``SCHEMA_VERSION`` of the package that wrote the report.
         tool_version: version of this package in the newest attempt.
-        warnings: warnings about the numbers, which are shown above them.
+        warnings: warnings that are shown above the numbers.
         run: name, status, duration, framework and host of the run.
         energy: energy of the run by scope.
         measured_fraction: share of the total energy that sensors measured, 0 to 1; the rest is
             estimated by models. ``None`` if no energy is known.
         emissions: emissions of the energy; ``None`` if not known.
         cost: cost of the energy; ``None`` if energy or price is not known.
-        forecast: the newest forecast; ``None`` if the run was too short for a forecast, or its
-            planned number of steps was not known.
+        forecast: the newest forecast; ``None`` if the run was too short for a forecast, or if
+            the planned number of steps was not known.
         efficiency: energy per unit of work.
         throughput: amount of work, its speed, and waits for data.
         memory: peak and mean use of memory.

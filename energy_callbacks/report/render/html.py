@@ -34,7 +34,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _EMBEDDED = re.compile(
     r'<script type="application/json" id="energy-report">(.*?)</script>', re.DOTALL
 )
-# Escapes, in JSON, of characters that could end a script element or start a comment. The last two
+# JSON escapes of characters that could end a script element or start a comment. The last two
 # characters are line ends in JavaScript but not in JSON.
 _ESCAPES = {
     "<": "\\u003c",
@@ -93,7 +93,7 @@ def from_html(text: str) -> EnergyReport:
 
 @cache
 def template(name: str) -> "Template":
-    """Return the template in the file ``name``, which escapes all values."""
+    """Return the template in the file ``name``; the template escapes all values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

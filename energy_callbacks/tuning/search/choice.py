@@ -2,6 +2,7 @@
 
 Both are computed from curves of the cost per sample over the size, which are drawn from the
 posterior distribution (``curve.py``). The spread of the curves is the uncertainty of the estimates.
+The knee is the smallest size whose throughput is nearly the highest.
 """
 
 import math
@@ -192,7 +193,7 @@ def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
     """Return the ratio of the scatter of repeats to their errors; 1 if at most ``_CHANCE``.
 
     The errors do not include changes between trials, such as the load of a shared machine. The
-    factor is the ratio of Birge (Physical Review 40, 1932).
+    ratio is that of Birge (Physical Review 40, 1932).
 
     Args:
         sizes: for each size the (cost, relative standard error) of its trials.
@@ -220,9 +221,9 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 
 
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
-    """Return sizes that suit devices: the multiple times 1, 3, 5 or 7 times a power of two.
+    """Return sizes that suit devices: ``multiple`` times 1, 3, 5 or 7 times a power of two.
 
-    The largest size, rounded down to the multiple times each power of two, is included too. At
+    The largest size, rounded down to ``multiple`` times each power of two, is included too. At
     these sizes the tiles (the blocks of data that a kernel processes) are full. If the user has
     restricted the sizes to powers of two or to divisors, all sizes are returned.
     """

@@ -1,4 +1,4 @@
-"""Models the cost of a step at sizes between the tried ones.
+"""Models the cost of a step at sizes between the sizes that were tried.
 
 The cost of a step with batch size b has a constant part (launching kernels, the optimizer) and a
 part that grows with b. The two parts overlap in time to some degree, and large sizes may have an
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-# Number of curves that are drawn for each strength of the deviations.
+# Number of curves, and number of points in parameter space for each strength of the deviations.
 _DRAWS: Final = 400
 # Number of Metropolis steps after each tempering step.
 _MOVES: Final = 3
@@ -138,7 +138,7 @@ class _Fit:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do a Metropolis step with each point; a stride of 2.38 / sqrt(3) = 1.374 suits 3-D."""
+        """Do a Metropolis step with each point; the best stride is 2.38 / sqrt(3) = 1.374 (3-D)."""
         root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
         stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)

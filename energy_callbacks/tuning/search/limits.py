@@ -65,10 +65,10 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
 def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> float | None:
     """Return the size at which the peak would be ``room_bytes``; ``None`` if not known.
 
-    The peak is extrapolated along a line through the peak of the largest measured size. Its slope
-    is the steepest of the slopes to sizes of at most half the largest size. Thus peaks that grow
-    faster at larger sizes are underestimated less, and the allocator's block size has little
-    influence.
+    The peak is extrapolated along a line through the peak of the largest measured size. The slope
+    of the line is the steepest of the slopes between this peak and the peaks of sizes of at most
+    half the largest size. Thus peaks that grow faster at larger sizes are underestimated less, and
+    the allocator's block size has little influence.
 
     Args:
         peaks: peak in bytes of each size that ran.

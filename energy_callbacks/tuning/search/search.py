@@ -225,7 +225,7 @@ class Search:
 
     @property
     def _left(self) -> int:
-        """Number of further trials within ``max_trials`` and ``max_s``, if of mean duration."""
+        """Number of further trials of mean duration that ``max_trials`` and ``max_s`` allow."""
         left = self._settings.max_trials - len(self.trials)
         spent_s = math.fsum(trial.cost_s for trial in self.trials)
         if self._settings.max_s is None or not spent_s:

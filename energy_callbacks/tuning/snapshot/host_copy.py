@@ -15,7 +15,7 @@ _STRUCTURE: Final = frozenset(
 
 
 class HostTensor:
-    """A copy of the values of a tensor in host memory, which does not keep the tensor alive.
+    """A copy of a tensor's values in host memory; the tensor itself may be freed.
 
     Args:
         tensor: the tensor to copy, on any device.
@@ -161,7 +161,7 @@ def keep_attributes(module: Any) -> Callable[[], None]:
 
 
 def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
-    """Return a function that restores the items of dicts, lists and sets, but not their state."""
+    """Return a function that restores dicts, lists and sets to the same items (not copied)."""
     kept = [(held, dict(held) if hasattr(held, "items") else list(held)) for held in containers]
 
     def restore() -> None:

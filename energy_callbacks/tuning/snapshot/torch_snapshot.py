@@ -49,7 +49,7 @@ class TorchSnapshot:
                 "back what your step changes with restore="
             )
         kinds = torch.nn.Module, torch.optim.Optimizer
-        # Some modules, such as Sequential, are iterable. If such a module was accepted as
+        # Some modules, such as Sequential, are iterable. If such a module were accepted as
         # ``objects``, only its children would be restored.
         if isinstance(objects, kinds) or not isinstance(objects, Iterable):
             raise TypeError(f"keep wants several objects, got {type(objects).__name__}; write [it]")
