@@ -73,7 +73,7 @@ class BatchSizeCurve:
 
     @property
     def sentence(self) -> str:
-        """The reason for the choice, the number of trials, and duration and energy of the search."""
+        """Reason for the choice, number of trials, and the time and energy of the search."""
         cost = "" if self.energy_j is None else f" and {formatting.energy(self.energy_j)}"
         time = formatting.duration(self.duration_s)
         return f"{self.why}; {len(self.points)} trials in {time}{cost}"
