@@ -82,8 +82,11 @@ class Watch:
 
     @property
     def problems(self) -> tuple[Notice, ...]:
-        """Newest notice of each source, if it says that the source is unavailable or lost."""
-        newest = {notice.source: notice for notice in self._notices}
+        """Newest notice of each source, if it says that the source is unavailable or lost.
+
+        Remarks do not count, because a lost source may add some when it is closed.
+        """
+        newest = {one.source: one for one in self._notices if one.kind != "remark"}
         return tuple(one for one in newest.values() if one.kind in ("unavailable", "lost"))
 
     def look(self) -> list[DeviceLook]:

@@ -58,9 +58,9 @@ class LightningTrialStep:
             accumulation: batches per optimizer step; ``None`` keeps the setting of the trainer.
         """
         count, epochs = accumulation or 1, self._epochs
+        if accumulation is not None:
+            self._trainer.accumulate_grad_batches = accumulation
         if epochs is None:
-            if accumulation is not None:
-                self._trainer.accumulate_grad_batches = accumulation
             count, epochs = self._trainer.accumulate_grad_batches, self._begin(size)
         for _ in range(count):
             self._trainer.fit_loop.epoch_loop.advance(epochs)

@@ -236,7 +236,8 @@ def test_a_global_batch_is_kept(tmp_path: Path) -> None:
     assert lightning.global_step == 2 * 3  # 8 batches an epoch: after 3, after 6, at the end
 
 
-def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("length_fn", [None, len])
+def test_a_step_of_a_global_batch_is_whole(tmp_path: Path, length_fn: Any) -> None:
     """All micro-batches, then one optimizer step; checked away from the end of the loader."""
     steps: list[int] = []
 
@@ -247,7 +248,7 @@ def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
 
     net = Counted(data=rows(4096))
     asked = options(net, tmp_path, global_batch_size=32, max_size=8, min_size=8)
-    result = tune_batch_size(trainer(tmp_path), net, **asked)
+    result = tune_batch_size(trainer(tmp_path), net, length_fn=length_fn, **asked)
     assert result.accumulation == 4
     between = {after - before for before, after in itertools.pairwise(steps)}
     assert 4 in between
