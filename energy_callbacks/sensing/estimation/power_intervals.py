@@ -17,10 +17,7 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""Power readings above this value, or below its negative, are dropped as impossible.
-
-No device draws more: a GB200 module draws up to 2.7 kW.
-"""
+"""Power readings outside of +- this are dropped: no device draws more (GB200 module: 2.7 kW)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +191,7 @@ class PowerIntervals:
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._set_newest_errors()  # it is followed by a gap
+            self._set_newest_errors()  # a gap follows the newest interval
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
