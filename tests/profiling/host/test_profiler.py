@@ -186,9 +186,11 @@ def test_a_forked_child_is_not_followed(tmp_path):
 
 def test_memory_lines_are_in_the_report(tmp_path, monkeypatch):
     """A line that allocates 64 MiB is in the file, the report and the page."""
-    # Up to 32 MiB malloc may give memory that was freed before, which the process has already.
+    # A mapping of its own: malloc may give memory that was freed before, which the process has.
+    flags = "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE"
     (tmp_path / "loaded_subject.py").write_text(
-        "def load(number):\n    kept = bytearray(64 << 20)\n    return len(kept)\n"
+        f"import mmap\n\ndef load(number):\n    kept = mmap.mmap(-1, 64 << 20, {flags})\n"
+        "    return len(kept)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("loaded_subject")
@@ -198,11 +200,11 @@ def test_memory_lines_are_in_the_report(tmp_path, monkeypatch):
     train(folder, HostProfiler(functions=["loaded_subject:load"]), steps=1)
     assert module.load is before
     memory = build(folder).profile.host.memory
-    assert "bytearray(64 << 20)" in (folder / "profile" / memory.file).read_text()
-    [line] = [line for line in memory.lines if "bytearray" in line]
+    assert "mmap.mmap(-1, 64 << 20" in (folder / "profile" / memory.file).read_text()
+    [line] = [line for line in memory.lines if "mmap.mmap" in line]
     assert "64.0 MiB" in line
     assert line.strip() in text.render(build(folder), 120)
-    assert "bytearray(64 &lt;&lt; 20)" in html.render(build(folder))
+    assert "mmap.mmap(-1, 64 &lt;&lt; 20" in html.render(build(folder))
 
 
 def test_the_report_shows_it_everywhere(tmp_path):
