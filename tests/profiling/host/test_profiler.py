@@ -187,10 +187,10 @@ def test_a_forked_child_is_not_followed(tmp_path):
 def test_memory_lines_are_in_the_report(tmp_path, monkeypatch):
     """A line that allocates 64 MiB is in the file, the report and the page."""
     # A mapping of its own: malloc may give memory that was freed before, which the process has.
-    flags = "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE"
     (tmp_path / "loaded_subject.py").write_text(
-        f"import mmap\n\ndef load(number):\n    kept = mmap.mmap(-1, 64 << 20, {flags})\n"
-        "    return len(kept)\n"
+        "import mmap\n"
+        "FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE\n"
+        "def load(number):\n    kept = mmap.mmap(-1, 64 << 20, FLAGS)\n    return len(kept)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("loaded_subject")
