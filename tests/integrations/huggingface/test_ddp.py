@@ -1,6 +1,7 @@
 """Two ranks on one host: one run, every device once, all samples, and a report of both."""
 
 import signal
+import statistics
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,9 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
     report = load(trained / "energy" / "energy_report.json")
     rows = scalars(trained / "energy")["efficiency/total_j_per_sample"]
     assert report.efficiency.total.j_per_sample is not None
-    assert rows[-2][1] == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
+    # Each row has as many steps, which take longer while other programs run.
+    logged = statistics.mean(value for _, value in rows)
+    assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
 
 
 def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scripts) -> None:
