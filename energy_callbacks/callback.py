@@ -109,7 +109,7 @@ class EnergyCallback:
         Raises:
             AttributeError: always.
         """
-        if hasattr(type(self), name):  # a property raised AttributeError: make it raise it again
+        if hasattr(type(self), name):  # a property raised AttributeError: raise it again
             return object.__getattribute__(self, name)
         raise AttributeError(
             f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 # is inaccurate, because few updates of the sensors lie in it. The first ``update`` after this time
 # writes a line, so that few steps are lost if the process is killed.
 _POOL_S = 0.5
-# The recorder stops waiting for a device that had no readings for this time, s. The energy of the
-# device then has a gap.
+# ``settled_s`` and ``seen_s`` do not wait for a device that had no readings for this time, s; the
+# energy of the device then has a gap. Lines with the energy of a span and ``so_far`` lines may wait
+# longer: see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
 # Minimum interval between two ``so_far`` lines with the total energy, s. The report uses the last
 # such line if the process is killed.
 _SO_FAR_S = 10.0
-# Largest share of steps without a CUDA event that causes no warning. A few such steps are normal,
-# because the last steps may still run on the device when the training ends.
+# A warning is written if more than this share of the steps has no CUDA event. A few such steps are
+# normal, because the last steps may still run on the device when the training ends.
 _FEW_HOST_MARKS = 0.05
 
 
@@ -181,7 +182,7 @@ class JournalRecorder:
     # thread after the journal's thread has stopped, and ``trained`` on any thread.
 
     def update(self, *, is_final: bool = False) -> None:
-        """Write the queued lines, and the energies and steps up to the newest readings.
+        """Write the queued lines, and the energies and steps for which all readings have arrived.
 
         Args:
             is_final: whether to write everything without waiting for further readings.
@@ -360,12 +361,11 @@ class JournalRecorder:
 
 
 def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
-    """Return the mean power in the part of a window with readings, W.
+    """Return the mean power in the part of a time span with readings, W.
 
     Args:
-        energy_j: energy of the part of the window with readings, J; if ``None``, the result is
-            ``None``.
-        coverage: length of this part, as a share of the window.
-        duration_s: length of the window, s.
+        energy_j: energy of the part with readings, J; if ``None``, the result is ``None``.
+        coverage: length of this part, as a share of the time span.
+        duration_s: length of the whole time span, s.
     """
     return None if energy_j is None else energy_j / (duration_s * coverage)

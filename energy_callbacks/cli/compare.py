@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare the groups and print the comparison; if requested, save it and judge regressions.
 
     Returns:
-        The exit code: the highest of the codes of all groups (0, ``UNJUDGED``, ``REGRESSED``).
+        The highest exit code of all groups except the first: 0, ``UNJUDGED`` or ``REGRESSED``.
     """
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     comparison = compare(_groups(arguments.groups), **options)

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     python, program = _split(measured.words(arguments))
     program_name = program[1] if program[0] == "-m" else Path(program[0]).stem
     arguments.name = arguments.name or program_name
-    # -P keeps Python from importing modules of the launcher, such as json, from the working folder.
+    # -P keeps the launcher from importing modules, such as json, from the working folder.
     launcher = [python, "-P", "-m", "energy_callbacks.profiling.launch"]
     return measured.measure(arguments, [*launcher, *launch.options(arguments), "--", *program])
 

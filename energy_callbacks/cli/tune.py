@@ -13,7 +13,7 @@ from energy_callbacks.tuning import TuningOptions, tune_batch_size
 from energy_callbacks.tuning.options import DEFAULTS, OPTIONS
 from energy_callbacks.tuning.search.search import OBJECTIVES
 
-# Help texts of the options that take a number.
+# Help texts of options that take a number.
 _NUMBERS: Final = {
     "min_size": "none smaller",
     "max_size": "none larger",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search for a batch size, and print the chosen size and a table of all sizes; return 0.
+    """Search for a batch size, and print the chosen size and a table of tried sizes; return 0.
 
     With ``--json``, also write the result to a file and print the path of the file.
     """

@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Repeat(NamedTuple):
-    """One run of a group: the path from which it was read, or its name, and its report."""
+    """One run of a group; ``source`` is its path, or its name if given as an ``EnergyReport``."""
 
     source: str
     report: EnergyReport
@@ -108,8 +108,9 @@ def build(
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
     """Return the headline quantity: the first in ``ANSWERS`` with an effect for all groups.
 
-    Quantities whose effects all have an interval take precedence. If there is no such quantity, the
-    result is the quantity of the first effect, or ``None`` without effects.
+    Quantities whose effects all have an interval take precedence. If no quantity in ``ANSWERS`` has
+    an effect for all groups, the result is the quantity of the first effect; ``None`` without
+    effects.
 
     Args:
         effects: effects of all groups.

@@ -47,7 +47,7 @@ def head(comparison: Comparison, group: Group) -> _Row:
 
 
 def rows(comparison: Comparison, group: Group) -> Iterator[_Row]:
-    """Yield a row for each quantity that is known for both groups, and one for the metric."""
+    """Yield a row for each effect of ``group``, and one for the metric if it is compared."""
     sides = (comparison.groups[0], group)
     for effect in comparison.effects:
         if effect.group == group.name:

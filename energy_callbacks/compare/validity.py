@@ -15,7 +15,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 _COVERAGE: Final = 0.95  # minimum share of a run's time that readings cover
 _THROTTLED: Final = 0.02  # maximum difference of the shares of time with throttled clocks
 _WARMER_C: Final = 10.0  # maximum difference of the temperatures at the start, degrees Celsius
-# Maximum relative difference of the work without a caveat, and without a fatal caveat.
+# Relative differences of the work above which there is a caveat, and a fatal caveat.
 _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
 # Names of the quantities that certain caveats affect.

@@ -4,7 +4,7 @@
 
     EnergyCallbacksError
     ├── MissingExtraError (also ImportError)    an optional package is not installed
-    ├── JournalError                            a file is not a journal, or is of a newer version
+    ├── JournalError                            a journal, report, comparison or log cannot be used
     ├── NothingFits                             no batch size fits into the device's memory
     └── SourceError                             a sensor failed
         ├── SourceUnavailable                   it cannot be opened; the message says what to do
@@ -25,7 +25,7 @@ class MissingExtraError(EnergyCallbacksError, ImportError):
 
 
 class JournalError(EnergyCallbacksError):
-    """A file could not be read as a journal or report of this package."""
+    """A journal, report, comparison or log cannot be used; the message says why."""
 
 
 class NothingFits(EnergyCallbacksError):

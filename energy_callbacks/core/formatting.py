@@ -210,7 +210,7 @@ def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
 
 
 def short_time(time_s: float) -> str:
-    """Format a time, such as that of a kernel, in us, or from 1 ms in ms, or from 1 s in s.
+    """Format a time below 1 ms in us, a time below 1 s in ms, others as ``duration`` does.
 
     >>> short_time(0.0000421), short_time(0.0123)
     ('42.1 us', '12.3 ms')

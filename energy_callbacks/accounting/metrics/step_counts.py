@@ -23,7 +23,7 @@ class StepCounts:
     """Counts up to the end of one optimizer step, since the start of the attempt.
 
     Attributes:
-        t_s: monotonic time at which that step ended; start of the attempt before the first step.
+        t_s: monotonic time at which that step ended; before the first step, the attempt's start.
         t_error_s: bound of the error of ``t_s`` if a CUDA event has measured ``t_s``, s; ``None``
             if ``t_s`` is the time at which the training thread had queued the step.
         steps: number of optimizer steps.
@@ -174,7 +174,7 @@ class StepLog:
         return self.tally
 
     def close(self) -> None:
-        """End the log; a step still running on the device ends at the time when it was queued."""
+        """End the log; for a step that still runs, the end is the time when it was queued."""
         if self._ends:
             self._ends.close()
 
