@@ -2,8 +2,8 @@
 
 ::
 
-    at the first row with an efficiency     layout of "Custom Scalars", hyperparameters
-    at the end                              last figures, report as text, charts, end of session
+    first row with an "efficiency/" tag     layout of "Custom Scalars", hyperparameters
+    end of the training                     last figures, report as text, charts, end of session
 
 A row is the set of figures that is logged at one step. Only rank 0 writes, and only into
 TensorBoard runs that the training writes anyway. A session is TensorBoard's record of one training
@@ -57,13 +57,13 @@ _PICTURE_IN = 4.2
 class Dashboard:
     """The TensorBoard pages of one training.
 
-    A failure is logged once and ends the dashboard. Its callers still write the rows, and the meter
+    A failure is logged once and ends the dashboard. Callers still write the rows, and the meter
     still measures.
 
     Args:
         meter: the meter of the training.
         boards: returns the TensorBoard runs to write to, which may be none; called at the first
-            row with energy per step.
+            row with an ``efficiency/`` tag.
         facts: returns additional hyperparameters by name, ``None`` for unknown values; called at
             the same row if there is a TensorBoard run.
     """
@@ -87,7 +87,7 @@ class Dashboard:
         return Dashboard(self._meter).__dict__
 
     def row(self, scalars: Mapping[str, float], step: int) -> None:
-        """Write layout and hyperparameters if this is the first row with energy per step.
+        """Write layout and hyperparameters if this is the first row with an ``efficiency/`` tag.
 
         Args:
             scalars: figures of the row by tag.
@@ -181,7 +181,7 @@ def _device_names(meter: EnergyMeter) -> str | None:
 
 
 def _last_figures(report: EnergyReport) -> dict[str, float]:
-    """Return totals and means of the report by tag, without unknown and unresolved values."""
+    """Return known totals and means of the report by tag; unresolved energies are left out."""
     total, efficiencies = report.energy.total, report.efficiency
     last = {}
     if total.energy_j is not None and total.is_resolved:

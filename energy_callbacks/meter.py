@@ -368,9 +368,10 @@ class EnergyMeter:
     def scalars(self) -> Scalars:
         """Return the newest figures by tag; empty before the first readings.
 
-        Energy and emissions are totals of the run. Most other figures cover the time since the last
-        call, as far as the sensors have reported; after ``stop``, up to the end of the attempt.
-        ``docs/reference/metrics.md`` lists the tags.
+        Energy and emissions are those of the devices that this process measures, over all attempts
+        of the run. Most other figures cover the time since the last call, as far as the sensors
+        have reported; after ``stop``, up to the end of the attempt. The tags are listed in
+        ``docs/reference/metrics.md``.
         """
         return self._take() or {}
 
@@ -417,7 +418,7 @@ class EnergyMeter:
         """Write an event into the journal, from which the report is computed.
 
         Args:
-            kind: kind of the event, such as ``used``.
+            kind: kind of the event, such as ``batch_sizes``.
             values: fields of the event; they must be convertible to JSON.
         """
         if attempt := self._lifecycle.running:

@@ -142,7 +142,7 @@ class Energy:
         systematic_j: bound of the error from causes that are the same in all spans (gain of the
             sensor, model).
         method: a ``Method`` or the name of another program; ``none`` for unknown energy. For a sum,
-            the methods of all its parts.
+            the methods of all known parts.
         coverage: fraction of the span that readings cover, 0 to 1.
     """
 
@@ -167,7 +167,7 @@ class Energy:
         return is_resolved(self.energy_j, self.stderr_j)
 
     def __str__(self) -> str:
-        """Return the energy with its error, or its upper bound if the energy is not resolved."""
+        """Return the energy with its error, its upper bound if not resolved, or ``not known``."""
         if self.energy_j is None:
             return "not known"
         if not self.is_resolved:

@@ -10,7 +10,7 @@ _MARKS = {"<": "---", ">": "---:"}
 
 
 def _aligns(columns: int, align: str) -> str:
-    """Return ``align`` cut, or extended by its last character, to one character per column."""
+    """Return ``align`` with one character per column: cut, or with its last character repeated."""
     return align[:columns].ljust(columns, align[-1])
 
 

@@ -24,8 +24,8 @@ _CHUNK: Final = 2**20
 # Maximum length of a line in characters. The longest expected line is a sample of all-smi: it has
 # about 100 kB if there are a few hundred processes.
 _LONGEST_LINE: Final = 2**22
-# After this number of consecutive ``{`` that do not start a valid JSON object, the rest of the file
-# is skipped.
+# If more than this number of consecutive ``{`` do not start a valid JSON object, the rest of the
+# file is skipped.
 _MOST_FAILURES: Final = 1000
 # First bytes of files that gzip and Zstandard have compressed.
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -82,7 +82,7 @@ def cells(line: str) -> list[str]:
 
 
 def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in the first array of a file, even if the file is cut off.
+    """Yield the JSON objects after the first ``[`` of a file, even if the file is cut off.
 
     If an object is damaged, objects nested in it may be yielded instead. Callers must therefore
     check the keys of each object.

@@ -29,8 +29,8 @@ offers several averages of power, and it is not known which of them the program 
 GAP_STEPS: Final = 5.0
 """There is a gap between two consecutive samples with power if they are further apart than this
 multiple of the median time between samples."""
-# One ``series`` line is written for each interval of this length, in seconds. The interval in the
-# journals of the meter is about the same.
+# Length of an interval in seconds; the last sample of each interval becomes a ``series`` line. The
+# interval in the journals of the meter is about the same.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",

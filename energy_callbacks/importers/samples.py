@@ -117,7 +117,8 @@ class Samples:
     def t_s(self, moment: values.Moment | None) -> float | None:
         """Return the seconds from the log's first moment to ``moment``.
 
-        ``None``, a time that could not be parsed, is counted as damage and returned.
+        If ``moment`` is ``None``, because a time could not be parsed, count it as damage and return
+        ``None``.
         """
         if moment is None:
             self.damage.places += 1

@@ -28,8 +28,9 @@ class MatrixVerdict:
         sentence: the result as text.
         is_real: whether the cheapest configuration takes significantly less energy than every
             other one; ``None`` if fewer than two can be compared, or if the cost of one is unknown.
-        comparison: all configurations compared with the baseline, or with the cheapest if no
-            baseline is set; ``None`` if fewer than two can be compared.
+        comparison: the configurations with resolved energies, compared with the baseline, or with
+            the cheapest if the baseline is not set or not among them; ``None`` if fewer than two
+            can be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
             compared.
         costs_j: mean of this quantity in joules (of the energy if ``quantity`` is ``None``) by name
@@ -156,7 +157,7 @@ def _sentence(
 
 
 def _reality(comparison: Comparison, effects: Sequence[Effect]) -> str:
-    """Return a text that lists the configurations that take significantly more than the cheapest.
+    """Return a text that says which configurations take significantly more than the cheapest.
 
     For the other configurations, the text says why their difference is not resolved.
 

@@ -53,12 +53,12 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
     """Return the tags that a training can have, based on one row of its scalars.
 
-    Tags of emissions, efficiency and samples per second are included only if the row has them. Tags
-    of other quantities, such as gauges, are included even if the row lacks them, because the row
-    may have been logged before their first reading.
+    Tags of emissions, efficiency and throughput are included only if the row has them, tags of GPUs
+    only if the row has ``efficiency/gpu_j_per_step``. All other tags are included even if the row
+    lacks them, because the row may have been logged before their first reading.
 
     Args:
-        row: scalars by tag, of a row that contains figures per step.
+        row: scalars by tag, of a row that contains an ``efficiency/`` tag.
     """
     expected = expected_tags(
         gpu="efficiency/gpu_j_per_step" in row,

@@ -1,4 +1,4 @@
-"""Reads the totals of a run from CodeCarbon's ``emissions.csv``; ``#RUN_ID`` selects the run.
+"""Reads the totals of a run from CodeCarbon's file; ``emissions.csv#RUN_ID`` selects the run.
 
 Rows with the same ``run_id`` are cumulative totals of one run at different times; the row with the
 longest duration is used. Energies are in kWh. CodeCarbon multiplies energies by the PUE (power

@@ -2,7 +2,7 @@
 
 The format has three variants:
 
-* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of one card, which
+* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of the card that
   gputop shows at that moment;
 * several cards (``F_multi_gpu.json`` in the same folder): each record has ``multi_gpu_data``. If
   this file exists, it is read instead of the native file, because it has the values of all cards;

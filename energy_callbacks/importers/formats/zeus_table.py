@@ -1,4 +1,4 @@
-"""Reads Zeus' tables of trainings: epoch time and mean power by batch size and power limit.
+"""Reads Zeus' tables of trainings: time per epoch and mean power by batch size and power limit.
 
 The files ``summary_power_*.csv`` in the trace data of Zeus have the columns ``dataset``,
 ``network``, ``batch_size``, ``optimizer``, ``power_limit`` (W), ``time_per_epoch`` (s) and

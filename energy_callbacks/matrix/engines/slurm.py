@@ -1,6 +1,7 @@
 """Submits jobs as array jobs of Slurm.
 
-The first call of ``energy-callbacks matrix`` submits the jobs; later calls show the results.
+The first call of ``energy-callbacks matrix`` submits the jobs; later calls show the results, and
+submit failed jobs again.
 """
 
 import itertools
