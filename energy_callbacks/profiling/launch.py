@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
-    """Return command-line options that select the same profilers as parsed arguments."""
+    """Convert parsed arguments back to the command-line options that select the profilers."""
     return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
 
 

@@ -89,7 +89,10 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
 
 
 def _worked(steps: Sequence[dis.Instruction], *, is_before: bool) -> int:
-    """Return the last line that did work since the previous check; 0 if there is none."""
+    """Return the last line that did work since the previous check; 0 if there is none.
+
+    For a sample ``at`` a call, only matrix products count as work.
+    """
     is_call = steps[-1].opname.startswith(_CALLS)
     # In CPython 3.11 a call consists of two instructions, PRECALL and CALL.
     earlier = steps[:-2] if is_call and steps[-2:-1] and _is(steps[-2], "PRECALL") else steps[:-1]

@@ -2,8 +2,8 @@
 
 The Unix time of an event in nanoseconds is ``baseTimeNanoseconds + ts * 1000``
 (pytorch/kineto, libkineto/src/output_json.h). Without ``baseTimeNanoseconds``, ``ts`` is Unix time
-in microseconds. In this module, spans and names that end in ``_us`` are on the clock of the trace
-(``ts``), in microseconds.
+in microseconds. In this module, spans, and values whose names end in ``_us``, are in microseconds
+on the clock of the trace (``ts``).
 """
 
 from collections import defaultdict
@@ -141,8 +141,8 @@ def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
     """Yield the optimizer's calls without the forward and backward pass that they may contain.
 
-    Lightning passes both passes to the optimizer as a closure. A call with such a closure then
-    begins at the end of the backward pass.
+    Lightning gives the optimizer a closure that runs both passes. The yielded call then begins at
+    the end of the backward pass.
     """
     ends_us = np.sort(np.array([event.end_us for event in backward]))
     for event in ranges:
@@ -182,7 +182,7 @@ def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
 
 
 def innermost(operators: Sequence[Event]) -> Iterator[Event]:
-    """Yield the pieces of host operators during which no operator inside them runs.
+    """Yield the pieces of each host operator in which no nested operator runs.
 
     The pieces of one operator are in order of time.
     """

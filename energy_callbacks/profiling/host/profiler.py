@@ -103,7 +103,7 @@ class _HostRun:
             self._open(meter.now_s())
 
     def mark(self, name: str, t_s: float) -> None:
-        """Do nothing: the profiled period depends on steps only."""
+        """Do nothing: events other than steps do not affect the profiled period."""
 
     def step(self, t_s: float) -> None:
         """Handle the end of a step; begin or end the profile of calls if due."""

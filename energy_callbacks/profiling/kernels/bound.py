@@ -22,8 +22,9 @@ Bound = Literal["input", "launch", "memory", "compute", "unknown"]
 # Waiting for the host (for input, launches or other work of the host) is the limit only if these
 # waits together take at least this share of a step, and one of them at least half of this share.
 _IDLE_MATTERS: Final = 0.2
-# While kernels run: memory is the limit if at least the first share of its bandwidth is used, and
-# arithmetic is the limit if the tensor cores are active for at least the second share of the time.
+# While kernels run: memory is the limit if at least the share ``_BANDWIDTH_USED`` of its bandwidth
+# is used; arithmetic is the limit if tensor cores are active for at least ``_TENSOR_USED`` of the
+# time.
 # A kernel that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but a step has
 # other kernels, too.
 _BANDWIDTH_USED: Final = 0.5

@@ -14,9 +14,8 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# The readings of a window are complete this time after the window's end: an energy counter lags by
-# up to 4 s (on an H200). The timeline still has the readings then, because it keeps them for ten
-# minutes.
+# Time from the end of a window until its readings are complete: an energy counter lags by up to 4 s
+# (on an H200). The timeline still has the readings then, because it keeps them for ten minutes.
 _SETTLED_S: Final = 8.0
 
 

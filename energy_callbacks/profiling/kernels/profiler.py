@@ -38,9 +38,10 @@ class KernelProfiler(AttemptProfiler["_Run"]):
 
         GpuEnergyCallback(profile=[KernelProfiler()])
 
-    The profiler records a few windows and is off between them. Each window after the first is
-    postponed until the time that all windows add to the training, including the time that the new
-    window is expected to add, is at most the share ``max_overhead`` of the training's time.
+    The profiler records a few windows and is off between them. The cost of a window is the time
+    that it adds to the training. Each window after the first is postponed until the cost of all
+    windows, including its own expected cost, is at most the share ``max_overhead`` of the
+    training's time.
 
     Args:
         windows_after: numbers of optimizer steps after which a window may open, ascending.

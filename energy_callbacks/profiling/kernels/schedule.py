@@ -5,9 +5,9 @@
     step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, if the cost allows it ──▶ ...
 
 The cost of a window is its duration minus the usual duration of the same number of steps. The next
-window is assumed to cost as much as the last one. It opens at its planned step or later, once the
-cost of all windows, including the assumed cost, is at most a given share of the time since the
-first step ended.
+window is assumed to cost as much as the last one. The next window opens at its planned step or
+later, once the cost of all windows, including the assumed cost, is at most a given share of the
+time since the first step ended.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Action = Literal["none", "open", "step", "close"]
-# Number of newest steps outside of windows whose median duration is the usual duration of a step.
+# The usual duration of a step is the median over this number of newest steps outside of windows.
 _RECENT: Final = 101
 # Maximum number of stretches that are kept. If there are more, the one with the fewest steps is
 # discarded.

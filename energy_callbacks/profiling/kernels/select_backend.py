@@ -16,6 +16,8 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
 def framework() -> Framework:
     """Return Keras's backend if Keras is imported, else the first imported one of ``FRAMEWORKS``.
 
+    A backend that is not in ``FRAMEWORKS`` is ignored.
+
     Raises:
         RuntimeError: if none of ``FRAMEWORKS`` is imported.
     """

@@ -1,10 +1,11 @@
 """Sums up traces: time by kernel and by part of the step, idle time by cause, energy by kernel.
 
-Only whole steps are counted. The counted span of a window is called its frame: it lasts from the
-start of the device's first work for the first recorded step to the start of its first work for the
-last one. Thus n recorded steps give n - 1 whole steps, and the start of the profiler and the
-synchronisation at its end are outside the frame. If no accelerator worked, the operators of the
-host are counted instead of kernels, and the frame contains all recorded steps.
+Only whole steps are counted. The counted span of a window is called its frame. The frame begins
+when the device starts its first work for the first recorded step, and ends when the device starts
+its first work for the last recorded step. Thus n recorded steps give n - 1 whole steps, and the
+start of the profiler and the synchronisation at the profiler's end are outside the frame. If no
+accelerator worked, the operators of the host are counted instead of kernels, and the frame contains
+all recorded steps.
 
 The measured energy of a step is attributed to kernels by their share of the device's time. The
 power of a single kernel cannot be measured, so each kernel, and idle time too, is assumed to draw

@@ -23,7 +23,7 @@ _PATIENCE_S = 6.0
 
 @dataclass(eq=False, kw_only=True)
 class LineProfiler(AttemptProfiler["_LineRun"]):
-    """Attributes energy to lines and functions of your files, including the libraries they call.
+    """Attributes energy to lines and functions of your files; a line includes its library calls.
 
     ::
 

@@ -2,9 +2,9 @@
 
 Readings differ from the fit for two reasons: sensor noise, which is independent in each reading,
 and phases whose power varies from step to step. The correlation of neighbouring readings separates
-the two. The result is the energy of exactly the measured steps, so a variation that the sensor has
-recorded completely causes no error. A variation causes an error only to the extent that the weight
-of a step in the fitted power differs from the step's share of the phase's total time.
+the two. The result is the mean power in exactly the measured steps, so a variation that the sensor
+has recorded completely causes no error. A variation causes an error only to the extent that the
+weight of a step in the fitted power differs from the step's share of the phase's total time.
 """
 
 from dataclasses import dataclass

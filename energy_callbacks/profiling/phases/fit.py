@@ -1,4 +1,4 @@
-"""Fits one power per phase of a step, and the sensor's lag and response, to its readings.
+"""Fits one power per phase of a step, and a sensor's lag and response, to the sensor's readings.
 
 If the power changes within a phase, the phase is cut into pieces, each with a power of its own. For
 example, a convolutional network draws more power at the end of its forward pass than at the
@@ -23,8 +23,8 @@ RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 
 _BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
 # Uncertainty (standard deviation) of a sensor's known lag, and of its known response.
 PRIOR_S: Final = 0.003
-# A fit may be the true one if its cost exceeds the lowest cost by less than this: the square of
-# two standard deviations.
+# A fit may be the true one if its cost exceeds the lowest cost by less than this. At a distance of
+# n standard deviations, the cost is higher by n squared.
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4
