@@ -51,12 +51,17 @@ _HOST_COPY: Final = re.compile("HtoD|DtoH|Host|H2D|D2H")
 class KernelTally:
     """Sums over windows; times are in seconds and summed over all devices.
 
+    For TensorFlow and JAX (see ``xplane.of_table``), ``time_s`` contains the whole duration of each
+    kernel, and ``frame_s``, ``parts_s``, ``idle_s`` and the times of copies are unknown (0 or
+    empty).
+
     Attributes:
         has_device: whether kernels of an accelerator ran; if not, "kernels" are host operators.
         devices: number of accelerators; 1 without an accelerator.
         steps: number of whole steps.
         frame_s: duration of these steps, summed over all devices.
-        time_s: time by name of the kernel; kernels that run at the same time share it equally.
+        time_s: time by name of the kernel; for PyTorch, kernels that run at the same time share it
+            equally.
         calls: number of calls by name of the kernel.
         class_of: class of each kernel by its name.
         parts_s: time by part of the step (``PARTS``); the parts add up to the sum of ``time_s``.

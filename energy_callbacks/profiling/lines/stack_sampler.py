@@ -36,7 +36,7 @@ _SMOOTHING: Final = 0.1
 
 
 class StackSample(NamedTuple):
-    """The time span that a stack sample represents, and the CPU load in it.
+    """The time span that a stack sample represents, and the CPU load while its request was pending.
 
     Sampling moments are random and do not depend on the program. Each sample represents the time
     since the previous sample, so that on average each line gets the time that it took. If further
