@@ -202,9 +202,9 @@ def _parsed(table: SqlTable) -> str:
 def _checks(table: SqlTable) -> str:
     """Return an SQL condition that is true if all values of a row are valid.
 
-    Numbers must be finite. Whole numbers and lists must not be null in SQL unless they are null in
-    the JSON; otherwise they could not be converted. The schema version must not be newer than that
-    of this program.
+    Numbers must be finite. A whole number or a list is invalid if it is null in SQL but not in the
+    JSON: the value could not be converted. The schema version must not be newer than that of this
+    program.
     """
     fields = list(enumerate(table.fields.items(), start=1))
     numbers = [f"coalesce(f{i}, 0)" for i, (_, kind) in fields if kind == "number"]

@@ -233,7 +233,7 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSenso
 
 
 def _forecast(merged: Sequence[MergedAttempt]) -> amounts.Forecast | None:
-    """Return the newest forecast of a process ``MergedAttempt.lead``; ``None`` if there is none."""
+    """Return the forecast of the newest attempt whose ``lead`` process has one, or ``None``."""
     records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
     return from_record(amounts.Forecast, records[-1]) if records else None
 

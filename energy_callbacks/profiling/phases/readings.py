@@ -31,7 +31,7 @@ def device_of(meter: ActiveAttempt) -> str | None:
 
 
 def _current_gpu(torch: Any) -> str | None:
-    """Return the UUID of PyTorch's current GPU; ``None`` if PyTorch uses no GPU."""
+    """Return the UUID of the GPU that PyTorch uses; ``None`` if there is no such GPU or UUID."""
     if torch is None or not torch.cuda.is_initialized():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())

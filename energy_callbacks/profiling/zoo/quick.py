@@ -76,7 +76,7 @@ def run_quick_profile(
 
     Raises:
         FileNotFoundError: if CIFAR-10 is not in ``data_dir``.
-        MissingExtraError: if PyTorch is not installed.
+        MissingExtraError: if PyTorch, or scikit-learn for ``digits``, is not installed.
         ValueError: for an unknown name, or a number below one.
     """
     _check(model_name, dataset, epochs=epochs, batch_size=batch_size, max_steps=max_steps)

@@ -1,4 +1,4 @@
-"""Builds models as described in their papers, with PyTorch alone, and trains them.
+"""Builds ResNets, a transformer and a small CNN with PyTorch alone, and trains them.
 
 ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1. The
 stride of a bottleneck is in its 3 x 3 convolution, as in later implementations. Transformer: a
@@ -56,7 +56,7 @@ class Transformer(nn.Module):
 
 
 class _Residual(nn.Module):
-    """Adds the output of a branch to its input."""
+    """Adds the outputs of a branch and of a shortcut, and applies ReLU to the sum."""
 
     def __init__(self, branch: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()

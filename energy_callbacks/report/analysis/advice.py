@@ -182,7 +182,8 @@ class _Candidate(NamedTuple):
 
     Attributes:
         code: code of the advice.
-        share: share of the time of a step that the problem takes, 0 to 1; ``None`` if not known.
+        share: share of the time of a step that the problem takes, 0 to 1; ``None`` if not known or
+            if the training does not have this problem.
         message: the evidence.
         fix: what the user can do.
     """

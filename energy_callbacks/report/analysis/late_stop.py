@@ -36,10 +36,9 @@ class LateStop(NamedTuple):
 def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
     """Return the late stop of a validation metric that got worse at the end; ``None`` if none did.
 
-    A metric is ignored if any other validation metric improved, by more than noise, after the time
-    at which the first metric was best. If several metrics remain, the one with the least energy
-    after its best value is returned. Only metrics with a known direction and at least six values
-    are considered.
+    A metric is ignored if, after its best value, any other validation metric improved by more than
+    noise. If several metrics remain, the late stop with the least energy after the best value is
+    returned. Only metrics with a known direction and at least six values are considered.
     """
     judged = [
         metric

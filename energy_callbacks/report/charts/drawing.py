@@ -184,7 +184,7 @@ def short_name(name: str, length: int = LONG_LABEL) -> str:
 def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
     """Return a figure as a PNG image on a light background.
 
-    Legends of the figure (not of its panels), which are hidden in SVG, are shown.
+    Legends of the figure (not of its panels) are hidden in SVG images, but shown in PNG images.
 
     Args:
         fig: the figure.

@@ -173,7 +173,7 @@ def _device_name(device: DeviceUse, has_hosts: bool) -> str:
 
 
 def _name(text: str, length: int = 40) -> str:
-    """Return at most ``length`` characters of ``text``, escaped, as Plotly interprets HTML."""
+    """Return up to ``length`` characters of a text, escaped because Plotly interprets HTML."""
     clean = formatting.one_line(text)
     return escape(clean if len(clean) <= length else f"{clean[: length - 1]}…", quote=False)
 
