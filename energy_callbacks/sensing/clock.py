@@ -52,7 +52,7 @@ class Clock(Protocol):
         Args:
             interval_s: time from the start of one call of ``job`` to the start of the next.
             job: function that must not raise. It may return another interval in seconds, which
-                applies once, from the start of this run to the start of the next run.
+                applies once, from the start of this call to the start of the next call.
             name: name of the thread.
         """
         ...
@@ -84,7 +84,10 @@ class SystemClock:
 
 
 class _PeriodicThread:
-    """A daemon thread with fixed start times: a late run that ends in time delays no later run."""
+    """A daemon thread that calls a job at fixed times.
+
+    A call that begins late does not delay later calls, unless it lasts beyond the next start time.
+    """
 
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
@@ -101,7 +104,7 @@ class _PeriodicThread:
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
-                # Read only after the last run: reading takes up to 0.6 ms on a virtual machine.
+                # Read only after the last call: reading takes up to 0.6 ms on a virtual machine.
                 self.cpu_s = time.thread_time()
                 return
             now_s = time.monotonic()

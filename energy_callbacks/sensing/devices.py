@@ -114,7 +114,7 @@ def choose(
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card, its UUID if the whole card is chosen, else its instances' UUIDs."""
+    """Return, for each card, its UUID if the card is chosen, else its chosen instances' UUIDs."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
         chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None

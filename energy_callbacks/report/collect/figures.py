@@ -191,7 +191,7 @@ def _ratio(energy: amounts.Figure, count: float | None, steps: int) -> amounts.R
 
 
 def _interval(energy: amounts.Figure, count: float | None) -> dict[str, float] | None:
-    """Return a value, its 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
+    """Return energy per unit of work, 95 % interval and errors, in J; ``None`` if not known."""
     found = interval_j(energy)
     if found is None or not count:
         return None
@@ -219,7 +219,8 @@ def throughput(
 ) -> amounts.Throughput:
     """Return the work done, and the rates over the time in the phase ``train``.
 
-    Steps and waits are those of the lead processes; samples and tokens are those of all ranks.
+    Steps and times of waiting are those of the lead processes; samples and tokens are those of all
+    ranks.
 
     Args:
         attempts: all attempts of the run.

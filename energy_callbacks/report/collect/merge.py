@@ -99,8 +99,8 @@ class MergedAttempt:
     def lead(self) -> ProcessJournal:
         """The lead process: its phases and steps are those of the attempt.
 
-        It is the process of the lowest rank. If that process died and other processes continued, it
-        is the lowest rank of those that continued.
+        It is the process of the lowest rank. If that process died and other processes continued,
+        the lead process is the lowest rank of those that continued.
         """
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 

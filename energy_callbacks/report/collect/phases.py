@@ -80,7 +80,7 @@ def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
 
 
 def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -> dict[str, Energy]:
-    """Return the energies by phase, with the trainings inside a command as phases of their own.
+    """Return energies by phase; the energy of trainings is moved from the command to their phases.
 
     Args:
         process: the command.
@@ -141,8 +141,8 @@ def named(process: ProcessJournal) -> list[TimedEnergy]:
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
     """Return name, start and end (s) of each span, of the open phase and of each window.
 
-    For a command with trainings, the result contains those of the trainings, and the times between
-    them as ``COMMAND``.
+    For a command with trainings, the result contains the entries of the trainings, and the times
+    before, between and after the trainings as ``COMMAND``.
     """
     if process.trainings:
         return list(_around_trainings(process))

@@ -138,7 +138,7 @@ class ProcessJournal:
 def load(path: Path) -> ProcessJournal:
     """Read a journal, or a log of another program that an importer recognises.
 
-    Damaged lines are left out, and a warning with their number is added.
+    Damaged lines are left out, and a warning states how many there are.
 
     Raises:
         JournalError: see ``journal.read`` and ``importers.records``.
@@ -212,7 +212,10 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
-    """Set unknown counts at the end of ``earlier`` to 0 if the count of ``line`` includes them."""
+    """Set unknown counts at the end of ``earlier`` to 0 if ``line`` has a count.
+
+    This count includes the unknown counts.
+    """
     known = [name for name in ("samples", "tokens") if line[name] is not None]
     for name in known:
         for record in reversed(earlier):

@@ -8,7 +8,8 @@ from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Ratio
 
-# Column heads of the table that ``rows`` returns; the last column marks the chosen size.
+# Column heads of the table that ``rows`` returns; the last column marks the chosen size
+# and the sizes that did not fit.
 HEAD = ("batch size", "samples/s", "power", "J/sample", "peak memory", "")
 
 

@@ -129,7 +129,7 @@ class MemoryLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorkers:
-    """Calls and memory of the worker processes of data loaders, summed over the workers.
+    """Calls, summed over all data-loader workers, and the memory tables of the workers.
 
     Attributes:
         processes: number of workers that have written a file.

@@ -24,7 +24,8 @@ class KernelRow:
         calls: number of executions per step.
         time_s: time per step, summed over the devices of the process, in seconds.
         share: ``time_s`` as a share of the devices' busy and idle time, 0 to 1.
-        energy_j: energy per step, attributed by ``share``; ``None`` if no energy was measured.
+        energy_j: energy per step, attributed by ``share``; ``None`` if the energy of a step is not
+            known.
     """
 
     name: str

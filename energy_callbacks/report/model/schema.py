@@ -39,7 +39,7 @@ class Profile:
         step_phases: energy of the phases of a training step.
         kernels: device time and energy by kernel.
         lines: energy by line of the user's source.
-        host: Python calls and memory of the process.
+        host: Python calls and memory of rank 0 and of its data-loader workers.
     """
 
     step_phases: StepPhases | None = None
@@ -61,7 +61,7 @@ class EnergyReport:
         energy: energy of the run by scope.
         measured_fraction: share of the total energy that sensors measured, 0 to 1; the rest is
             estimated by models. ``None`` if no energy is known.
-        emissions: emissions of the energy; ``None`` if not known.
+        emissions: emissions of the energy; ``None`` if not even their interval is known.
         cost: cost of the energy; ``None`` if energy or price is not known.
         forecast: the newest forecast; ``None`` if the run was too short for a forecast, or if
             the planned number of steps was not known.

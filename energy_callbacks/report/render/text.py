@@ -13,7 +13,8 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import cards, known_ratios
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
-# Minimum length of a line, and minimum length to which names are cut, in characters.
+# Smallest value of the maximum length of a line, and of the length to which names are cut, in
+# characters.
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
 # Heads of the columns that contain names. Cells of these columns and of the first column of a table

@@ -187,8 +187,8 @@ class CumulativeEnergy(BoundedColumns):
     ) -> Energy:
         """Return the energy from ``start_s`` to ``end_s``, with its errors.
 
-        The energy is that of the time between the first and the last knot; ``coverage`` is below 1
-        if ``start_s`` or ``end_s`` is outside of it, or if there are gaps.
+        Energy before the first knot and after the last is not included. ``coverage`` is below 1 if
+        the time span begins before the first knot, ends after the last, or contains gaps.
 
         Args:
             start_s: start of the time span, monotonic time.
@@ -228,7 +228,7 @@ class CumulativeEnergy(BoundedColumns):
         return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
-        """Return the intervals with an end in ``start_s < t_s <= end_s``; ``None`` if none has."""
+        """Return the intervals that end in (``start_s``, ``end_s``]; ``None`` if there are none."""
         t_s = self.column(T)
         low = max(int(t_s.searchsorted(start_s, side="right")), 1)
         high = int(t_s.searchsorted(end_s, side="right"))
