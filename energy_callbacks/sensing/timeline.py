@@ -1,4 +1,4 @@
-"""Stores all readings of an attempt, and returns values and energy of time windows."""
+"""Stores the readings of an attempt, and returns values and energy of time spans."""
 
 import math
 import threading
@@ -32,7 +32,7 @@ class _Track:
         channels: its channels, of all sources.
         curve: its cumulative energy; empty if no channel measures power or energy.
         is_metered: whether a channel measures power or energy.
-        series: readings of its gauges and counters.
+        series: readings of each of its quantities except power and energy.
         newest_s: time of the newest reading of any quantity.
         read_s: total time with readings, s.
         last: time of the last reading of each quantity, and ``read_s`` at that time.
@@ -56,7 +56,7 @@ class _Track:
 
 
 class Timeline:
-    """Stores series per quantity and one energy curve per device; safe to use from any thread.
+    """Stores the energy curve and the other quantities of each device; safe to use from any thread.
 
     Args:
         keep_s: how long readings stay at full resolution, s. Energy is kept permanently: exact at
@@ -308,7 +308,7 @@ class Timeline:
         return is_waiting
 
     def silent(self, limit_s: float) -> dict[tuple[str, Quantity], float]:
-        """Return quantities without readings for ``limit_s`` in which their device had others.
+        """Return quantities without readings for ``limit_s`` while their device had other readings.
 
         Returns:
             Time of the last reading by device key and quantity.
@@ -365,7 +365,7 @@ class Timeline:
         return {quantity: found for quantity, found in values.items() if found}
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return the keys of devices with at least one reading of a gauge or counter."""
+        """Return the keys of devices with at least one reading of this gauge or counter."""
         with self._lock:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 

@@ -1,7 +1,7 @@
 """Measures the memory of the devices that a training uses, and synchronizes the devices.
 
 The functions query the training's own framework and initialize no device. Memory is reported for
-the fullest device, as seen by its allocator. If no device is in use, the resident memory of this
+the fullest device (see ``DeviceMemory``). If no device is in use, the resident memory of this
 process is reported; the size is then the memory of the machine, or the limit of the container.
 """
 
@@ -58,7 +58,7 @@ def synchronise(result: Any = None) -> None:
 
 
 def reset_peak() -> None:
-    """Release unused memory of the allocators, and start a new measurement of the peak."""
+    """Release unused memory of PyTorch's allocators, and start a new measurement of the peak."""
     for backend in used_backends():
         backend.empty_cache()  # otherwise the peak would be that of the largest batch size so far
     for backend, device in _torch_devices():

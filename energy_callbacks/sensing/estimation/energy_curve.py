@@ -82,8 +82,8 @@ class EnergyCurve:
     Args:
         channels: the device's channels; the first of quantity ``power`` and the first of quantity
             ``energy`` are used.
-        keep_s: how long the curve keeps its full resolution, s; older parts have one knot per
-            second, and the moments passed to ``pin``.
+        keep_s: how long the curve keeps its full resolution, s; older parts keep one knot per
+            second, and one knot at each moment passed to ``pin``.
     """
 
     def __init__(self, channels: Sequence[Channel], keep_s: float = 600.0) -> None:
@@ -297,8 +297,8 @@ class EnergyCurve:
         Args:
             rise_j: energy of the interval.
             width_s: width of the interval.
-            segment: intervals of the power readings in this interval; ``None`` if they cover too
-                little of it.
+            segment: intervals of the power readings in this interval; ``None`` if it is longer than
+                ``_DENSE`` allows.
         """
         if segment is None or not self._counted.is_known:
             return 0.0, rise_j / math.sqrt(3.0)  # the power may be distributed in any way
@@ -312,7 +312,7 @@ class EnergyCurve:
         return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
-        """Scale NOISE and EDGE of a segment, in place, by how well readings and counter agree.
+        """Scale NOISE by how well readings and counter agree, and EDGE of short segments, in place.
 
         Args:
             segment: intervals of the power readings between two anchors.
@@ -358,7 +358,7 @@ class EnergyCurve:
         return self._anchored_method if self._factor is not None else self._shape_method
 
     def _commit_shape(self, intervals: Array, method: Method) -> None:
-        """Make intervals final without fitting them to anchors; gaps are not covered."""
+        """Make intervals final without fitting them to anchors; gaps reduce the coverage."""
         self._knots.append(self._as_knots(intervals, method))
         self._committed = len(self._knots)
 

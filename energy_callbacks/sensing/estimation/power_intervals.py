@@ -84,8 +84,8 @@ class PowerIntervals:
     BEND    increase of power from the start to the end of the interval, W
     EDGE    additional variance of the energy from START to any moment of the interval, J^2;
             does not accumulate over intervals
-    INSIDE  additional error of this energy, J: the variance at position x (0 at START, 1 at
-            END) is INSIDE^2 x (1 - x)
+    INSIDE  additional error of this energy, J: the variance at position u (0 at START, 1 at
+            END) is INSIDE^2 * u * (1 - u)
     ======  ==================================================================================
 
     Attributes:
@@ -255,7 +255,7 @@ def errors_of_mean(
     """
     unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
     inside = variability.variance(variability.local, *_MEAN)
-    # The mean of x (1 - x) from 0 to 1 is 1/6, so the mean variance is ``inside``.
+    # The mean of u * (1 - u) from 0 to 1 is 1/6, so the mean variance is width_s**2 * inside.
     return unseen * width_s**2, width_s * math.sqrt(6.0 * inside)
 
 

@@ -116,7 +116,7 @@ class TimeSeries:
         return self.t_s[inside], self.values[inside]
 
     def rate(self, start_s: float, end_s: float) -> float | None:
-        """Return the mean increase per second of a counter over a window.
+        """Return the mean increase per second of a counter over a time span.
 
         The increase is measured from the last reading at or before ``start_s`` to the last reading
         at or before ``end_s``. If both are the same reading, it is measured from the previous one.

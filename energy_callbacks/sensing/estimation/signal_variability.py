@@ -56,7 +56,7 @@ class SignalVariability:
             count = self._count = count + 1.0
         square = (value - last) ** 2
         self.local, self._newest = max(square, self._newest / 2.0), square
-        once = self.typical  # without this reading, whose jump may not persist
+        once = self.typical  # excludes this reading, because its jump may not persist
         self.typical = once + (square - once) / count
         off = value - self._mean
         self._mean += off / count

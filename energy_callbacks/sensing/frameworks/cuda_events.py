@@ -93,11 +93,11 @@ class CudaEvents:
     ) -> None:
         self._driver = driver
         self._context = context
-        # Not one function that calls both, because the additional call takes time in
-        # ``StepEnds.mark``.
+        # ``record`` calls both functions itself: one function that calls both would take more time
+        # in ``StepEnds.mark``.
         self._device, self._current_stream = device, current_stream
-        # PyDLL does not release the GIL, because acquiring it again would take longer than the
-        # call.
+        # PyDLL is used because it does not release the GIL: acquiring the GIL again would take
+        # longer than the call.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
         self._ask_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
         self._ask_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
@@ -180,7 +180,7 @@ class CudaEvents:
             self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def destroy(self, event: Event) -> None:
-        """See ``Events``; the driver releases an event that has not occurred yet when it occurs."""
+        """See ``Events``; the driver releases a pending event as soon as it has occurred."""
         self._driver.cuEventDestroy_v2(event)
 
     def close(self) -> None:

@@ -208,7 +208,8 @@ class StepEnds:
         if low_s > high_s:  # the machine was suspended, or a clock jumped
             low_s, high_s = end.queued_s, seen_s
         end.error_s = (high_s - low_s) / 2.0
-        end.end_s = (low_s + high_s) / 2.0  # set last: other threads then read ``error_s`` too
+        # ``end_s`` is set last, so that a thread that finds it set can also read ``error_s``.
+        end.end_s = (low_s + high_s) / 2.0
 
     def _place_anchors(self, events: Events) -> None:
         for _ in range(_TRIES):

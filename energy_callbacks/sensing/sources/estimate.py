@@ -98,7 +98,7 @@ class HostEstimateSource:
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
-        load = _Load()  # before the first look-up, which takes a second, to include that second
+        load = _Load()  # created first, so that the load covers the look-up, which takes 1 s
         with quiet_codecarbon():
             if self._wants_cpu:
                 self._models.append(_cpu(load))
@@ -109,8 +109,8 @@ class HostEstimateSource:
     def read(self) -> Sequence[Reading]:
         """Return the mean power since the last call that returned readings, or since ``open``.
 
-        The list is empty if the kernel's CPU time has not increased since then, which it does in
-        steps of 10 ms.
+        The list is empty if the kernel's CPU time, which increases in steps of 10 ms, has not
+        increased since then.
 
         Raises:
             ReadingMissed: if the operating system did not report the CPU load.
@@ -148,7 +148,7 @@ class _Load:
         """Return the busy fraction of all CPUs since the last call that returned a fraction.
 
         The first call returns the fraction since this object was created. Returns ``None`` if the
-        kernel's CPU time has not increased since then, which it does in steps of 10 ms.
+        kernel's CPU time, which increases in steps of 10 ms, has not increased since then.
 
         Raises:
             ReadingMissed: if CPU time could not be read.

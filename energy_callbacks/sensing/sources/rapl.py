@@ -81,10 +81,10 @@ _ABSENCE_FIX = (
 class RaplSource:
     """Reports the energy of each CPU package, and of its memory, since ``open``, J.
 
-    Values start at 0 and never decrease. If the file of a zone cannot be read once, the zone has no
-    reading at that time, and its next reading includes the energy of this time. Two readings must
-    not be further apart than a minute: the counter of a 500 W package wraps around every nine
-    minutes, the counter of memory sooner, and a second wrap between two readings is not detected.
+    Values start at 0 and never decrease. If a read of the file of a zone fails, the zone has no
+    reading at that time, and its next reading includes the missing energy. Two readings must not be
+    further apart than a minute: the counter of a 500 W package wraps around every nine minutes, the
+    counter of memory sooner, and a second wrap between two readings is not detected.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -182,7 +182,7 @@ class _Counter:
         t_s: present monotonic time.
 
     Raises:
-        OSError: if the file cannot be opened or read; its ``filename`` is the path.
+        OSError: if the file cannot be opened or read; ``filename`` of the error is the path.
     """
 
     def __init__(self, folder: Path, device: Device, t_s: float) -> None:

@@ -41,9 +41,9 @@ class DriverStamps:
     def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
         """Return the samples that were not in the buffer at earlier calls, in order of time.
 
-        Duplicates, samples that are not later than those of earlier calls, and samples whose time
-        is ambiguous after a jump of the wall clock are dropped. A gap is better than a sample at a
-        wrong time.
+        Duplicates, samples in the future, samples that are not later than those of earlier calls,
+        and samples whose time is ambiguous after a jump of the wall clock are dropped. A gap is
+        better than a sample at a wrong time.
 
         Args:
             samples: the whole buffer, (Unix time in microseconds, value), in any order.
@@ -68,7 +68,7 @@ class DriverStamps:
             unix_s = seconds_from_microseconds(stamp_us)
             possible = [unix_s - offset_s for offset_s in offsets_s]
             new = [t_s for t_s in possible if last_s < t_s <= latest_s]
-            if len(new) == 1:  # otherwise the time of the sample is ambiguous
+            if len(new) == 1:  # otherwise no offset or both offsets give a plausible time
                 placed.append((new[0], value))
         placed.sort()
         if placed:

@@ -36,7 +36,7 @@ def _gauge(
     kind: Kind = "gauge",
     beats: int = _BEATS,
 ) -> Callable[[NvmlCard], Reader | None]:
-    """Return a function that returns the reader of a quantity; ``None`` if a card has none."""
+    """Return a function that returns a card's reader of a quantity, or ``None`` if it has none."""
 
     def make(card: NvmlCard) -> Reader | None:
         sensor = Sensor(name=name)

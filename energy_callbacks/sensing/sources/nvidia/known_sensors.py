@@ -5,7 +5,7 @@ Periods and windows are from Yang, Adamek and Armour, "Part-time Power Measureme
 sensors are within 5 % of an external meter on most cards and within 10 % on nearly all cards. The
 error differs between cards of one model (it is between -5.5 and +1.7 % for five RTX 3090), so it
 cannot be corrected by a table. For H100 and H200 no comparison with an external meter has been
-published. Their energy counters and power samples agree within 0.7 %, but may share an error.
+published. Energy counter and power samples of an H200 agree within 0.7 %, but may share an error.
 """
 
 from dataclasses import dataclass, replace
