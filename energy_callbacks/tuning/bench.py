@@ -39,7 +39,8 @@ class Patience:
         block_s: minimum duration of a block of steps, s, because after each block the device waits
             for the host, for some tens of microseconds.
         least_s: minimum duration of a measurement, s, because sensors may be slow.
-        most_s: duration after which no new block starts, s; four blocks are always measured.
+        most_s: duration of a measurement after which no new block starts, s; four blocks are always
+            measured.
         error: sufficient standard error of the mean time of a block, as a fraction of that mean.
         seen_s: maximum time to wait for the sensors' readings of a trial, s.
     """

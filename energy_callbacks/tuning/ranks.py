@@ -81,9 +81,9 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
     """Combine the trials of all ranks.
 
     The size fits if it fits on all ranks. The steps and their duration are those of the slowest
-    rank, because the other ranks would wait for it. The energy is the sum over all ranks, each
-    scaled to the number of steps of the slowest rank. The peak is the memory of the smallest device
-    minus the least memory that is free on any device.
+    rank, because the other ranks would wait for it. The energy is the sum of the ranks' energies,
+    each scaled to the number of steps of the slowest rank. The peak is the memory of the smallest
+    device minus the least memory that is free on any device.
 
     Args:
         results: trial and memory of the device, in bytes, of each rank; the memory is ``None`` if

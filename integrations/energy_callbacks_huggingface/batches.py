@@ -117,7 +117,7 @@ class InputCounter:
 
 
 class _InputHook:
-    """Hook that counts the inputs of the model; it does nothing in copies of the model."""
+    """Hook that counts the inputs of the model; a deep-copied or unpickled hook does nothing."""
 
     def __init__(self, counter: InputCounter | None) -> None:
         self._counter = counter

@@ -51,7 +51,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
         Args:
             training_type: kind of training, such as ``"pre-training"`` or ``"fine-tuning"``;
-                ``None`` leaves out the field.
+                ``None`` leaves it out of the result.
 
         Raises:
             ValueError: if the energy of the run or the location of the machine is unknown.

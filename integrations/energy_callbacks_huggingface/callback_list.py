@@ -47,7 +47,7 @@ class OtherTrainerCallbacks:
         callbacks: the trainer's list of callbacks, which methods of this class change; empty if
             the list was not found, or if another energy callback of the trainer writes the rows.
         folder: folder of our own event file, which is written if there is no TensorBoard callback;
-            ``None`` if another energy callback of the trainer writes the rows.
+            with ``None``, this object writes no rows.
     """
 
     def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:

@@ -67,7 +67,7 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def wait_for_data(self) -> None:
-        """Mark that the loop waits for data. Called when all callbacks have received an event."""
+        """Mark that the loop waits for data. ``LastCallback`` also calls this method."""
         if (session := self._session) is not None:
             self._meter.mark("batch_done")
             session.see()
@@ -179,7 +179,8 @@ class EnergyHooks(EnergySessions):
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """End the session and print the summary of the report.
 
-        If there was no last row, as in a pruned trial of a search, measuring ends here.
+        If there was no last row, as in a pruned trial of a hyperparameter search, measuring ends
+        here.
         """
         if (session := self._session) is not None:
             self._end(session, state)

@@ -22,7 +22,7 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Return no figures. For TensorBoard, ``TrainerTensorBoardOutput`` writes them instead."""
+    """Return no figures: ``TrainerTensorBoardOutput`` writes our figures to TensorBoard."""
     return {}
 
 

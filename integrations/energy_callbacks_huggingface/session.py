@@ -109,7 +109,8 @@ class Session:
     ) -> tuple[float | None, float | None]:
         """Return the numbers of samples and tokens since this method was called last.
 
-        The numbers are those of this rank, and ``None`` if unknown.
+        The numbers are those of this rank. However, if the Trainer counts the tokens, their number
+        is the mean over all ranks. A number is ``None`` if unknown.
         """
         done, self._micro_batches = self._micro_batches, 0
         before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen

@@ -28,8 +28,8 @@ class EnergyCalls(keras.callbacks.Callback):
     Args:
         meter: the meter of this callback.
         steps: counts optimizer steps and samples.
-        batches_per_row: a row of figures is written to TensorBoard every this many executions
-            (calls of Keras' ``train_function``); ``None`` writes one row per epoch.
+        batches_per_row: number of executions (calls of Keras' ``train_function``) per row of
+            figures in TensorBoard; ``None`` writes one row per epoch.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @property
     def _is_inside(self) -> bool:
-        """Whether a measured call is running; if it has raised, no hook has reported that."""
+        """Whether a measured call is still running; no hook reports that a call has raised."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
     def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:

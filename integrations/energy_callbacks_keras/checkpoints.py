@@ -19,8 +19,8 @@ logger = logging.getLogger("energy_callbacks")
 
 _SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 _FILE: Final = "energy_callbacks.json"
-# Calls of at most this duration are not counted as checkpoints: they have saved nothing, because of
-# ``save_best_only`` or ``save_freq``.
+# Calls of ``_SAVERS`` that take at most this time are not counted as checkpoints: they have saved
+# nothing, because of ``save_best_only`` or ``save_freq``.
 _SHORTEST_S: Final = 1e-3
 
 

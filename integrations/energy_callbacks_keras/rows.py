@@ -114,7 +114,7 @@ class KerasTensorBoardOutput:
 
     @property
     def folder(self) -> str:
-        """The directory of the run that contains the training loss."""
+        """The directory of the TensorBoard run that contains the training loss."""
         return os.path.join(self._tensorboard.log_dir, "train")  # noqa: PTH118 - may be a URL
 
     @property

@@ -32,7 +32,7 @@ class Choice:
     """Estimates the cost per sample of all sizes that fit.
 
     Args:
-        trials: all trials with a known cost, including those that exceed the memory margin.
+        trials: all trials with a known cost, including those that left too little memory free.
         energy_weight: weight of energy against time in the cost, 0 to 1.
         sizes: all sizes that fit, in ascending order.
         probe: size to try next in a search for the largest size that fits; see ``Limits``.
@@ -128,7 +128,8 @@ class Choice:
         """Return the size nearest to ``knee`` among those that ran and are fast enough.
 
         A size is fast enough if its measured throughput, increased by two standard errors, is at
-        most the fraction ``share`` below the highest throughput. If no size is, all sizes count.
+        most the fraction ``share`` below the highest throughput. If no size is fast enough, all
+        sizes that ran count.
         """
         most = float(self._least.mean()) - math.log1p(-share)
         fast = [
@@ -223,9 +224,10 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Return sizes that suit devices: ``multiple`` times 1, 3, 5 or 7 times a power of two.
 
-    The largest size, rounded down to ``multiple`` times each power of two, is included too. At
-    these sizes the tiles (the blocks of data that a kernel processes) are full. If the user has
-    restricted the sizes to powers of two or to divisors, all sizes are returned.
+    For each power of two, the largest size, rounded down to a multiple of ``multiple`` times that
+    power, is included too. At these sizes the tiles (the blocks of data that a kernel processes)
+    are full. If the user has restricted the sizes to powers of two or to divisors, all sizes are
+    returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

@@ -13,8 +13,8 @@ same trials continues in the same way.
 The first sizes are far apart: each is eight times the previous one, up to the largest size that
 fits according to the measured peaks of memory. With the objective ``largest``, the next sizes
 narrow down the largest size that fits. The other objectives use curves that are consistent with the
-trials (``curve.py``). The next trial is then the trial, of a new size or a repeat, that may change
-the answer most. The search ends when the expected cost at the answer is within 0.5 % of the least
+trials (``curve.py``). Each further trial runs the size, new or already tried, that may change the
+answer most. The search can end when the expected cost at the answer is within 0.5 % of the least
 cost or, with the objective ``knee``, when the standard error of the knee is at most 1 %.
 """
 
@@ -33,9 +33,9 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
-# With the objective ``largest``: a trial less than this many sizes away from the largest size that
-# fits doubles the minimum step to the next size, because several such trials show that the largest
-# size was predicted too low.
+# With the objective ``largest``: each other tried size that is less than this many sizes away from
+# the largest size that fits so far doubles the minimum step to the next size. Several such sizes
+# show that the largest size was predicted too low.
 _CLOSE: Final = 16
 
 
@@ -234,7 +234,11 @@ class Search:
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
-        """Return the index of the next size, which is up to ``_WIDE`` times larger or smaller.
+        """Return the index of the next size at the start of a search; the sizes are far apart.
+
+        The first size is ``start_size`` or the smallest size. Each later size is at most ``_WIDE``
+        times the largest size that fits so far; if none fits so far, it is about 1 / ``_WIDE`` of
+        the smallest size that did not fit.
 
         The result is ``None`` as soon as one size fits and a larger size does not, or the predicted
         largest size is less than 1.5 times the largest size that fits so far.

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# Attributes with the structure of a module. ``keep_attributes`` leaves them out, because
-# ``TorchSnapshot`` restores them.
+# Attributes with the structure of a module. ``keep_attributes`` leaves them out:
+# ``TorchSnapshot`` restores them, except ``_modules``, which is not restored.
 _STRUCTURE: Final = frozenset(
     {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 )

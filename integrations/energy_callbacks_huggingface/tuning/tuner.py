@@ -46,8 +46,8 @@ def tune_batch_size(
         trainer_factory: function that returns a Trainer; called with
             ``per_device_train_batch_size`` and ``gradient_accumulation_steps``.
         length_fn: returns the length of a row of ``train_dataset``, such as its number of tokens.
-            Each trial begins with a batch of the longest rows. ``None`` uses the column
-            ``length_column_name`` of ``TrainingArguments`` if it exists, otherwise the number of
+            Each trial begins with a batch of the longest rows. ``None`` uses the column that
+            ``TrainingArguments.length_column_name`` names if it exists, otherwise the number of
             ``input_ids``. If rows have neither, trials use only batches of the loader.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``,
             micro-batches are accumulated, so each optimizer step has that number of samples over

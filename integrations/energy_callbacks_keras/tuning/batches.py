@@ -21,10 +21,12 @@ class BatchSource:
     """Training data that is available in batches of any size.
 
     Attributes:
-        samples: a lower bound of the number of samples; infinite for a stream, ``None`` if unknown.
-        of: called with a batch size; returns arguments for Keras' ``EpochIterator``, which then
-            yields whole batches, and the number of whole batches per pass (``None`` if unknown).
-            Raises ``ValueError`` if the batches of the data do not have that size.
+        samples: a lower bound of the number of samples; infinite for data without end, ``None`` if
+            unknown.
+        of: called with a batch size; returns (arguments for Keras' ``EpochIterator``, number of
+            whole batches per pass). The number is ``None`` if unknown or infinite; otherwise an
+            incomplete batch may follow the whole batches. Raises ``ValueError`` if the batches of
+            the data do not have that size.
     """
 
     samples: float | None
@@ -42,8 +44,8 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
 
     Raises:
         TypeError: for data that does not support another batch size.
-        ValueError: for ``y`` or ``sample_weight`` if ``x`` contains no arrays, or for a
-            ``tf.data.Dataset`` whose elements may be samples or batches.
+        ValueError: for ``y`` or ``sample_weight`` if ``x`` contains no arrays, or if shapes do not
+            show whether the elements of a ``tf.data.Dataset`` are samples or batches.
     """
     if isinstance(x, Iterator):
         raise TypeError(

@@ -32,7 +32,7 @@ class Passes:
         data: iterator over the inputs of ``model.train_function``.
 
     Raises:
-        ValueError: if the data has no whole batch.
+        ValueError: if the data has too few whole batches for one call of ``train_function``.
     """
 
     def __init__(self, model: Any, source: BatchSource, size: int) -> None:
@@ -66,7 +66,7 @@ class Passes:
         raise ValueError(self.too_few())
 
     def too_few(self) -> str:
-        """Return the error message for data without a whole batch."""
+        """Return the error message for data with too few whole batches."""
         several = "" if self._execution == 1 else f" for steps_per_execution={self._execution}"
         return (
             f"x must give a whole batch of {self._size} samples{several}, got too few samples; "

@@ -34,7 +34,9 @@ def counted(data: Any) -> float:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return arguments for Keras' ``EpochIterator`` and the number of whole batches per pass.
+    """Return (arguments for Keras' ``EpochIterator``, number of whole batches per pass).
+
+    The number is ``None`` for a stream.
 
     Args:
         data: a data set of batches.

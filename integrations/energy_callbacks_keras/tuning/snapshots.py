@@ -102,7 +102,7 @@ class RandomSnapshot:
         self._tensorflow = TensorFlowRandom() if keras.backend.backend() == "tensorflow" else None
 
     def restore(self) -> None:
-        """Restore all states. Global generators that did not exist at the snapshot are removed."""
+        """Restore all states; remove newer global generators of Keras and TensorFlow."""
         if self._keras is not None:
             self._keras.state.assign(self._seed.copy())
         global_state.set_global_attribute(_KERAS, self._keras)

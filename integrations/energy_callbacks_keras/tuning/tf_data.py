@@ -16,7 +16,7 @@ def is_kind(x: Any) -> bool:
 
 
 def counted(data: Any) -> float | None:
-    """Return the number of elements: infinite for a stream, ``None`` if unknown."""
+    """Return the number of elements: infinite for data without end, ``None`` if unknown."""
     tensorflow = sys.modules["tensorflow"]
     count = int(data.cardinality())
     if count == tensorflow.data.INFINITE_CARDINALITY:
@@ -27,7 +27,7 @@ def counted(data: Any) -> float | None:
 def unbatched(data: Any, model: Any) -> tuple[Any, float | None]:
     """Return a data set of single samples, and a lower bound of their number.
 
-    The number is infinite for a stream, and ``None`` if unknown.
+    The number is infinite for data without end, and ``None`` if unknown.
 
     Args:
         data: a data set of samples or of batches.
@@ -81,7 +81,9 @@ def _batch_size(data: Any) -> int:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], None]:
-    """Return arguments for Keras' ``EpochIterator``, which then yields whole batches without end.
+    """Return (arguments for Keras' ``EpochIterator``, ``None``).
+
+    The whole batches are repeated without end, so their number per pass is ``None``.
 
     Args:
         data: a data set of batches.

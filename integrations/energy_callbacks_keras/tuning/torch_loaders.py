@@ -16,8 +16,8 @@ def resized(loader: Any, size: int) -> Any:
     """Return a copy of a loader that yields whole batches of another size.
 
     Raises:
-        TypeError: for a subclass of ``DataLoader``, or a loader that has no batch size or the
-            user's own ``batch_sampler``.
+        TypeError: for a subclass of ``DataLoader``, or a loader with the user's own
+            ``batch_sampler`` or without a batch size.
     """
     data = sys.modules["torch"].utils.data
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
@@ -37,7 +37,7 @@ def counted(loader: Any) -> float | None:
 
 
 def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return arguments for Keras' ``EpochIterator`` and the number of whole batches per pass.
+    """Return (arguments for Keras' ``EpochIterator``, number of whole batches per pass).
 
     The number is ``None`` if unknown.
 
