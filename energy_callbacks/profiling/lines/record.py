@@ -71,7 +71,7 @@ def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
 
 
 def functions(shares: Shares) -> tuple[SourceLine, ...]:
-    """Return the sum over the lines of each function; functions that it calls are not included."""
+    """Return the sum over the lines of each function, without the user's functions it calls."""
     totals: dict[tuple[str, str], LineShare] = {}
     first: dict[tuple[str, str], int] = {}
     for line, share in shares.items():

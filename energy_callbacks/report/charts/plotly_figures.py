@@ -30,7 +30,8 @@ class _Panel(NamedTuple):
     Attributes:
         title: quantity and unit.
         shown: Plotly's format string for a value.
-        values: function that returns one value for each bin of a curve; empty if not known.
+        values: function that returns the values of a curve, one for each bin (``None`` where
+            unknown), or no values if the quantity was not measured.
         first: value at the start of the curve, if ``values`` returns the values at the ends of
             the bins; ``None`` if each value holds for its whole bin.
     """

@@ -25,7 +25,7 @@ class Section:
 
     Attributes:
         title: heading.
-        remarks: sentences above the table.
+        remarks: sentences about the section, apart from the notes.
         head: names of the table's columns.
         rows: cells of the table; empty if the section has no table.
         notes: sentences directly below the table.

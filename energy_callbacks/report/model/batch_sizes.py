@@ -55,7 +55,7 @@ class BatchSizeCurve:
         points: trials in the order in which they were run.
         memory_bytes: memory of the smallest device; ``None`` if not known.
         duration_s: duration of the search, in seconds.
-        energy_j: energy of the search, as measured by one rank; ``None`` if not known.
+        energy_j: energy that one rank measured during the search, J; ``None`` if not known.
     """
 
     size: int | None

@@ -78,8 +78,8 @@ class CumulativeEnergy(BoundedColumns):
             in the interval
     EDGE    * additional variance of C at each moment of the interval, J^2; does not accumulate
             from knot to knot
-    INSIDE  * additional error of C inside the interval, J: the variance at position x (0 at the
-            start, 1 at the end) is INSIDE^2 x (1 - x)
+    INSIDE  * additional error of C inside the interval, J: the variance at position u (0 at the
+            start, 1 at the end) is INSIDE^2 * u * (1 - u)
     ======  ==================================================================================
 
     Args:
