@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A function and the place where it is stored: ``vars(owner)[name] is stored``.
+    """A function and the place where it is stored: ``vars(owner)[name]``.
 
     Attributes:
         address: ``module:function`` or ``module:Class.method``.
@@ -26,9 +26,9 @@ class _Target:
         name: name of the attribute of ``owner``.
         stored: the stored object: the function, or a ``staticmethod`` or ``classmethod`` around it.
         function: the function without its ``staticmethod`` or ``classmethod``.
-        scope: global namespace of the function, if it is not the namespace of the imported module
-            and also stores the function; otherwise ``None``. The two namespaces differ for the main
-            script in processes that multiprocessing has spawned.
+        scope: global namespace of the function, if it also stores the function and is not the
+            namespace of the imported module; otherwise ``None``. The two namespaces differ for the
+            main script in processes that multiprocessing has spawned.
     """
 
     address: str

@@ -5,8 +5,8 @@
     on_validation_start                   stores the existing metrics
     on_validation_end                     metrics that have changed belong to the validation
     on_train_epoch_end                    ends the epoch; its metrics may be logged after this hook
-    on_train_epoch_start | on_train_end   metrics that have changed since the previous epoch belong
-                                          to the epoch that has ended
+    on_train_epoch_start | on_train_end   other metrics that have changed since the previous epoch
+                                          belong to the epoch that has ended
 
 ``callback_metrics`` contains the same tensor until a metric is computed again, so a metric has
 changed if its tensor is another object. When this module reads the metrics of a validation or an

@@ -41,7 +41,7 @@ def _trainers(callback: object) -> Iterator[Any]:
 
 
 def _near(trainer: Any) -> Iterator[Path]:
-    """Yield the run folders of all versions of the logger, first that of the parent's version."""
+    """Yield the run folders of all log versions, beginning with the parent's version."""
     folder = loop.run_folder(trainer)
     yield folder
     yield from folder.parent.parent.glob(f"*/{folder.name}")

@@ -40,7 +40,7 @@ _SLURM: Final = {
     "queue": "JOB_PARTITION",
     "cluster": "CLUSTER_NAME",
 }
-"""Slurm's environment variable for each field of ``Job``, without the prefix ``SLURM_``."""
+"""Names of Slurm's environment variables, without the prefix ``SLURM_``, by field of ``Job``."""
 _TITLES: Final = {"slurm": "Slurm", "htcondor": "HTCondor", "kubernetes": "Kubernetes"}
 
 

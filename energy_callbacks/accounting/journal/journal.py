@@ -51,7 +51,7 @@ COLUMNS: Final[Mapping[str, int]] = {
 _ENERGY: Final = tuple(field.name for field in fields(Energy))
 # Name of the marker file in the folder of an attempt; its lines are the run id and the launch id.
 _MARKER: Final = "run_id"
-# Number of times that a process looks for the marker file, and pause after each time in s: one
+# Number of times that a process looks for the marker file, and the pause after each look, s: one
 # second in total. The marker is written immediately after the folder is created; if it is still
 # missing after a second, the process that created the folder was killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
@@ -83,7 +83,7 @@ class JournalWriter:
         self._file: TextIO | None = path.open("a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record; NaN and infinity become ``null``, other objects become text."""
+        """Append one record; NaN and infinity become ``null``, unsupported objects become text."""
         if self._file is None:
             return
         # The last line may be incomplete after an error; then this record begins on a new line.
@@ -130,7 +130,7 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON types: NaN and infinity become ``None``, other objects become text."""
+    """Convert a value to JSON types; NaN and infinity become ``None``, other types become text."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):

@@ -21,7 +21,7 @@ class TrainingProcess:
         framework_version: version of that framework; empty if unknown.
         rank: number of this process among all processes of the run, from 0.
         local_rank: number of this process among the processes of this host, from 0. Process 0
-            measures CPU and RAM.
+            of a host measures the CPU and RAM of the host.
         world_size: number of processes of the run.
         local_world_size: number of processes of the run on this host; each is assumed to consume
             as many samples as this process.

@@ -1,6 +1,6 @@
-"""Detects quantities without new readings, of devices whose other quantities have new ones.
+"""Detects quantities without new readings while other quantities of their device have new ones.
 
-Devices without any new reading are left to the sampler.
+Devices without any new reading are not reported here; ``Sampler`` reports sources that fail.
 """
 
 from collections import Counter

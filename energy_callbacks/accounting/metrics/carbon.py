@@ -99,11 +99,12 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         country: ISO 3166 code of two or three letters, or English name; ``None`` for the country in
             CodeCarbon's configuration.
         region: state of the USA or province of Canada; other countries have no regional figures.
-            ``None`` for the whole country.
+            ``None`` for the whole country or, without ``country``, for the configured region.
 
     Raises:
-        ValueError: if the country or region is unknown (the message suggests similar names), if a
-            region is given without a country, or if CodeCarbon's configuration cannot be read.
+        ValueError: if the country or a given region is unknown (the message suggests similar
+            names), if a region is given without a country, or if CodeCarbon's configuration cannot
+            be read.
     """
     if country is not None:
         return _known_place(country, region, SET_BY_USER)

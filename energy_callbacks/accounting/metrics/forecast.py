@@ -1,8 +1,8 @@
 """Forecasts the energy and duration of a training from its beginning.
 
-The first forecast is made after a tenth of the planned steps (later if this sample is too small),
-and covers training steps only. The second forecast is made after the first epoch, or after several
-short epochs, and also covers validation and other work outside of training steps.
+The first forecast is made after a tenth of the planned steps (later if this sample of steps is too
+small), and covers training steps only. The second forecast is made after the first epoch, or after
+several short epochs, and also covers validation and other work outside of training steps.
 
 The error of a forecast combines the standard error of the mean over parts of the sample with the
 difference between the two halves of the sample, because a drift may continue. It does not contain
@@ -79,8 +79,7 @@ class Forecaster:
     Attributes:
         planned_steps: optimizer steps that this attempt will have made at its end; ``None`` if
             unknown. Set by the meter.
-        news: the newest forecast; ``None`` if there is none. The meter sets it to ``None`` when it
-            prints the forecast.
+        news: the newest forecast; ``None`` if there is none, or if the meter has already taken it.
     """
 
     def __init__(self, board: ScalarBoard, hosts: float) -> None:
@@ -103,7 +102,7 @@ class Forecaster:
         """Record that an epoch has ended.
 
         The second forecast uses all epochs up to the first one at whose end there are more than
-        ``_PARTS`` tallies. After ``resume``, the first epoch is incomplete and is not used.
+        ``_PARTS`` tallies. After ``resume``, the first epoch may be incomplete and is not used.
         """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []

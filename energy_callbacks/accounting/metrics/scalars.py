@@ -150,7 +150,7 @@ class ScalarBoard:
             self._renew()
 
     def ask(self) -> None:
-        """Compute the figures, ``used`` and ``used_j``, unless done since the last ``update``."""
+        """Compute ``used``, ``used_j`` and the figures, unless done since the last ``update``."""
         self._asked_s = self.recorder.seen_s
         self._renew()
 
@@ -182,7 +182,7 @@ class ScalarBoard:
             pooled = (share, tally.t_s - since.t_s) if found else None
             values |= self._throughput(before, tally) | found
         elif self._ready is not None:
-            # No step has ended since, so the last figures of training steps are still valid.
+            # No step has ended in this span, so the last figures of training steps are still valid.
             kept = ("efficiency/", "throughput/")
             values = {t: v for t, v in self._ready.values.items() if t.startswith(kept)} | values
         if self._from is begin:  # otherwise ``take`` has begun a new span meanwhile

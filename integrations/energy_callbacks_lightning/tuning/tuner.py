@@ -27,9 +27,9 @@ class BatchSizeTuner(Base):
 
     >>> trainer = Trainer(callbacks=[BatchSizeTuner(objective="energy")])  # doctest: +SKIP
 
-    This class replaces Lightning's ``BatchSizeFinder``: Lightning calls it before other callbacks,
-    and it finds the attribute with the batch size in the same places. Loaders may also be passed to
-    ``fit``. A resumed run continues with the batch size in its checkpoint.
+    This class replaces Lightning's ``BatchSizeFinder``. Like ``BatchSizeFinder``, it is called
+    before other callbacks and finds the attribute with the batch size in the same places. Loaders
+    may also be passed to ``fit``. A resumed run continues with the batch size in its checkpoint.
 
     Args:
         steps_per_trial: as in ``BatchSizeFinder``, from 1 to 8, or ``None``. It has no effect:
@@ -104,7 +104,7 @@ class BatchSizeTuner(Base):
         A subclass may call this method, for example at the beginning of an epoch.
 
         Raises:
-            NothingFits: if the smallest size does not run.
+            NothingFits: if no size fits, or no size can be recommended.
             ValueError: if the batch size cannot be changed.
         """
         if trainer.fast_dev_run:
