@@ -1,4 +1,4 @@
-"""Finds the configuration with the lowest energy, and tests whether the difference is significant.
+"""Finds the configuration with the lowest energy, and tests whether the others take more.
 
 The cheapest configuration is the one with the lowest mean cost; costs are energies in joules.
 """
@@ -27,14 +27,14 @@ class MatrixVerdict:
     Attributes:
         sentence: the result as text.
         is_real: whether the cheapest configuration takes significantly less energy than every
-            other one; ``None`` if fewer than two can be compared, or if the cost of one is unknown.
+            other one; ``None`` if fewer than two can be compared, or if any cost is unknown.
         comparison: the configurations with resolved energies, compared with the baseline, or with
             the cheapest if the baseline is not set or not among them; ``None`` if fewer than two
             can be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
             compared.
-        costs_j: mean of this quantity in joules (of the energy if ``quantity`` is ``None``) by name
-            of the configuration, the cheapest first.
+        costs_j: mean of ``quantity`` in joules by name of the configuration, the cheapest first. If
+            ``quantity`` is ``None``, the mean energy.
     """
 
     sentence: str

@@ -16,7 +16,7 @@ def installed() -> tuple[ModuleType, ...]:
     """Import and return the installed Lightning packages.
 
     Raises:
-        ModuleNotFoundError: if neither package is installed; it names ``lightning``.
+        ModuleNotFoundError: if neither package is installed; the error names ``lightning``.
     """
     names = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
     return tuple(importlib.import_module(name) for name in names or PACKAGES[:1])

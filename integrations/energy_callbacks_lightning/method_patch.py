@@ -11,7 +11,7 @@ class MethodPatch:
 
     Args:
         name: name of the method.
-        around: class of the replacement; created with the original method and the meter.
+        around: class of the replacement; its arguments are the original method and the meter.
         meter: receives the events.
     """
 

@@ -19,15 +19,15 @@ from energy_callbacks.profiling.common.source_location import Line, is_users
 MOST_MOMENTS: Final = 500_000
 """Maximum number of records of a tracker: executed lines and returns from functions."""
 MOST_IN_A_CALL: Final = 20_000
-"""Maximum number of traced lines of one call, which take about 20 ms. A call that executes more
-lines is usually a loop that launches no kernels."""
+"""Maximum number of traced lines of one call; tracing them takes about 20 ms. A call that executes
+more lines usually contains a loop that launches no kernels."""
 
 
 class LineTracker:
     """Traces the thread that creates it, until ``stop`` or until ``MOST_MOMENTS`` records exist.
 
-    A call is traced for at most ``MOST_IN_A_CALL`` lines; kernels that it launches afterwards have
-    no line.
+    A call is traced for at most ``MOST_IN_A_CALL`` lines. Kernels that it launches afterwards have
+    no line, or the line from which it last called a function of the user.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class LineTracker:
         return len(self._unix_ns)
 
     def at(self, unix_ns: float) -> Line | None:
-        """Return the line executed at a Unix time in ns; ``None`` outside the user's code."""
+        """Return the line executed at a Unix time in ns; ``None`` if unknown or not the user's."""
         number = bisect_right(self._unix_ns, unix_ns) - 1
         return self._lines[number] if number >= 0 else None
 

@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Final, Literal, NamedTuple
 
 _PACKAGE: Final = Path(__file__).parents[2]
-# Prefixes of the instructions that do work; all other instructions only move values.
+# Prefixes of the names of instructions that count as work; most others only move values.
 _WORK: Final = ("CALL", "PRECALL", "BINARY_", "COMPARE_", "CONTAINS_", "UNARY_", "STORE_SUBSCR",
                 "FOR_ITER", "GET_ITER", "IMPORT_", "SEND", "FORMAT_")  # fmt: skip
 _CALLS: Final = ("CALL", "PRECALL")

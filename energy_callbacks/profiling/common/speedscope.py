@@ -1,7 +1,7 @@
 """Creates files for speedscope, a viewer of profiles.
 
 The format is defined in https://www.speedscope.app/file-format-schema.json. It has no unit of
-energy. Profiles of energy use the unit ``none`` and state the unit in their names.
+energy. Energy profiles have the unit ``none``, and their names state the actual unit.
 """
 
 import json

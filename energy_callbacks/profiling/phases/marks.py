@@ -17,8 +17,8 @@ OUTSIDE: Final = ""
 """Name for time outside all phases of a step, such as a validation, a checkpoint or a pause."""
 # A phase with less than this share of the time of all phases is merged with the next phase.
 _TINY: Final = 0.02
-# Maximum number of marks. With five phases per step, this is enough for two hours with steps of
-# 100 ms, or for half a minute with steps of 0.4 ms.
+# Maximum number of marks. With six marks per step, this is enough for almost two hours with steps
+# of 100 ms, or for almost half a minute with steps of 0.4 ms.
 _MOST: Final = 400_000
 
 

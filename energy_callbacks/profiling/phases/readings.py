@@ -1,4 +1,4 @@
-"""Gets the readings and the energy of the training device, from which the phases are split."""
+"""Gets the power readings and the measured energy of the device that this process trains on."""
 
 import sys
 from typing import Any
@@ -14,8 +14,8 @@ from energy_callbacks.profiling.phases.fit import Readings
 def device_of(meter: ActiveAttempt) -> str | None:
     """Return the key of the device that this process trains on: its GPU, or else the CPU.
 
-    Returns ``None`` if that device has no sensor, or if there are several devices and the device in
-    use is unknown.
+    Returns ``None`` if that device has no channel of power or energy, or if there are several
+    devices and the device in use is unknown.
     """
     metered = set(meter.timeline.metered)
     devices = [device for device in meter.devices if device.key in metered]

@@ -114,7 +114,7 @@ def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
-    """Return the readings that, for every lag and response to try, depend only on time in phases.
+    """Return the readings that depend only on time in phases, for every lag and response to try.
 
     Returns ``None`` if there are too few of these readings.
     """

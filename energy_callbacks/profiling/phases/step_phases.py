@@ -49,10 +49,10 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
 
         GpuEnergyCallback(profile=[StepPhases()])
 
-    Hooks in PyTorch report forward, backward and optimizer, in plain loops, Lightning and Hugging
-    Face. On a GPU, events on its stream give the times of phases. While steps are observed, there
-    are about six events per step, and each costs 5 to 10 us. Energy is *attributed*: fitted to the
-    readings of the power sensor. The split is refused if the readings are not sufficient.
+    In plain loops, Lightning and Hugging Face, hooks in PyTorch report forward, backward and
+    optimizer. On a GPU, events on its stream give the times of phases. While steps are observed,
+    there are about six events per step, and each costs 5 to 10 us. Energy is *attributed*: fitted
+    to the readings of the power sensor. The split is refused if the readings are not sufficient.
 
     Args:
         follow_s: time in seconds for which steps are observed, after the first ten steps.

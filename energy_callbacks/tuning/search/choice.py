@@ -23,8 +23,8 @@ _KNOWN: Final = 0.01
 _LEAST_ERROR: Final = 0.003
 # Maximum number of sizes at which curves are evaluated, in addition to the candidates for a trial.
 _POINTS: Final = 64
-# Errors are enlarged if trials of the same size differ by more than this multiple of their errors.
-# Two trials with correct errors differ by that much in about one of 20 cases.
+# Errors are enlarged if the scatter of trials of the same size, divided by their errors, exceeds
+# this ratio (see ``_scatter``). Two trials with correct errors exceed it in about 5 % of cases.
 _CHANCE: Final = 2.0
 
 

@@ -33,9 +33,10 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
-# With the objective ``largest``: each other tried size that is less than this many sizes away from
-# the largest size that fits so far doubles the minimum step to the next size. Several such sizes
-# show that the largest size was predicted too low.
+# With the objective ``largest``, a tried size is close if it is less than this number of allowed
+# sizes away from the largest size that fits so far. Each close size, except that largest size
+# itself, doubles the minimum step to the next size: several close sizes show that the largest size
+# was predicted too low.
 _CLOSE: Final = 16
 
 
