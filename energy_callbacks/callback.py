@@ -16,7 +16,9 @@ _DOORS = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks
 
 
 class CallbackSettings(TypedDict, total=False):
-    """Keyword arguments of every ``GpuEnergyCallback``; ``EnergyConfig`` has their defaults.
+    """Keyword arguments of every ``GpuEnergyCallback``.
+
+    ``EnergyConfig`` has their defaults, except for ``profile`` and ``meter``.
 
     Attributes:
         report_dir: folder of journals and report; by default next to the logs of the training.
@@ -118,5 +120,5 @@ class EnergyCallback:
 
     @property
     def report(self) -> "EnergyReport":
-        """The energy report so far; may be read at any time."""
+        """The energy report so far; may be read at any time after the meter has started."""
         return self._meter.report()

@@ -159,7 +159,7 @@ class Dashboard:
 
 
 def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
-    """Return the ``texts`` that occur at the start of the newest event files of a run directory.
+    """Return the ``texts`` that occur at the start of the newest event files of a TensorBoard run.
 
     Protocol buffers store text unchanged, so a tag can be found without parsing (Protocol Buffers,
     "Encoding", length-delimited records). Remote directories, such as ``gs://``, are not searched.

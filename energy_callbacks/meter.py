@@ -230,7 +230,7 @@ class EnergyMeter:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Assign everything inside the block to a phase, such as ``train``."""
+        """Enter a phase, such as ``train``, and leave it at the end of the block."""
         self.enter(name)
         try:
             yield

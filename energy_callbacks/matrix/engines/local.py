@@ -35,7 +35,7 @@ class _Slot:
     """A group of GPUs, or the whole machine, that runs one job at a time.
 
     Attributes:
-        name: UUIDs of the GPUs joined by ``+``, or ``this machine``.
+        name: UUIDs of the GPUs joined by ``+``, or a text such as ``this machine``.
         environment: environment variables that restrict a job to the GPUs of the group.
         free_from_s: monotonic time at which the pause after the last job ends, in seconds.
         running: the job that is running; ``None`` if there is none.

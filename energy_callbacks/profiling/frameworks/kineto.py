@@ -182,7 +182,7 @@ def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
 
 
 def innermost(operators: Sequence[Event]) -> Iterator[Event]:
-    """Yield the pieces of each host operator in which no nested operator runs.
+    """Divide host operators into pieces, and yield the pieces in which no nested operator runs.
 
     The pieces of one operator are in order of time.
     """

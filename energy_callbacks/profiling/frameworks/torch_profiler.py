@@ -37,12 +37,12 @@ class TorchRecorder:
 
     Args:
         path: path of the trace file without its suffix ``.json``.
-        warm_up_steps: number of steps before the recorded ones, in which tracing of CUDA starts.
+        warm_up_steps: number of steps before the recorded ones; CUDA tracing starts in the warm-up.
         active_steps: number of recorded steps.
         max_events: maximum number of events of a trace.
         max_bytes: maximum size of a trace in bytes.
         activities: returns the ``torch.profiler.ProfilerActivity`` values to record; ``None``
-            records operators of the CPU and kernels of all accelerators.
+            records operators of the CPU and kernels of CUDA and XPU devices.
     """
 
     framework = "torch"

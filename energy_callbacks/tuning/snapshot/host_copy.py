@@ -161,7 +161,7 @@ def keep_attributes(module: Any) -> Callable[[], None]:
 
 
 def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
-    """Return a function that restores dicts, lists and sets to the same items (not copied)."""
+    """Return a function that restores the current items (not copied) of dicts, lists and sets."""
     kept = [(held, dict(held) if hasattr(held, "items") else list(held)) for held in containers]
 
     def restore() -> None:

@@ -9,8 +9,8 @@ from energy_callbacks.tuning.snapshot.host_copy import keep_copy, keep_items
 from energy_callbacks.tuning.snapshot.random_state import RandomState
 from energy_callbacks.tuning.snapshot.tensor_snapshot import OptimizerSnapshot, TensorSnapshot
 
-# Attributes that hold a module's tensors by name, and the names of the buffers that a state_dict
-# leaves out. PyTorch has no public access to them.
+# Attributes of a module: two hold its tensors by name, and the third holds the names of the buffers
+# that a state_dict leaves out. PyTorch has no public access to these attributes.
 _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 

@@ -73,7 +73,10 @@ def _fixed_size(data: Any) -> int | None:
 
 
 def _batch_size(data: Any) -> int:
-    """Return the first dimension of the first element; 0 if there is no element."""
+    """Return the first dimension of the elements.
+
+    If it is not fixed, return that of the first element, or 0 if there is no element.
+    """
     if (fixed := _fixed_size(data)) is not None:
         return fixed
     first = next(iter(data.take(1)), None)

@@ -106,7 +106,10 @@ class TrainLoaders:
         return _mapped(_request(self._source), made)
 
     def samples(self) -> int | None:
-        """Return the number of samples per rank in the smallest loader; ``None`` if unknown."""
+        """Return the number of samples per rank in the smallest loader of known size.
+
+        ``None`` if no size is known.
+        """
         known = [_samples(one) for one in self.at(self.batch_size).flattened]
         return min((one for one in known if one is not None), default=None)
 
