@@ -44,7 +44,7 @@ class OtherTrainerCallbacks:
 
     Args:
         ours: our callback.
-        callbacks: the trainer's list of callbacks, which methods of this class change; empty if
+        callbacks: the trainer's list of callbacks; methods of this class change the list. Empty if
             the list was not found, or if another energy callback of the trainer writes the rows.
         folder: folder of our own event file, which is written if there is no TensorBoard callback;
             with ``None``, this object writes no rows.

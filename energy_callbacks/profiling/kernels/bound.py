@@ -116,11 +116,11 @@ def roofline(
     """Return the position of a step in the roofline model; ``None`` if an input is unknown or zero.
 
     Args:
-        flops_per_step: FLOPs of a step over all devices; ``None`` if unknown.
+        flops_per_step: FLOPs of a step over all GPUs of this process; ``None`` if unknown.
         step_s: mean duration of a step in seconds; ``None`` if unknown.
         activity: means of the GPUs' counters, as shares from 0 to 1.
         peak: peak performance of one GPU; ``None`` if unknown.
-        devices: number of GPUs.
+        devices: number of GPUs of this process.
     """
     used = activity.get("dram_active")
     if flops_per_step is None or not step_s or peak is None or not used:

@@ -14,8 +14,9 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# Time from the end of a window until its readings are complete: an energy counter lags by up to 4 s
-# (on an H200). The timeline still has the readings then, because it keeps them for ten minutes.
+# A window's readings are assumed to be complete this time after its end. On an H200, the energy
+# counter lags by up to 4 s, half of this time. The timeline keeps readings for ten minutes, so they
+# are still there.
 _SETTLED_S: Final = 8.0
 
 
@@ -90,7 +91,8 @@ class KernelRun:
         meter: the attempt.
         folder: folder of the profiler's files.
         schedule: schedule of the windows, which also counts steps and the cost of windows.
-        flops_per_step: FLOPs of a step over all devices; ``None`` if the user did not give them.
+        flops_per_step: FLOPs of a step over all devices of this process; ``None`` if the user did
+            not give them.
         framework: framework whose profiler is used; ``None`` before the first window is due.
         captures: recorded windows.
         notes: problems for the report, as sentences.

@@ -90,7 +90,7 @@ class Schedule:
 
     @property
     def stretches(self) -> list[Stretch]:
-        """Stretches after the first window; all stretches if those have fewer steps than a window.
+        """Stretches after the first window; if they have fewer steps than a window, all stretches.
 
         Steps before the first window are less representative, because code is compiled and kernels
         are chosen during them.

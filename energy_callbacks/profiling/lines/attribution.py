@@ -1,10 +1,10 @@
 """Attributes measured energy to source lines; some of the energy may belong to no line.
 
-A part of the host's energy in a span of time is for waiting, in proportion to the time in which no
-thread of the process ran; the rest is for work. The energy for work is
-attributed to lines by CPU time, the energy for waiting by waiting time. The energy of GPUs is
-attributed by the time of the kernels that a line launched, not by the time in which the line waited
-for kernels.
+The host's energy in a span of time is divided into energy for waiting and energy for work. The
+share for waiting is the share of the time in which no thread of the process ran. The energy for
+work is attributed to lines by CPU time, the energy for waiting by waiting time. The energy of GPUs
+is attributed by the time of the kernels that a line launched, not by the time in which the line
+waited for kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +136,7 @@ class Attribution:
         return self._meter.energy(start_s, end_s, scope).energy_j
 
     def _lowest_w(self, key: str) -> float:
-        """Return the lowest power of a device in W: the first percentile over its readings."""
+        """Return the first percentile of a device's power, W; its mean power without readings."""
         intervals = self._meter.timeline.intervals(key, self._start_s, self._end_s)
         if intervals is None or not (intervals.seen_s > 0.0).any():
             energy_j = self._energy_j(key, self._start_s, self._end_s) or 0.0

@@ -71,7 +71,10 @@ def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
 
 
 def functions(shares: Shares) -> tuple[SourceLine, ...]:
-    """Return the sum over the lines of each function, without the user's functions it calls."""
+    """Return the sum over the lines of each function, by decreasing energy.
+
+    Time and energy of other functions of the user that a function calls are not in its sum.
+    """
     totals: dict[tuple[str, str], LineShare] = {}
     first: dict[tuple[str, str], int] = {}
     for line, share in shares.items():

@@ -27,8 +27,8 @@ logger = logging.getLogger("energy_callbacks")
 _SHORT_S: Final = 0.001
 """A request that is pending for this time or longer is assumed to wait for the end of a call."""
 _PUNCTUAL_S: Final = 0.00025
-"""Maximum delay of a sleeping thread that wakes up without waiting for the interpreter (0.2 ms
-with Linux 6.18)."""
+"""A thread that wakes up at most this late is assumed not to have waited for the interpreter.
+Without such a wait, threads wake up at most 0.2 ms late with Linux 6.18."""
 _JOIN_S: Final = 1.0
 """Maximum time to wait for the end of the sampling thread, in seconds."""
 _SMOOTHING: Final = 0.1
@@ -241,7 +241,7 @@ class StackSampler:
             self._is_asked = False
 
     def _serve(self, frame: FrameType) -> None:
-        """Take a sample on the main thread; an exception in this package ends the sampling."""
+        """Take a sample on the main thread; errors except ``RecursionError`` end the sampling."""
         if self._generation != forks.generation:
             return
         try:

@@ -13,9 +13,9 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import cards, known_ratios
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
-# Smallest value of the maximum length of a line, and of the length to which names are cut, in
-# characters.
+# A smaller maximum length of a line than this is not used, in characters.
 _NARROWEST = 40
+# Names are not cut to fewer characters than this.
 _NARROWEST_COLUMN = 6
 # Heads of the columns that contain names. Cells of these columns and of the first column of a table
 # may be cut. Numbers are never cut, because a cut number would be wrong.
@@ -26,7 +26,7 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
     """Return a summary of the run in one line, which is logged at the end of a training.
 
     For example:
-    ``12.3 Wh (gpu 10.1 measured, host 2.2 estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
+    ``12.3 Wh (gpu 10.1 Wh measured, host 2.2 Wh estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
 
     Args:
         report: the report.
