@@ -73,7 +73,7 @@ def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
 def functions(shares: Shares) -> tuple[SourceLine, ...]:
     """Return the sum over the lines of each function, by decreasing energy.
 
-    Time and energy of other functions of the user that a function calls are not in its sum.
+    The sum of a function does not include other functions of the user that this function calls.
     """
     totals: dict[tuple[str, str], LineShare] = {}
     first: dict[tuple[str, str], int] = {}

@@ -13,7 +13,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import cards, known_ratios
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
-# A smaller maximum length of a line than this is not used, in characters.
+# Lower limit of the argument ``width`` of ``render``, in characters; smaller values count as this.
 _NARROWEST = 40
 # Names are not cut to fewer characters than this.
 _NARROWEST_COLUMN = 6
