@@ -60,8 +60,8 @@ class KernelTally:
         devices: number of accelerators; 1 without an accelerator.
         steps: number of whole steps.
         frame_s: duration of these steps, summed over all devices.
-        time_s: time by name of the kernel; for PyTorch, kernels that run at the same time share it
-            equally.
+        time_s: time by name of the kernel. For PyTorch, time in which several kernels ran is
+            divided equally among them.
         calls: number of calls by name of the kernel.
         class_of: class of each kernel by its name.
         parts_s: time by part of the step (``PARTS``); the parts add up to the sum of ``time_s``.
@@ -86,7 +86,7 @@ class KernelTally:
 
     @property
     def busy_s(self) -> float:
-        """Time in which at least one kernel or copy ran."""
+        """Sum of ``time_s``; for PyTorch, time in which at least one kernel or copy ran."""
         return sum(self.time_s.values())
 
     def add(self, other: "KernelTally") -> None:
@@ -129,8 +129,8 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
 def _work(trace: Trace, data: Spans) -> list[list[Event]]:
     """Return the kernels and copies of each device.
 
-    Without a device, return one list with the operators of the host, except those that run while a
-    batch is fetched.
+    Without a device, return one list with the operators of the host, except those that start while
+    a batch is fetched.
     """
     if not trace.has_device:
         pieces = innermost(trace.operators)

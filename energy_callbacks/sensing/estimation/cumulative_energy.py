@@ -25,7 +25,8 @@ _FROM: Final = (iv.END, iv.AREA, iv.NOISE, iv.NOISE, iv.END, iv.BEND, iv.EDGE, i
 # Relative rounding error of sums over days. A coverage that differs from 0 or 1 by less than this
 # counts as 0 or 1.
 _ROUNDING: Final = 1e-9
-# Knots older than ``keep_s`` are thinned as soon as those that are not thinned yet span this time.
+# Knots older than ``keep_s`` are thinned as soon as the old knots that are not yet thinned span
+# this time, s.
 _COMPACT_S: Final = 20.0
 # Types of the columns whose values do not grow during the attempt; the other columns need float64.
 _TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}

@@ -297,8 +297,8 @@ class EnergyCurve:
         Args:
             rise_j: energy of the interval.
             width_s: width of the interval.
-            segment: intervals of the power readings in this interval; ``None`` if it is longer than
-                ``_DENSE`` allows.
+            segment: intervals of the power readings in this interval; ``None`` if the interval
+                is longer than ``_DENSE`` allows.
         """
         if segment is None or not self._counted.is_known:
             return 0.0, rise_j / math.sqrt(3.0)  # the power may be distributed in any way
@@ -373,7 +373,7 @@ class EnergyCurve:
 
 
 def _gap(start_s: float, end_s: float, neighbour: Array) -> Array:
-    """Return an interval that no reading covers, with the mean power of the interval beside it."""
+    """Return an interval that no reading covers, with the mean power of ``neighbour``."""
     row = np.zeros(iv.WIDTH)
     width_s = neighbour[iv.END] - neighbour[iv.START]
     area_j = neighbour[iv.AREA] / width_s * (end_s - start_s)
