@@ -118,8 +118,9 @@ class TimeSeries:
     def rate(self, start_s: float, end_s: float) -> float | None:
         """Return the mean increase per second of a counter over a time span.
 
-        The increase is measured from the last reading at or before ``start_s`` to the last reading
-        at or before ``end_s``. If both are the same reading, it is measured from the previous one.
+        The increase is measured from the last reading at or before ``start_s`` (the first stored
+        reading if there is none) to the last reading at or before ``end_s``. If both are the same
+        reading, the increase is measured from the previous reading.
         ``None`` if there are fewer than two readings up to ``end_s``.
         """
         last = bisect_right(self.t_s, end_s) - 1
@@ -130,5 +131,5 @@ class TimeSeries:
         return rise / (self.t_s[last] - self.t_s[first])
 
     def latest(self, after_s: float = -np.inf) -> float | None:
-        """Return the newest value; ``None`` if it is not later than ``after_s``."""
+        """Return the newest value; ``None`` if there is none later than ``after_s``."""
         return self.values[-1] if self.t_s and self.t_s[-1] > after_s else None
