@@ -26,9 +26,10 @@ def problem(program: str) -> tuple[int, str] | None:
 
 
 class Child:
-    """A running command, which inherits streams, open files and process group of this process.
+    """A running command in the process group of this process.
 
-    The command blocks and ignores the same signals as if it had been started without this package.
+    The command inherits the standard streams and all inheritable files (PEP 446). It ignores the
+    same signals as if it had been started without this package, and it blocks ``mask``.
 
     Args:
         command: name or path of the program, and its arguments; a name without a slash is searched

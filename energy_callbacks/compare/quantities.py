@@ -119,7 +119,7 @@ def unlike_sensors(
 ) -> tuple[float, float]:
     """Return the relative bounds of the systematic errors of both groups.
 
-    Both bounds are 0 if the same sensors measured both groups equally often, because the errors
+    Both bounds are 0 if both groups used the same sensors equally often per run, because the errors
     then cancel in the ratio. Sensors of devices that cannot be identified count as different.
     """
     if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
@@ -141,7 +141,7 @@ def _are_identified(reports: Sequence[EnergyReport]) -> bool:
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """Return the average number of times per run that each sensor was used.
+    """Return the mean number of devices per run that use each sensor.
 
     A sensor is identified by host, device (its UUID if known, otherwise its key) and method.
     """

@@ -22,7 +22,7 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Return no figures: ``TrainerTensorBoardOutput`` writes our figures to TensorBoard."""
+    """Select no figures for TensorBoard's callback: ``TrainerTensorBoardOutput`` writes them."""
     return {}
 
 

@@ -101,8 +101,9 @@ class Forecaster:
     def end_epoch(self, t_s: float) -> None:
         """Record that an epoch has ended.
 
-        The second forecast uses all epochs up to the first one at whose end there are more than
-        ``_PARTS`` tallies. After ``resume``, the first epoch may be incomplete and is not used.
+        The second forecast needs more than ``_PARTS`` tallies at the end of an epoch. If there are
+        not enough, it waits for a later epoch, and uses all epochs up to that one. After
+        ``resume``, the first epoch may be incomplete and is not used.
         """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []

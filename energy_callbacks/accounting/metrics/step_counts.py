@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 # An entry that the training thread queues: an optimizer step, or counts that were missing in
-# earlier steps. The fields are monotonic time; samples; tokens; time of waiting for data since the
-# last step in s; number of steps (1, or 0 for counts of earlier steps); and the end of the step if
-# a CUDA event measures it. Creating a named tuple would take three times as long.
+# earlier steps. The fields are monotonic time; samples; tokens; waiting time since the previous
+# step, s; number of steps (1, or 0 for counts of earlier steps); and the end of the step if a CUDA
+# event measures it. Creating a named tuple would take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
 # Maximum number of waits that are kept while the journal's thread is delayed. There is one wait per
@@ -25,7 +25,7 @@ class StepCounts:
     Attributes:
         t_s: monotonic time at which that step ended; before the first step, the attempt's start.
         t_error_s: bound of the error of ``t_s`` if a CUDA event has measured ``t_s``, s; ``None``
-            if ``t_s`` is the time at which the training thread had queued the step.
+            if ``t_s`` is the time at which the training thread queued the step.
         steps: number of optimizer steps.
         samples: samples of all steps in this process; ``None`` if those of any step are unknown.
         tokens: tokens of all steps in this process; ``None`` if those of any step are unknown.
@@ -81,7 +81,8 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        marked_s: monotonic time of the last call of these three methods; at first ``start_s``.
+        marked_s: latest monotonic time passed to ``mark_ready``, ``mark_done`` or ``step``;
+            at first ``start_s``.
         sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """

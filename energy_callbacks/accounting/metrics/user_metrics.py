@@ -14,8 +14,8 @@ MAX_NAMES: Final = 20
 # Maximum length of a name, in characters. The limits in this module keep journals small, because
 # a report reads whole journals.
 _MAX_NAME: Final = 120
-# ``_ALL``: number of records with the same set of names that are all written. ``_KINDS``: number of
-# sets of names whose records are counted separately; records with other sets are counted together.
+# The first ``_ALL`` records with the same set of names are all written. The records of the first
+# ``_KINDS`` sets of names are counted by set; records with other sets are counted together.
 _ALL, _KINDS = 1000, 20
 
 

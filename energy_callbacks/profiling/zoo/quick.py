@@ -57,9 +57,9 @@ def run_quick_profile(
 ) -> QuickProfile:
     """Train one or all models in a plain PyTorch loop, and measure and profile each training.
 
-    The function writes into ``out`` a run folder for each model, with its report and traces, and
-    the table of all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include
-    the cost of the profilers.
+    For each model, a run folder with the report and the traces is written into ``out``. The table
+    of all models is written there as ``table.csv``, ``table.json`` and ``table.md``. The figures
+    include the cost of the profilers.
 
     Args:
         model_name: ``simple_cnn``, ``resnet18``, ``resnet50``, ``transformer`` or ``all``.

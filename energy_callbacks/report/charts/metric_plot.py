@@ -121,7 +121,7 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
 
 
 def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
-    """Draw the lines of a pair into a panel, with a ring around the best validation if known.
+    """Draw the lines of a pair into a panel; a ring marks the best validation value, if known.
 
     Args:
         axes: the panel.

@@ -24,9 +24,9 @@ MAX_POINTS = 2000
 MAX_POINTS_IN_ALL = 2800
 # Maximum number of spans in ``timeline``: about one per pixel, or one per 1.5 minutes of a day.
 MAX_SPANS = 1000
-# A time without a new value is a gap if it is longer than this, in seconds. Shorter times are
-# normal: CodeCarbon's model and the slowest drivers report a value every second, while rows are
-# written more often.
+# A time without rows is a gap if it is longer than this, in seconds. Shorter times are normal:
+# CodeCarbon's model and the slowest drivers report a value every second, while rows are written
+# more often. A time for which rows without power were written is a gap at any length.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4

@@ -174,7 +174,7 @@ class WaitEnergy:
             results from time without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error.
-        systematic_j: upper bound of the error that all readings or all waits share.
+        systematic_j: upper bound of the errors that all readings or all waits share.
     """
 
     value_j: float

@@ -9,8 +9,8 @@ from energy_callbacks.tuning.snapshot.host_copy import keep_copy, keep_items
 from energy_callbacks.tuning.snapshot.random_state import RandomState
 from energy_callbacks.tuning.snapshot.tensor_snapshot import OptimizerSnapshot, TensorSnapshot
 
-# Attributes of a module: two hold its tensors by name, and the third holds the names of the buffers
-# that a state_dict leaves out. PyTorch has no public access to these attributes.
+# Three attributes of a module. The first two hold tensors by name; the last one holds the names of
+# the buffers that a state_dict leaves out. PyTorch has no public access to these attributes.
 _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 

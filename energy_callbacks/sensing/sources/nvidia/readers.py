@@ -106,8 +106,8 @@ class Reader(Protocol):
         """Return new readings if they are due; otherwise an empty list.
 
         Args:
-            at_once: whether to return new readings even if they are not due; ignored by readers
-                whose values need a minimum time.
+            at_once: whether to return new readings even if they are not due; ignored by readers of
+                means, which need a minimum time.
 
         Raises:
             NVMLError: if the query fails.
@@ -291,7 +291,8 @@ class PolledQuantity:
     Attributes:
         card: the card to query.
         channels: the channel of the readings, in a tuple.
-        query: returns the value in the SI unit; ``None`` if the driver has no value.
+        query: returns the value in the SI unit, but temperatures in degrees Celsius; ``None`` if
+            the driver has no value.
         next_s: returns the monotonic time of the next reading, given that of the last reading.
         due_s: monotonic time of the next reading; the first reading is due immediately.
     """

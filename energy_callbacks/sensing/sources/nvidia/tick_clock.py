@@ -3,8 +3,8 @@
 An observation of a tick is an interval that contains the time of the tick. Tick n happens at
 ``phase + n * period``, so each observation restricts phase and period to a strip between two
 straight lines in the plane (phase, period). The points that agree with all observations form a
-polygon. The ticks of an H200 are exactly periodic: one polygon agreed with all 99 ticks of a 9 s
-recording under seven loads (docs/how-it-measures.md).
+polygon. The ticks of an H200 are periodic: one polygon agreed with all observed ticks while seven
+loads ran (docs/how-it-measures.md).
 """
 
 from typing import Final
