@@ -26,10 +26,11 @@ def problem(program: str) -> tuple[int, str] | None:
 
 
 class Child:
-    """A running command in the process group of this process.
+    """A running command.
 
-    The command inherits the standard streams and all inheritable files (PEP 446). It ignores the
-    same signals as if it had been started without this package, and it blocks ``mask``.
+    The command inherits from this process its process group and its inheritable file descriptors,
+    such as the standard streams. Signals that Python ignores have their default action in the
+    command.
 
     Args:
         command: name or path of the program, and its arguments; a name without a slash is searched

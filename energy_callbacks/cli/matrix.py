@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     one job runs, and no page is written.
 
     Returns:
-        The exit code: 1 if jobs are left that have neither succeeded nor are queued (with
-        ``--collect``: if a job has failed); 128 plus the number of the signal that interrupted the
-        jobs; 0 otherwise. With ``--task``, see ``_run_task``.
+        The exit code. If a signal interrupted the jobs: 128 plus the number of the signal.
+        Otherwise: 0 if each job has succeeded or is queued, 1 if not. With ``--collect``: 1 if a
+        job has failed, 0 if not. With ``--dry-run``: 0. With ``--task``: see ``_run_task``.
     """
     if is_disabled():
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")

@@ -70,8 +70,8 @@ def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
     edges = np.searchsorted(t_s, np.linspace(t_s[0], t_s[-1], count + 1)[1:-1])
     edges = np.unique(np.append(edges, len(t_s) - 1))
     amounts, works = np.diff(amount[edges]), np.diff(work[edges])
-    # Blocks without work are left out, such as those that contain only validation. So are blocks in
-    # which the count of work decreases, because a resumed training repeats steps.
+    # Blocks without work, such as blocks of validation alone, are left out. Blocks in which the
+    # count of work decreases are left out too: there, a resumed training repeats steps.
     kept = (works > 0.0) & (amounts > 0.0)
     if int(kept.sum()) < _FEWEST:
         return None

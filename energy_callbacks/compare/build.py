@@ -225,9 +225,9 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
-            # ``ratio`` is that of the whole runs. Blocks cover only a part of a run, so that their
-            # ratio differs from it, and their interval is scaled by a factor. For other intervals,
-            # the factor is 1.
+            # ``ratio`` is the ratio of whole runs. Blocks cover only a part of a run, so the ratio
+            # of blocks is different. The factor scales the interval of blocks to ``ratio``; for
+            # runs and pairs, it is 1.
             factor = ratio / interval.value
             known = {
                 "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),

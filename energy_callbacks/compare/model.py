@@ -99,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The effect of a group on one quantity: its ratio to the first group.
+    """The effect of a group on one quantity, as a ratio to the value of the first group.
 
     Attributes:
         group: name of the group.
@@ -114,7 +114,7 @@ class Effect:
         p_holm: p-value adjusted for all effects of the comparison (Holm); ``None`` without an
             interval.
         detectable: smallest change, as a share (0.03 is 3 %), that a comparison with this number
-            of runs detects with a probability of 80 %; ``None`` without an interval.
+            of runs or blocks detects with a probability of 80 %; ``None`` without an interval.
         basis: data from which the interval is computed; ``None`` without an interval.
         verdict: ``lower`` or ``higher`` if ``p_holm`` is below 0.05, the interval does not contain
             1, and no caveat forbids a verdict; otherwise ``not resolved``.

@@ -119,8 +119,8 @@ def unlike_sensors(
 ) -> tuple[float, float]:
     """Return the relative bounds of the systematic errors of both groups.
 
-    Both bounds are 0 if both groups used the same sensors equally often per run, because the errors
-    then cancel in the ratio. Sensors of devices that cannot be identified count as different.
+    Both bounds are 0 if each sensor measured the same share of the runs in both groups, because the
+    errors then cancel in the ratio. Sensors of unidentified devices count as different.
     """
     if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
         return 0.0, 0.0
@@ -141,7 +141,7 @@ def _are_identified(reports: Sequence[EnergyReport]) -> bool:
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """Return the mean number of devices per run that use each sensor.
+    """Return, for each sensor, the share of the runs that it measured.
 
     A sensor is identified by host, device (its UUID if known, otherwise its key) and method.
     """

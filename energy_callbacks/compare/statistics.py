@@ -66,7 +66,7 @@ class RatioInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Blocks of one run, each long enough to be nearly independent of the previous block.
+    """Blocks of time of one run, which must be so long that they are nearly independent.
 
     Attributes:
         amount: (n,) energy of each block, J.

@@ -86,7 +86,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _gained(quality: Quality) -> str:
-    """Format the metric's difference, signed so that positive is better, and its interval."""
+    """Format the difference of the metric and its interval; positive values are better."""
     if quality.low is None or quality.high is None:
         return f"{quality.difference:+.3g}"
     return f"{quality.difference:+.3g} ({quality.low:+.3g} to {quality.high:+.3g})"

@@ -169,8 +169,9 @@ def _mean_count(unit: str, reports: Reports) -> float | None:
 def forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
     """Return whether a caveat forbids a verdict on an effect.
 
-    A caveat forbids a verdict only if it is fatal, concerns the effect's group, the first group or
-    all groups, and concerns the effect's quantity or all quantities.
+    A caveat forbids a verdict if it is fatal and both its group and its quantities fit the effect.
+    Its group must be the effect's group, the first group, or ``None`` for all groups. Its
+    quantities must contain the effect's quantity, or be empty for all quantities.
 
     Args:
         caveat: the caveat.

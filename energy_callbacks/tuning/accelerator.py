@@ -1,8 +1,9 @@
 """Measures the memory of the devices that a training uses, and synchronizes the devices.
 
 The functions query the training's own framework and initialize no device. Memory is reported for
-the fullest device (see ``DeviceMemory``). If no device is in use, the resident memory of this
-process is reported; the size is then the memory of the machine, or the limit of the container.
+the fullest device (see ``DeviceMemory``). If no device reports its memory, the resident memory of
+this process is reported; the size is then the memory of the machine, or the limit of the container
+if that is smaller.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ class DeviceMemory:
     Attributes:
         peak_bytes: highest use since ``reset_peak``; for PyTorch it includes other processes.
             ``None`` if it cannot be distinguished from an earlier peak.
-        size_bytes: total memory.
+        size_bytes: total memory; for JAX, the part of it that JAX may use.
     """
 
     peak_bytes: int | None

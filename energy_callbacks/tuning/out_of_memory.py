@@ -91,8 +91,9 @@ def said(error: BaseException) -> str:
 def free_memory(error: BaseException | None = None) -> None:
     """Free the memory that a failed step still holds.
 
-    This function clears the local variables in the frames of the error's traceback (which can still
-    be printed), collects reference cycles, and empties PyTorch's caches on the devices in use.
+    This function clears the local variables in the frames of the error's traceback, collects
+    reference cycles, and empties PyTorch's caches on the devices in use. The traceback can still be
+    printed.
 
     Args:
         error: exception raised by the step; ``None`` if there was none.

@@ -58,7 +58,7 @@ class BatchSizeResult:
 
     @property
     def chosen(self) -> Trial:
-        """The newest trial of the chosen size."""
+        """The newest successful trial of the chosen size."""
         return next(t for t in reversed(self.trials) if t.size == self.size and t.status == "ok")
 
     @property

@@ -69,7 +69,7 @@ def keep(others: list[Any], state: dict[str, Any]) -> None:
 
 
 def _path(others: list[Any]) -> Path | None:
-    """Return the path of the state file; ``None`` without a backup, or if that is in the cloud."""
+    """Return the path of the state file; ``None`` if there is no backup, or it is in the cloud."""
     for one in others:
         if isinstance(one, keras.callbacks.BackupAndRestore) and "://" not in str(one.backup_dir):
             return Path(one.backup_dir) / _FILE

@@ -1,6 +1,6 @@
 """Counts samples and batches from Keras' own state.
 
-An execution is one call of ``model.train_function``; it runs ``steps_per_execution`` batches.
+An execution is one call of ``model.train_function``; it runs up to ``steps_per_execution`` batches.
 Keras' data adapter splits the data that ``fit`` receives into batches.
 """
 

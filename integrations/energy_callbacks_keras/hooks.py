@@ -69,7 +69,7 @@ class EnergyHooks(EnergyCalls):
             self._model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Record the epoch, which the device has completed, and add figures to ``logs``."""
+        """Record the epoch and add figures to ``logs``; the device has completed the epoch."""
         self._waits.end()
         if self._owner == "fit" and self._meter.is_over_budget(devices.add):
             self._model.stop_training = True

@@ -101,7 +101,7 @@ class Rows:
 
 
 class KerasTensorBoardOutput:
-    """Writes scalars with exact tags through the writer of the user's TensorBoard callback.
+    """Writes scalars, with unchanged tags, by the writer of the user's TensorBoard callback.
 
     Args:
         tensorboard: the TensorBoard callback, which opens and closes the writer.
