@@ -17,7 +17,7 @@ def job_of(report: EnergyReport) -> JobUse:
     this assumption.
 
     Raises:
-        ValueError: if less than half of the run's energy is known.
+        ValueError: if the energy is not known, or if its coverage is less than one half.
     """
     interval = interval_j(report.energy.total)
     if interval is None:

@@ -92,7 +92,7 @@ def fill(
 
 
 def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
-    """Insert one row for each of ``skipped`` into the table of this name."""
+    """Insert one row for each element of ``skipped`` into the table ``skipped``."""
     columns = {name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")}
     _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 

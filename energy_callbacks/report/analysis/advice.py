@@ -21,8 +21,8 @@ from energy_callbacks.report.model.schema import EnergyReport, Profile
 # Minimum idle time, and minimum time of training after the best validation, for which advice is
 # given, in seconds. Every script is idle for a few seconds at its start and end.
 _LONG_S: Final = 10.0
-# The batch size of a run is too small if the batch size that a search chose, divided by that of the
-# run, is larger than this.
+# Advice on the batch size is given only if the size that a search chose is more than this number
+# times the batch size of the run.
 _BELOW: Final = 1.2
 # Recommended change for a rank that differs from the others, by the quantity in which it differs.
 _RANK_FIXES: Final = {

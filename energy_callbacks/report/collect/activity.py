@@ -2,7 +2,7 @@
 
 Each value in a row of a journal is the mean activity since the previous value. If the time that a
 value covers may contain the start or the end of a phase, the value is not assigned to any phase.
-Therefore phases shorter than about four seconds have no activity.
+Therefore the activity of phases shorter than about four seconds is not known.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ class _Spell(NamedTuple):
     """Mean activity over the time between two consecutive readings.
 
     Start and end of this time are not known exactly, because a journal contains the time of each
-    row only: a reading in a row was taken at any time after the previous row, up to this row.
+    row only: a reading in a row was taken at an unknown time between the previous row and this row.
 
     Attributes:
         start_s: earliest possible start, on the time axis of the journal.
@@ -71,7 +71,7 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     with_value = np.flatnonzero(~np.isnan(table).all(axis=1))
     # The first value is omitted, because the time that it covers has an unknown start.
     for before, row in pairwise(with_value):
-        # The earlier reading was taken at any time after the row before its own row.
+        # The earlier reading was taken at an unknown time after the row before its own row.
         start_s = float(t_s[before - 1]) if before else 0.0
         seen_s = float(t_s[row] - t_s[before])
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))

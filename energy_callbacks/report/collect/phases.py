@@ -1,8 +1,8 @@
 """Computes time and energy of each phase of a process; phases sum to the whole attempt.
 
-A span is the time from the start of a phase to its end. Spans cover the attempt without gaps. Only
-the phase that is open at the end of the journal, if the process was cut off or is still running,
-has no span; it gets the part of the total that is in no span. Time and energy of a window are
+A span is the time from the start of a phase to its end. Spans have no gaps between them. If the
+process was cut off or is still running, the phase that is open at the end of the journal has no
+span; this phase gets the part of the total that is in no span. Time and energy of a window are
 subtracted from the spans that the window overlaps. Time and energy of the trainings inside a
 measured command are subtracted from those of the command.
 """

@@ -43,7 +43,7 @@ class ProcessJournal:
     Attributes:
         header: first line of the journal.
         folders_back: number of times the run moved to a new folder after this journal.
-        end_s: time of the totals line; without one, latest time of any line; in seconds.
+        end_s: time of the totals line; without one, latest time in event and series lines; in s.
         open_phase: phase of the process at the end of the journal.
         resumed_at_step: optimizer step of an earlier attempt from which this attempt continues;
             ``None`` if it does not continue from a checkpoint.

@@ -43,7 +43,8 @@ class _Gap(NamedTuple):
         place: index of the rank in the compared values.
         value: value of the rank.
         median: median of the other ranks.
-        error: half-width of the 95 % interval of the difference.
+        error: half-width of the 95 % interval of the difference; 0 for samples. For waits, the 95 %
+            are the confidence for all ranks together.
     """
 
     place: int

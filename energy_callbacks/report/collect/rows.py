@@ -41,7 +41,7 @@ class DeviceColumns:
     def seen_s(self) -> Array:
         """For each row, the time up to which ``energy_j`` is known, in seconds, (n,).
 
-        It is the time of the row if the journal does not state it.
+        If the journal has no ``seen_s`` for a row, the time of the row is returned.
         """
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)

@@ -11,8 +11,8 @@
                      parameters nor buffers
 
 A loop contains counters and logged values. Trials use a new loop, so that the values of the old
-loop need not be restored. Learning-rate schedulers do not change the learning rate, because a trial
-may have more steps than a scheduler allows.
+loop need not be restored. In a trial, learning-rate schedulers do nothing, because the trial may
+have more steps than a scheduler allows.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from energy_callbacks_lightning.tuning.loaders import TrainLoaders
 
 
 class LightningTrialStep:
-    """Runs steps of a trainer inside the context ``isolated``.
+    """Runs steps of a trainer; the caller must have entered the context ``search.isolated``.
 
     Args:
         trainer: a trainer that is running ``fit`` and is set up for training.
@@ -50,7 +50,7 @@ class LightningTrialStep:
     def __call__(self, size: int, accumulation: int | None = None) -> None:
         """Run one batch, or ``accumulation`` batches and a step of the optimizer.
 
-        If the trial has not begun with ``worst``, its first call runs the batches of a whole
+        If the trial has not begun with ``worst``, the first call runs the batches of a whole
         optimizer step (``trainer.accumulate_grad_batches``), because that needs the most memory.
 
         Args:

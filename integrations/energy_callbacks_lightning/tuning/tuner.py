@@ -23,7 +23,7 @@ _STEPS: Final = 8
 
 
 class BatchSizeTuner(Base):
-    """Finds the batch size at the beginning of ``fit``, which then continues with it.
+    """Finds the batch size at the beginning of ``fit``; the training then uses this size.
 
     >>> trainer = Trainer(callbacks=[BatchSizeTuner(objective="energy")])  # doctest: +SKIP
 
