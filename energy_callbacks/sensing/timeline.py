@@ -81,7 +81,7 @@ class Timeline:
             self._expected += sources
 
     def arrived(self) -> None:
-        """Note that one expected source has been read, or cannot be opened."""
+        """Note that one expected source has opened, or that it cannot be opened."""
         with self._lock:
             self._expected -= 1
 
@@ -89,7 +89,7 @@ class Timeline:
         """Add the channels of a source that has opened.
 
         Raises:
-            ValueError: if a device already has a source for its energy.
+            ValueError: if the energy of a device would have two sources.
         """
         by_device: dict[str, list[Channel]] = {}
         for channel in channels:
@@ -115,7 +115,10 @@ class Timeline:
         return track
 
     def extend(self, readings: Sequence[Reading]) -> None:
-        """Add readings, in time order for each channel; values that are not finite are dropped."""
+        """Add readings; drop those that are not finite.
+
+        The readings of each channel must be in time order.
+        """
         by_device: dict[str, list[Reading]] = {}
         for reading in readings:
             if math.isfinite(reading.value) and math.isfinite(reading.t_s):
@@ -248,7 +251,7 @@ class Timeline:
         """Return the moment up to which the energy of every device is final.
 
         The result does not advance before all expected sources and all devices have readings, but
-        no source or device is waited for longer than ``patience_s``, s. A device without readings
+        it waits at most ``patience_s`` seconds for each source or device. A device without readings
         for that time has a gap.
 
         Returns:
@@ -376,7 +379,7 @@ class Timeline:
         return {key: count for key, count in counts.items() if count}
 
     def disagreements(self) -> dict[str, int]:
-        """Return how often counter and power readings disagreed, by device key, if not 0."""
+        """Return ``EnergyCurve.disagreements`` by device key, without zeros."""
         with self._lock:
             counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}

@@ -14,10 +14,9 @@ _MAPS: Final = Path("/proc/self/maps")
 def is_hip_loaded(maps: Path = _MAPS) -> bool:
     """Return whether this process has loaded HIP, AMD's counterpart of the CUDA runtime.
 
-    In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES`` has
-    the effect of ``HIP_VISIBLE_DEVICES`` (ROCm, "GPU isolation techniques"): neither refers to
-    NVIDIA's cards. The end of the library's file name differs between wheels, the beginning does
-    not.
+    In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES``
+    selects AMD cards, as ``HIP_VISIBLE_DEVICES`` does (ROCm, "GPU isolation techniques"). The end
+    of the library's file name differs between wheels, the beginning does not.
     """
     try:
         return "/libamdhip64" in maps.read_text(encoding="utf-8", errors="replace")

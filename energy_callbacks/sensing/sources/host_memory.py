@@ -26,7 +26,7 @@ _NOTES = (
 
 
 class HostMemorySource:
-    """Reports the resident memory of this process and all its descendants (loader workers).
+    """Reports the resident memory of this process and its descendants, such as loader workers.
 
     Args:
         clock: clock that gives the times of the readings.

@@ -43,8 +43,8 @@ _CITATION = (
 # microjoules is reported in hubblo-org/scaphandre issue 351). With a real wrap, the energy since
 # the previous reading is a few hundred joules. A decrease counts as a reset if a wrap would mean a
 # mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
-# (500 W, AMD EPYC 9965 data sheet). The time since the previous reading is increased by _GRACE_S
-# for this, as a tolerance for late readings.
+# (500 W, AMD EPYC 9965 data sheet). For this mean power, _GRACE_S is added to the time since the
+# previous reading, as a tolerance for late readings.
 _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 

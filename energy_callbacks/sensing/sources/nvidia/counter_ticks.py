@@ -29,13 +29,13 @@ _LONGEST_INTERVAL_S: Final = 4.0
 # If the interval in which a tick is predicted is wider than this, s, a tick is located by calls
 # again. On an H200, calls locate a tick within an interval of 6 to 12 ms.
 _SHARP_S: Final = 0.012
-# A clock of the ticks is as precise as calls allow if it predicts ticks within an interval of this
-# many call durations: consecutive calls cannot locate a tick within a narrower interval.
+# A clock of the ticks counts as precise if it predicts ticks within an interval of this many mean
+# call durations. Two consecutive calls locate a tick within an interval of two call durations.
 _BEST_CALLS: Final = 2.5
-# Intervals at which calls check the clock of the ticks, s. A clock that is as precise as calls
-# allow is checked every _CHECK_S. A less precise clock is checked every _CHECK_AGAIN_S at first,
-# and later whenever its age has grown by the fraction _CHECK_SHARE, because ticks that are further
-# apart restrict the period more.
+# Intervals at which calls check the clock of the ticks, s. A precise clock (see _BEST_CALLS) is
+# checked every _CHECK_S. A less precise clock is checked every _CHECK_AGAIN_S at first, and later
+# whenever its age has grown by the fraction _CHECK_SHARE, because ticks that are further apart
+# restrict the period more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
@@ -45,15 +45,16 @@ _CHECK_SHARE: Final = 0.25
 _CALL_SHARE: Final = 0.34
 # Largest deviation of a tick from exactly periodic times, s.
 _JITTER_S: Final = 0.0001
-# The search for tick n starts 0.5 + frac(n x this number) mean call durations, plus the delay of
-# calls, before the earliest predicted time of the tick; frac is the fractional part. Thus different
-# searches observe different intervals, which together restrict the clock more than equal intervals.
+# The search for tick n starts before the earliest predicted time of the tick. The time in between
+# is the delay of calls plus (0.5 + frac(n x this number)) mean call durations; frac is the
+# fractional part. Thus different searches observe different intervals, which together restrict the
+# clock more than equal intervals.
 _GOLDEN_SHARE: Final = 0.618
 # A search for a tick whose time is not predicted is given up after this time, s. The time is more
 # than twice the longest known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
-# Time between the starts of two calls of such a search, s, and maximum number of calls of any
-# search.
+# Minimum time between the starts of two calls of such a search, s, and maximum number of calls of
+# any search.
 _SPACING_S: Final = 0.009
 _MOST_CALLS: Final = 40
 # If a tick is not found by its latest predicted time plus the longest duration of a call plus this

@@ -1,9 +1,9 @@
 """Converts a driver's Unix time stamps to the monotonic clock.
 
 The offset between the wall clock and the monotonic clock is nearly constant until the wall clock is
-set. The offset is measured at each call. If it has jumped since the previous call, a sample may
-have been stamped before or after the jump. Such a sample is used only if exactly one of the offsets
-before and after the jump gives a plausible time.
+set. Each call of ``new`` measures the offset. If the offset has jumped since the previous call, a
+sample may have been stamped before or after the jump. Such a sample is used only if exactly one of
+the offsets before and after the jump gives a plausible time.
 """
 
 from collections.abc import Sequence

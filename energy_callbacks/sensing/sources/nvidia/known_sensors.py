@@ -50,9 +50,9 @@ def _polled(
 
     The lag of the sensor is half the window plus half the period: a value belongs to the middle of
     its window, and is on average half a period old when it is read. This was checked with the
-    study's RTX 3090 (period and window 0.1 s), which was polled every 0.1 s and had an external
-    meter. The error of the energy of 1 s (95th percentile) is 1.1 % with this lag of 0.1 s, and
-    2.3 % with a lag of half the window.
+    instant field of the study's RTX 3090 (period and window 0.1 s), which was polled every 0.1 s,
+    against an external meter. The error of the energy of 1 s (95th percentile) is 1.1 % with this
+    lag of 0.1 s, and 2.3 % with a lag of half the window.
     """
     return Sensor(
         name=name,
