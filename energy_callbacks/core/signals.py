@@ -18,8 +18,8 @@ class SignalHold:
     this process; ``wait`` returns it, so that the caller can pass it on.
 
     Args:
-        numbers: signals to hold back. Signals that this process ignores, such as SIGHUP under
-            ``nohup``, stay ignored: they never become ``first``.
+        numbers: signals to hold back. ``wait`` also returns those that this process ignores, such
+            as SIGHUP under ``nohup``, but they never become ``first``.
 
     Attributes:
         first: number of the first signal that arrived; ``None`` if none has arrived.

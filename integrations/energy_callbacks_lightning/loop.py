@@ -112,8 +112,8 @@ def _first_dimension(batch: Any) -> int:
 def is_searching(trainer: Any) -> bool:
     """Return whether ``fit`` will first search for a batch size or a learning rate.
 
-    The result is ``False`` if ``fit`` resumes a run: the run is known only after ``setup``, when
-    the checkpoint has been read.
+    The result is ``False`` if ``fit`` resumes a run, because the meter cannot start before the
+    checkpoint of the run has been read.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
     # These names are the same in both Lightning packages.

@@ -60,8 +60,8 @@ _POWER_SILENT_S: Final = 2.0
 _DENSE: Final = 1.05
 # New readings are processed at the next query, or earlier if there are more of them than this.
 _MOST_UNREAD: Final = 500
-# Anchors reduce EDGE in a short segment: EDGE is multiplied by (number of intervals in the segment)
-# / _LONG_SEGMENT if this is less than 1.
+# In a segment with fewer intervals than this, anchors reduce the error EDGE (``power_intervals``),
+# which is then multiplied by (number of intervals) / _LONG_SEGMENT.
 _LONG_SEGMENT: Final = 18
 # Number of segments over which variances and the length of segments are averaged.
 _VARIANCE_MEMORY: Final = 10.0
@@ -312,10 +312,10 @@ class EnergyCurve:
         return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
-        """Scale NOISE by how well readings and counter agree, and EDGE of short segments, in place.
+        """Multiply NOISE by the variance ratio, and reduce EDGE if the segment is short.
 
         Args:
-            segment: intervals of the power readings between two anchors.
+            segment: intervals of the power readings between two anchors, changed in place.
             energy_j: energy of the segment by the counter, divided by the factor.
             point: variance of C at the anchors, J^2.
         """

@@ -2,9 +2,9 @@
 
 If readings rise once and then stay constant, the load does not vary between readings. If readings
 rise and fall all the time, the load varies. A ratio distinguishes the two cases: the mean square of
-the difference between a reading and the last but one, divided by the mean square of the difference
-between consecutive readings. The ratio is 2 or more for single jumps, 1 for independent readings,
-and less than 1 if readings alternate, because the load repeats faster than it is read.
+the difference between a reading and the one two readings earlier, divided by the mean square of the
+difference between consecutive readings. The ratio is 2 or more for single jumps, 1 for independent
+readings, and less than 1 if readings alternate, because the load repeats faster than it is read.
 """
 
 from typing import Final

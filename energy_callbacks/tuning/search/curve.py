@@ -1,4 +1,4 @@
-"""Models the cost of a step at sizes between the sizes that were tried.
+"""Models the cost of a step at any batch size, from trials at some sizes.
 
 The cost of a step with batch size b has a constant part (launching kernels, the optimizer) and a
 part that grows with b. The two parts overlap in time to some degree, and large sizes may have an

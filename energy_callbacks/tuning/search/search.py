@@ -34,9 +34,9 @@ OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
 # With the objective ``largest``, a tried size is close if it is less than this number of allowed
-# sizes away from the largest size that fits so far. Each close size, except that largest size
-# itself, doubles the minimum step to the next size: several close sizes show that the largest size
-# was predicted too low.
+# sizes away from the largest size that fits so far. Each close size other than that size doubles
+# the minimum step to the next size, because several close sizes show that the limit was predicted
+# too low.
 _CLOSE: Final = 16
 
 

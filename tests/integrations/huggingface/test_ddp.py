@@ -85,8 +85,8 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
     report = load(trained / "energy" / "energy_report.json")
     rows = scalars(trained / "energy")["efficiency/total_j_per_sample"]
     assert report.efficiency.total.j_per_sample is not None
-    # Each row has as many steps, which take longer while other programs run.
-    logged = statistics.mean(value for _, value in rows)
+    # The first steps take longest, and others do while other programs run.
+    logged = statistics.median(value for _, value in rows)
     assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
 
 

@@ -48,8 +48,8 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
     report = load(trained / "energy" / "energy_report.json")
     with (trained / "lightning_logs" / "version_0" / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["efficiency/total_j_per_sample"]]
-    # Each row has as many steps, which take longer while other programs run.
-    logged = statistics.mean(float(row["efficiency/total_j_per_sample"]) for row in rows)
+    # The first steps take longest, and others do while other programs run.
+    logged = statistics.median(float(row["efficiency/total_j_per_sample"]) for row in rows)
     assert report.efficiency.total.j_per_sample is not None
     assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
 
