@@ -56,7 +56,8 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
     Args:
         country: ISO code or name of the country of this machine; ``None`` for the country in
             CodeCarbon's configuration.
-        region: state of the USA or province of Canada; ``None`` for the whole country.
+        region: state of the USA or province of Canada; ``None`` for the whole country or, without
+            ``country``, for the configured region.
 
     Returns:
         JSON types: lists under ``channels`` and ``unavailable``, and ``carbon.Intensity`` as a

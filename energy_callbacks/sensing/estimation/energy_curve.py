@@ -418,7 +418,7 @@ def _fitted(intervals: Array, energy_j: float) -> Array:
 def _covered_by_counter(intervals: Array) -> Array:
     """Return the intervals with gaps marked as covered, because the counter covers them.
 
-    In a gap, power may be distributed in any way, which determines INSIDE.
+    In a gap, INSIDE allows for any distribution of the power.
     """
     seen = intervals.copy()
     is_gap = seen[:, iv.SEEN] == 0.0
