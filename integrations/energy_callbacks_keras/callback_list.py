@@ -50,7 +50,8 @@ class OtherKerasCallbacks:
     def lead(self) -> bool:
         """Make sure that our callback comes before all callbacks of other classes.
 
-        This is safe while Keras iterates over the list: callbacks after ours keep their places.
+        This is safe while Keras iterates over the list: callbacks after ours keep their places, so
+        that Keras skips none and calls none twice.
 
         Returns:
             Whether our callback already came before them; ``False`` if the list was not found.

@@ -75,7 +75,7 @@ def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning
     """Yield a warning if the run resumed from a checkpoint and its earlier journals are missing.
 
     Args:
-        first: the processes of the first attempt whose journals exist.
+        first: the processes of the oldest attempt that has journals.
     """
     lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
     if lost_j:

@@ -93,8 +93,7 @@ class CudaEvents:
     ) -> None:
         self._driver = driver
         self._context = context
-        # ``record`` calls both functions itself: one function that calls both would take more time
-        # in ``StepEnds.mark``.
+        # Two functions, because one function that calls both would make ``record`` slower.
         self._device, self._current_stream = device, current_stream
         # PyDLL is used because it does not release the GIL: acquiring the GIL again would take
         # longer than the call.
@@ -206,11 +205,12 @@ def open_events() -> CudaEvents | None:
 
 
 def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
-    """Return two functions: for PyTorch's current device, and for a device's current stream handle.
+    """Return the arguments ``device`` and ``current_stream`` of ``CudaEvents`` for PyTorch.
 
     ``torch.cuda.current_stream`` creates an object per call, which takes most of the time needed to
-    record an event. The code that ``torch.compile`` generates uses the same private function for
-    the handle (torch._inductor, ``get_raw_stream``).
+    record an event. Therefore private functions are used if they exist. The code that
+    ``torch.compile`` generates uses the same one for the handle (torch._inductor,
+    ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above
