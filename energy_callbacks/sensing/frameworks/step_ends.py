@@ -40,9 +40,9 @@ _LEAST_SPARE: Final = 64
 # Maximum relative drift between the clocks of card and host: the tolerance of the reference clock
 # of a PCIe card (PCI Express Base Specification, +-300 ppm).
 _DRIFT: Final = 3e-4
-# Sum of two resolutions of 0.5 us. cuEventElapsedTime has "a resolution of around 0.5 microseconds".
-# Its result is a 32-bit floating-point number of milliseconds, whose resolution is 0.5 us up to
-# eight seconds. Anchors become at most that old if ``settle`` is called at least once a second.
+# Sum of two resolutions of 0.5 us each. That of cuEventElapsedTime is "around 0.5 microseconds". Its
+# result is a 32-bit floating-point number of milliseconds, whose resolution is 0.5 us up to eight
+# seconds. Anchors become at most that old if ``settle`` is called at least once a second.
 _RESOLUTION_S: Final = 1e-6
 # Recording and observing an anchor takes 10 to 50 us; half of this time is the error of the anchor.
 # If the error is not below _GOOD_S, for example because the thread was delayed, another anchor is
