@@ -209,7 +209,7 @@ def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]
 
     ``torch.cuda.current_stream`` creates an object per call, which takes most of the time needed to
     record an event. Therefore private functions are used if they exist. The code that
-    ``torch.compile`` generates uses the same one for the handle (torch._inductor,
+    ``torch.compile`` generates uses the same private function for the handle (torch._inductor,
     ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above

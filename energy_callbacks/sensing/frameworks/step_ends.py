@@ -40,7 +40,7 @@ _LEAST_SPARE: Final = 64
 # Maximum relative drift between the clocks of card and host: the tolerance of the reference clock
 # of a PCIe card (PCI Express Base Specification, +-300 ppm).
 _DRIFT: Final = 3e-4
-# Sum of two resolutions of 0.5 us each. That of cuEventElapsedTime is "around 0.5 microseconds". Its
+# Sum of two resolutions: cuEventElapsedTime has "a resolution of around 0.5 microseconds", and its
 # result is a 32-bit floating-point number of milliseconds, whose resolution is 0.5 us up to eight
 # seconds. Anchors become at most that old if ``settle`` is called at least once a second.
 _RESOLUTION_S: Final = 1e-6
