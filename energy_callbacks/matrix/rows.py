@@ -135,7 +135,7 @@ def _mean(values: Iterable[float]) -> float | None:
 def _share_hosts(attempts: Iterable[Outcome]) -> bool:
     """Return whether any two attempts ran on one host at the same time and shared its CPU and RAM.
 
-    Failed attempts count, too.
+    Failed attempts count, too; killed and running attempts, whose end is unknown, do not.
     """
     return any(
         one.host == other.host
