@@ -31,9 +31,9 @@ class EnergyConfig:
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
             UUIDs.
         sample_interval_s: interval in s at which figures are computed and written, 0.05 to 1. It is
-            at most 1 s, because a killed process loses the figures that are not yet written. For
-            any interval, figures are also computed and written every 0.8 s (the default interval),
-            because many sensors are read every 0.8 s.
+            at most 1 s, because a killed process loses the figures that are not yet written. In
+            addition, figures are computed and written every 0.8 s (the default interval), whatever
+            the setting, because many sensors are read every 0.8 s.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day and GPU.
         step_events: whether a step ends when the GPU has finished it, as CUDA events show. If not,

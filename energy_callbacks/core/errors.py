@@ -5,7 +5,7 @@
     EnergyCallbacksError
     ├── MissingExtraError (also ImportError)    an optional package is not installed
     ├── JournalError                            a journal, report, comparison or log cannot be used
-    ├── NothingFits                             no batch size fits into the device's memory
+    ├── NothingFits                             no batch size fits or can be recommended
     └── SourceError                             a sensor failed
         ├── SourceUnavailable                   it cannot be opened; the message says what to do
         ├── ReadingMissed                       this reading failed, the next may succeed
@@ -29,7 +29,7 @@ class JournalError(EnergyCallbacksError):
 
 
 class NothingFits(EnergyCallbacksError):
-    """No batch size fits into the memory of the device."""
+    """No batch size fits into the memory of the device, or none can be recommended."""
 
 
 class SourceError(EnergyCallbacksError):

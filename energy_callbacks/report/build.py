@@ -157,7 +157,7 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         batch_sizes=tuple(
             from_record(BatchSizeCurve, record)
             for attempt in merged
-            # All ranks run a search together, so the journal of one rank contains its results.
+            # All ranks run a search together, so one rank's journal contains the results.
             for record in attempt.lead.batch_sizes
         ),
         metrics=metrics(merged),

@@ -54,8 +54,8 @@ def tune_batch_size(
             may be modules, optimizers, schedulers and scalers of PyTorch, and any object with
             ``state_dict`` and ``load_state_dict``. The global random generators are always
             restored.
-        restore: called after each trial to restore the state that ``keep`` does not contain; if the
-            training does not use PyTorch, it must restore the whole state. ``None`` if ``keep``
+        restore: called after each trial to restore the state that ``keep`` does not contain. For a
+            training without PyTorch, ``restore`` must restore the whole state. ``None`` if ``keep``
             contains all state.
         worst: ``worst(size)`` runs a training step with the ``size`` samples that need the most
             memory, such as the longest sequences; each trial begins with this step. ``None`` for

@@ -36,8 +36,8 @@ class Patience:
     """Limits on the duration of a trial.
 
     Attributes:
-        block_s: minimum duration of a block of steps, s, because after each block the device waits
-            for the host, for some tens of microseconds.
+        block_s: minimum duration of a block of steps, s. After each block the device waits
+            some tens of microseconds for the host, which is a small error in a long block.
         least_s: minimum duration of a measurement, s, because sensors may be slow.
         most_s: duration of a measurement after which no new block starts, s; four blocks are always
             measured.

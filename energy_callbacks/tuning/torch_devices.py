@@ -14,8 +14,8 @@ def used_backends() -> Iterator[Any]:
 
     ``torch.cuda`` and ``torch.xpu`` are yielded if they are initialized. PyTorch does not report
     whether ``torch.mps`` (Apple's Metal) is initialized, so ``torch.mps`` is yielded if Metal is
-    available: the functions of ``torch.mps`` allocate nothing. If PyTorch is not imported, nothing
-    is yielded.
+    available. This does no harm, because the functions of ``torch.mps`` allocate nothing. If
+    PyTorch is not imported, nothing is yielded.
     """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "cuda"):

@@ -61,8 +61,8 @@ class Used:
     def by(self, now_s: float) -> float:
         """Return the energy up to ``now_s``, J.
 
-        The energy after ``seen_s`` is extrapolated for up to 10 s, because readings arrive about a
-        second late.
+        Readings arrive about a second late. The energy after ``seen_s`` is therefore extrapolated,
+        but for at most 10 s.
         """
         return self.energy_j + self.power_w * min(now_s - self.seen_s, _REACH_S)
 

@@ -97,7 +97,7 @@ class Attribution:
         kernel_s: Mapping[Line | None, float],
         busy_s: float,
     ) -> ScopeShare | None:
-        """Attribute the energy of the GPUs in phase ``train``; return total and attributed part.
+        """Attribute the energy of the GPUs in phase ``train`` to lines.
 
         Args:
             train: start and end of each span of phase ``train``, by the meter's clock; if it is
@@ -106,7 +106,7 @@ class Attribution:
             busy_s: seconds in which kernels ran, summed over GPUs and all steps of training.
 
         Returns:
-            Total energy in the period and the attributed part; ``None`` if the GPUs' energy is
+            Energy of the whole period and its attributed part; ``None`` if the GPUs' energy is
             unknown.
         """
         spans = [span for span in train or ((self._start_s, self._end_s),) if span[1] > span[0]]
@@ -136,7 +136,7 @@ class Attribution:
         return self._meter.energy(start_s, end_s, scope).energy_j
 
     def _lowest_w(self, key: str) -> float:
-        """Return the first percentile of a device's power, W; its mean power without readings."""
+        """Return the first percentile of a device's power, W; the mean if there are no readings."""
         intervals = self._meter.timeline.intervals(key, self._start_s, self._end_s)
         if intervals is None or not (intervals.seen_s > 0.0).any():
             energy_j = self._energy_j(key, self._start_s, self._end_s) or 0.0

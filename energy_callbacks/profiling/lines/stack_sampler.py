@@ -45,7 +45,7 @@ class StackSample(NamedTuple):
 
     Attributes:
         since_s: start of the span, which is the end of the previous sample's span.
-        asked_s: the sampling moment of the request.
+        asked_s: the sampling moment of the request (``SampleRequest.moment_s``).
         until_s: end of the span: the newest sampling moment before the request was served.
         cpu: mean number of cores that the main thread used between the request and the sample (CPU
             time divided by time); 1 if this time is shorter than 1 ms.

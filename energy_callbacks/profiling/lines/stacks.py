@@ -18,7 +18,7 @@ class Stack:
 
     Attributes:
         frames: frames, outermost first; library frames have line 0. Empty for the sum of all
-            stacks after the first ``MOST_STACKS``.
+            stacks after the first ``tally.MOST_STACKS``.
         wall_s: time in this stack in seconds.
         energy_j: energy of this stack in joules: its part of the energy attributed to its innermost
             line of the user's code.

@@ -42,8 +42,8 @@ def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
     The number is ``None`` if unknown.
 
     Raises:
-        ValueError: if batches have another size, or a stream has no batch or may end with an
-            incomplete batch.
+        ValueError: if batches have another size; for a stream, also if it has no batch, or if its
+            last batch may be incomplete.
     """
     samples = counted(loader)
     if loader.batch_size != size or (samples is None and not loader.drop_last):
