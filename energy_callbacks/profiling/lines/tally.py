@@ -59,7 +59,7 @@ class LineTime:
         self.wait_s += wall_s * max(1.0 - cpu - others, 0.0)
 
     def merge(self, other: "LineTime") -> None:
-        """Add the times of another place."""
+        """Add the times of ``other`` to those of this object."""
         self.wall_s += other.wall_s
         self.cpu_s += other.cpu_s
         self.others_s += other.others_s
