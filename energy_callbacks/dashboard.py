@@ -48,7 +48,8 @@ _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
 # directory.
 _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
-# Metrics that are listed first: TensorBoard 2.21 shows five metrics unless the user selects others.
+# Metrics that are listed first, because TensorBoard 2.21 shows only five metrics unless the user
+# selects others.
 _FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
 # Width of a picture in inches. A picture on the page "Images" is shown about 300 points wide.
 _PICTURE_IN = 4.2

@@ -71,7 +71,7 @@ class Attempt:
         attempt: number of the attempt.
         host: name of the host.
         rank: rank of the process.
-        status: how the process ended (``cut off``: without a totals line), or that it is running.
+        status: how the process ended (``cut off``: no totals in the journal), or that it still runs.
         started_unix_s: wall time at which the process began to measure.
         offset_s: start of the process on the time axis of the charts, without pauses between
             attempts.

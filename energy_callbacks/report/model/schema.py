@@ -1,9 +1,9 @@
 """The energy report as one typed, versioned record, and its JSON.
 
 The record holds everything that a report shows. HTML, text and JSON present the same record, so a
-report can be rendered again from its JSON. ``None`` means not known; ``0.0`` is a measured zero.
-``SCHEMA_VERSION`` increases if a change of the JSON requires changes in programs that read it.
-The JSON schema is in ``docs/reference/report.schema.json``.
+report can be rendered again from its JSON. A number that is ``None`` is not known; ``0.0`` is a
+known zero. ``SCHEMA_VERSION`` increases if a change of the JSON requires changes in programs that
+read it. The JSON schema is in ``docs/reference/report.schema.json``.
 """
 
 import json

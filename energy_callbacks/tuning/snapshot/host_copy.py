@@ -97,8 +97,8 @@ def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Call
 
     Returns:
         A function that restores and returns the old value; it may be called any number of times.
-        The value has the same dicts, lists, sets, deques and (if they still exist) tensors as
-        before, with their old contents.
+        Except in tuples, the value has the same dicts, lists, sets, deques and (if they still
+        exist) tensors as before, with their old contents.
     """
     seen = set() if seen is None else seen
     is_parameter = not deep and isinstance(value, _torch().nn.Parameter)
@@ -166,7 +166,8 @@ def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
 
     def restore() -> None:
         for held, items in kept:
-            if _ids(held) != _ids(items):  # dicts of scripted modules cannot be written
+            # Unchanged containers are not written, because dicts of scripted modules cannot be.
+            if _ids(held) != _ids(items):
                 _refill(held, items)
 
     return restore

@@ -15,7 +15,7 @@ _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 
 class TorchSnapshot:
-    """Snapshot of the state that a training step changes, in host memory.
+    """Snapshot, in host memory, of the state that a training step changes.
 
     - Modules: the values, memory, gradients and ``requires_grad`` of parameters and buffers
       (including non-persistent buffers), and the mode (``training``) of every submodule. Modules

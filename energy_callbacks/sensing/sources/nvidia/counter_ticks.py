@@ -116,8 +116,8 @@ class CounterTicks:
     """Locates the ticks of a counter by a few calls; never sleeps.
 
     If a search for any tick finds none in a quarter of a second, or if a call fails or returns no
-    value, there is a pause without calls. It lasts 1 s and doubles with every further failure, up
-    to 32 s.
+    value, there is a pause without calls. It lasts 1 s, and doubles with every further failure in
+    a row, up to 32 s.
 
     Attributes:
         due_s: monotonic time of the next call.
@@ -171,8 +171,8 @@ class CounterTicks:
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        # A slowly decaying maximum of the delay of calls, because threads wait for the
-        # interpreter's lock.
+        # Calls are late if this thread must wait for the interpreter's lock. This is a slowly
+        # decaying maximum of their delay.
         self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()

@@ -36,7 +36,7 @@ def _gauge(
     kind: Kind = "gauge",
     beats: int = _BEATS,
 ) -> Callable[[NvmlCard], Reader | None]:
-    """Return a function that makes a card's reader of a quantity, ``None`` if not supported."""
+    """Return a function that returns a card's reader, or ``None`` if the card has no value."""
 
     def make(card: NvmlCard) -> Reader | None:
         sensor = Sensor(name=name)

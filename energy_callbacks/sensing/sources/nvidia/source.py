@@ -279,7 +279,7 @@ def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _family(psutil: Any) -> set[int]:
-    """Return the pids of this process, its ancestors and descendants, which are one training."""
+    """Return the pids of this process, its ancestors and descendants; all count as one training."""
     me = psutil.Process()
     relatives = (*me.parents(), *me.children(recursive=True))
     return {os.getpid(), *(process.pid for process in relatives)}
