@@ -71,7 +71,7 @@ class Attempt:
         attempt: number of the attempt.
         host: name of the host.
         rank: rank of the process.
-        status: how the process ended (``cut off``: no totals in the journal), or that it still runs.
+        status: how the process ended (``cut off``: no totals in its journal), or ``running``.
         started_unix_s: wall time at which the process began to measure.
         offset_s: start of the process on the time axis of the charts, without pauses between
             attempts.
@@ -370,7 +370,7 @@ class MeasuringCost:
 
     Attributes:
         sampler_cpu_s: processor time of the threads of sources and journals, of all ranks.
-        core_share: ``sampler_cpu_s`` divided by the measured time: the share of one core.
+        core_share: ``sampler_cpu_s`` divided by ``Run.duration_s``; 1.0 is one core for all ranks.
     """
 
     sampler_cpu_s: float | None
