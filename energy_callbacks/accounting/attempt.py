@@ -299,8 +299,8 @@ class ActiveAttempt:
         Waits for at most ``timeout_s``. A killed process of this host counts as ended, because the
         launcher that started it, such as Lightning's, may soon kill this process too.
         """
-        # A single process has nothing to wait for. On a full disk, the last line of its journal may
-        # be missing.
+        # A single process has nothing to wait for. On a full disk, it would wait in vain for the
+        # last line of its own journal.
         if self._process.world_size == 1:
             return
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent

@@ -71,8 +71,8 @@ class PhaseStack:
         """Remove a phase and all phases above it from the stack.
 
         Returns:
-            The span that ends at ``t_s``; ``None`` if the phase is not in the stack. The phase at
-            the bottom cannot be removed.
+            The span that ends at ``t_s``; ``None`` if the phase is not in the stack, or only at
+            the bottom, which cannot be removed.
         """
         if name not in self.names[1:]:
             return None

@@ -118,8 +118,8 @@ class ProfilerOffer:
 
     Args:
         members: the profilers.
-        on_taken: called before a meter gets the profilers. This function must make the previous
-            meter release the profilers.
+        on_taken: called before a meter gets the profilers. This function must stop the meter that
+            used the profilers before.
     """
 
     def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:

@@ -31,8 +31,8 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
-# Number of reports in a chunk if only the beginnings of the reports are read, and if whole reports
-# are read. While DuckDB inserts one chunk, the next chunks are read.
+# Number of reports in a chunk: first, for reports of which only the beginning is read; second, for
+# whole reports. While DuckDB inserts one chunk, the next chunks are read.
 _HEADS, _WHOLES = 5_000, 100
 # The text in a report that follows the fields of the table ``reports``.
 _HEAD_END: Final = b',\n"phases": '

@@ -14,9 +14,9 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# A window's readings are assumed to be complete this time after its end. On an H200, the energy
-# counter lags by up to 4 s, half of this time. The timeline keeps readings for ten minutes, so they
-# are still there.
+# A window's readings are assumed to be complete this time after its end. It is twice the maximum
+# lag of the energy counter on an H200. The timeline keeps readings for ten minutes, so they are
+# still there.
 _SETTLED_S: Final = 8.0
 
 

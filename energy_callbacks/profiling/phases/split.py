@@ -36,9 +36,8 @@ _FEWEST_STEPS: Final = 20
 # A split is refused if the half-width of the interval of a phase's energy exceeds this share of the
 # energy.
 _WIDEST: Final = 0.30
-# Small phases need less precision: if a phase has less than this share of the step's energy, the
-# half-width of its interval is compared with this share of the step's energy instead of the phase's
-# energy.
+# Small phases need less precision: a phase with less than this share of the step's energy is
+# checked as if it had this share.
 _SMALL: Final = 0.15
 # If readings are synchronous with the steps, they fall at a few positions in the step. Two
 # positions are separate if the distance between them is more than this share of a step.
@@ -46,7 +45,7 @@ _HOLE: Final = 0.05
 # Number of unknown properties of the sensor: lag and response.
 _SENSOR_UNKNOWNS: Final = 2
 # A fit with one power per phase finds a lag and a response. If their squared distance from the
-# known values, in units of ``PRIOR_S``, exceeds this number, the power changes within phases.
+# known values (see ``Fit.distance``) exceeds this number, the power changes within phases.
 _IMPLAUSIBLE: Final = 9.0
 # A reading is left out if this share, or more, of the time on which it depends is outside all
 # phases, for example in a validation.

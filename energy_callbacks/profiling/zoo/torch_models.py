@@ -120,7 +120,7 @@ def train(
     meter: EnergyMeter,
     device: str | None,
 ) -> int:
-    """Train a new model for ten classes in a plain loop, in the phase ``train``.
+    """Train a new model for ten classes in a plain loop, after a warm-up in phase ``setup``.
 
     Args:
         model_name: one of ``MODELS``.
