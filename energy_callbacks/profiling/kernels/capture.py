@@ -15,8 +15,8 @@ from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
 # A window's readings are assumed to be complete this time after its end. It is twice the maximum
-# lag of the energy counter on an H200. The timeline keeps readings for ten minutes, so they are
-# still there.
+# lag of the energy counter on an H200 (4 s). The timeline keeps readings for ten minutes, so they
+# are still there.
 _SETTLED_S: Final = 8.0
 
 

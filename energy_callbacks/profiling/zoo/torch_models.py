@@ -120,7 +120,7 @@ def train(
     meter: EnergyMeter,
     device: str | None,
 ) -> int:
-    """Train a new model for ten classes in a plain loop, after a warm-up in phase ``setup``.
+    """Train a new model for ten classes in a plain loop: phases ``setup`` (warm-up) and ``train``.
 
     Args:
         model_name: one of ``MODELS``.
