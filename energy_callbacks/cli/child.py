@@ -29,8 +29,8 @@ class Child:
     """A running command.
 
     The command inherits from this process its process group and its inheritable file descriptors,
-    such as the standard streams. Signals that Python ignores have their default action in the
-    command.
+    such as the standard streams. ``SIGPIPE`` and ``SIGXFSZ``, which Python ignores, have their
+    default action in the command.
 
     Args:
         command: name or path of the program, and its arguments; a name without a slash is searched

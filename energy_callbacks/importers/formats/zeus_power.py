@@ -1,8 +1,9 @@
 """Reads files of older versions of Zeus' ``PowerMonitor``: Unix time, and power of each card in W.
 
 Zeus writes no column names; files with a first line ``time,power0,...`` are accepted too. Zeus
-drops readings that equal the previous one. If the power stays the same for more than five times the
-median time between two samples, this module therefore reports a gap.
+drops readings that equal the previous one, so the file has no samples while the power stays the
+same. If this lasts for more than five times the median time between two samples, it is reported as
+a gap.
 """
 
 import re

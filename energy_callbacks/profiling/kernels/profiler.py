@@ -214,7 +214,7 @@ class _Run(KernelRun):
         """Discard the open window when another phase begins, the attempt ends, or an error occurs.
 
         Args:
-            t_s: time of the end, by the meter's clock; ``None`` for the end of the last step.
+            t_s: end of the window, by the meter's clock; ``None`` for the end of the last step.
         """
         recorder, self.recorder = self.recorder, None
         self.schedule.abort(t_s)

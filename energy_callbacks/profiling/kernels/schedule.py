@@ -184,7 +184,7 @@ class Schedule:
         If the open window has not reached its last step, another window is planned.
 
         Args:
-            t_s: time of the end, by the meter's clock; ``None`` for the end of the last step.
+            t_s: end of the window, by the meter's clock; ``None`` for the end of the last step.
         """
         if self._opened_s is not None:
             if self._in_window < self._length:
