@@ -98,7 +98,10 @@ def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterat
 
 
 def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
-    """Yield a caveat if the numbers of samples differ, or of steps if samples are not known."""
+    """Yield a caveat if the groups' mean numbers of samples differ by more than ``_UNLIKE_WORK``.
+
+    If the number of samples is not known for both groups, numbers of steps are compared.
+    """
     for unit in ("samples", "steps"):
         counts = _known(partial(_mean_count, unit), old, new)
         if counts is None:

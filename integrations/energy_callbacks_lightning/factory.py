@@ -1,7 +1,7 @@
 """Entry point of this package that Lightning calls for every new Trainer.
 
-If the environment variable ``ENERGY_CALLBACKS_LIGHTNING`` is not set, it adds no callback and
-imports no other module of this package.
+If the environment variable ``ENERGY_CALLBACKS_LIGHTNING`` is not set, this module adds no callback
+and imports no other module of this package.
 """
 
 import os

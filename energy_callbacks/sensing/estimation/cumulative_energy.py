@@ -102,8 +102,8 @@ class CumulativeEnergy(BoundedColumns):
 
         If there are no knots yet, the first new knot is at the start of the first interval. A gap
         between the last knot and the first interval becomes an interval without energy that no
-        reading covers. NOISE of the intervals is added to LOOSE; for intervals between two anchors,
-        ``set_bridge`` then corrects LOOSE.
+        reading covers. NOISE (a column of ``PowerIntervals``) is added to WALK and LOOSE. For
+        intervals between two anchors, ``set_bridge`` then corrects LOOSE.
 
         Args:
             intervals: rows of ``PowerIntervals``, (n, 8).
