@@ -100,7 +100,7 @@ def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterat
 def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
     """Yield a caveat if the groups' mean numbers of samples differ by more than ``_UNLIKE_WORK``.
 
-    If the number of samples is not known for both groups, numbers of steps are compared.
+    If samples are not known for one of the groups, numbers of steps are compared.
     """
     for unit in ("samples", "steps"):
         counts = _known(partial(_mean_count, unit), old, new)
