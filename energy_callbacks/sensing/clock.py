@@ -84,9 +84,10 @@ class SystemClock:
 
 
 class _PeriodicThread:
-    """A daemon thread that calls a job at fixed times.
+    """A daemon thread that calls a job at regular intervals.
 
-    A call that begins late does not delay later calls, unless it lasts beyond the next start time.
+    A call that begins late does not delay later calls, unless it lasts beyond the next start time
+    or returns another interval (see ``Clock.every``).
     """
 
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:

@@ -176,7 +176,7 @@ def resolve(
 ) -> _Choices:
     """Return the cards or MIG instances with CUDA's ordinals ``used``, as determined by the mask.
 
-    No device is used for this. If there is a mask, CUDA numbers the devices in the order of the
+    This initialises no device. If there is a mask, CUDA numbers the devices in the order of the
     mask. ROCm's masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) are ignored, because they
     apply to AMD cards only (ROCm, "GPU isolation techniques"). An invalid entry ends the list (CUDA
     programming guide, "CUDA environment variables"). If a device is named twice, no device is

@@ -1,7 +1,7 @@
 """Reads each source on its own thread, at its own interval, and counts failed readings.
 
-Errors of sources are not raised: a failed reading leaves a gap in the timeline, and the first
-failed reading of each source causes a ``Notice``.
+Errors of sources are not raised. A failed reading is left out of the timeline, and the first failed
+reading of each source causes a ``Notice``.
 """
 
 import logging

@@ -250,9 +250,9 @@ class Timeline:
     def settled_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
         """Return the moment up to which the energy of every device is final.
 
-        The result does not advance before all expected sources and all devices have readings, but
-        it waits at most ``patience_s`` seconds for each source or device. A device without readings
-        for that time has a gap.
+        The result does not advance while an expected source may still open or a device has no
+        readings yet, but each source or device delays it by at most ``patience_s`` seconds. A
+        device without readings for that time has a gap.
 
         Returns:
             The moment, which never decreases. ``None`` if it is not known yet, or if no device had
@@ -284,8 +284,8 @@ class Timeline:
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """Return the moment up to which the energy of every device with readings is final.
 
-        Unlike ``settled_s`` this waits up to ``patience_s`` for a device whose driver hangs. It
-        does not wait for a lost device.
+        A device whose driver hangs delays the result by at most ``patience_s``, which by default
+        is longer than for ``settled_s``. A lost device does not delay the result.
         """
         with self._lock:
             ends = [_final_until(t.curve) for t in self._tracks.values() if not t.is_lost]
@@ -293,7 +293,7 @@ class Timeline:
         return min(known) if known else self.settled_s(now_s)
 
     def lose(self, keys: Iterable[str]) -> None:
-        """Mark devices as lost, so that ``complete_s`` does not wait for them."""
+        """Mark devices as lost, so that they do not delay ``complete_s``."""
         with self._lock:
             for key in keys:
                 self._tracks[key].is_lost = True
@@ -373,7 +373,7 @@ class Timeline:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 
     def impossible(self) -> dict[str, int]:
-        """Return the number of power readings beyond ``MOST_POWER_W``, by device key, if not 0."""
+        """Return ``EnergyCurve.impossible`` by device key, without zeros."""
         with self._lock:
             counts = {key: track.curve.impossible for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}

@@ -142,9 +142,9 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Return a text with the share of time, and the energy, of waits for data.
+    """Return a text about waits for data: their share of the training time, and their energy.
 
-    The text is empty if the time is not known. The energy is that of the GPUs if it is known,
+    The text is empty if the share is not known. The energy is that of the GPUs if it is known,
     otherwise the total.
     """
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait

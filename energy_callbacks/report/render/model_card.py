@@ -22,8 +22,8 @@ def co2_eq_emissions(
             leaves out the field.
 
     Raises:
-        ValueError: if the energy or the location is not known, because the emissions are then not
-            a single value.
+        ValueError: if the energy or the location is not known. Without a location, only a range
+            of the emissions is known.
     """
     emissions = report.emissions
     if emissions is None:

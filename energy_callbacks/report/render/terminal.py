@@ -27,7 +27,7 @@ _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
 
 
 def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
-    """Print the report with rich, or as plain text if the output is no terminal with colours.
+    """Print the report with rich; as plain text if the output is a dumb terminal or no terminal.
 
     Args:
         report: the report.

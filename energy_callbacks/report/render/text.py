@@ -72,7 +72,7 @@ def _short_emissions(report: EnergyReport) -> str:
 
 @as_text.register
 def render(report: EnergyReport, width: int = 80) -> str:
-    """Return the report as plain text, warnings first.
+    """Return the report as plain text; warnings follow directly after the title.
 
     Args:
         report: the report.

@@ -56,14 +56,14 @@ class AllocatorSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last reading to the second common reading moment after it.
+        """Seconds from the last reading to the second common reading moment (see ``schedule``).
 
-        Every other moment is enough, because the allocator keeps peaks.
+        Every second moment is enough, because the allocator keeps peaks.
         """
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
-        """Return the channels; always succeeds, because devices may be initialised later."""
+        """Return the channels; succeeds even if no framework has initialised its devices yet."""
         return [_ALLOCATED, _PEAK]
 
     def read(self) -> Sequence[Reading]:

@@ -81,7 +81,7 @@ class HostEstimateSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last reading to the next common reading moment.
+        """Seconds from the last reading to the next common reading moment (see ``schedule``).
 
         The moments are 0.8 s apart, which is long compared with the 10 ms steps of CPU time.
         """
@@ -158,7 +158,7 @@ class _Load:
         if total_delta_s <= 0:
             return None
         self._busy_s, self._total_s = busy_s, total_s
-        # The kernel may decrease the time spent waiting for I/O, so differences can be negative.
+        # The kernel's I/O waiting time may decrease: the total may rise less than the busy time.
         return min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
 
 

@@ -54,7 +54,7 @@ class HostMemorySource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the second common reading moment after it."""
+        """Seconds from the last ``read`` to the second common reading moment (``schedule``)."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:

@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
     def read(self) -> Sequence[Reading]:
-        """Return all new values since the last call, in time order for each channel.
+        """Return the new values since the last call, in time order for each channel.
 
         Raises:
             ReadingMissed: this call failed, the next may succeed.

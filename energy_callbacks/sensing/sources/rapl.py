@@ -25,8 +25,8 @@ POWERCAP = Path("/sys/class/powercap")
 # about every millisecond (Intel SDM volume 3B, 15.10.3).
 _PERIOD_S = 0.001
 
-# Bounds of the relative error of the counters of packages and memory. They are our assumption, wide
-# enough for both vendors, because no vendor states an error. Since Haswell, Intel's counters are
+# Bounds of the relative error of the counters of packages and memory. No vendor states an error:
+# the bounds are assumed, and wide enough for Intel and AMD. Since Haswell, Intel's counters are
 # based on measurements (Hackenberg et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the
 # power measured at the plug closely (Khan et al., ToMPECS 2018). AMD's built-in monitoring has
 # known limits (Schoene et al., 2021). The counter of memory differs from a meter by an offset,
@@ -41,7 +41,7 @@ _CITATION = (
 # A counter that decreases has either wrapped around at the end of its range or was reset. If a
 # reset were taken for a wrap, it would add up to 262 kJ at once (a range of 262143328850
 # microjoules is reported in hubblo-org/scaphandre issue 351). With a real wrap, the energy since
-# the previous reading is a few hundred joules. A decrease counts as a reset if a wrap would mean a
+# the previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
 # mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
 # (500 W, AMD EPYC 9965 data sheet). For this mean power, _GRACE_S is added to the time since the
 # previous reading, as a tolerance for late readings.
@@ -83,8 +83,8 @@ class RaplSource:
 
     Values start at 0 and never decrease. If a read of the file of a zone fails, the zone has no
     reading at that time, and its next reading includes the missing energy. Two readings must not be
-    further apart than a minute: the counter of a 500 W package wraps around every nine minutes, the
-    counter of memory sooner, and a second wrap between two readings is not detected.
+    further apart than a minute, because a second wrap between them is not detected. The counter of
+    a 500 W package wraps around every nine minutes, and the counter of memory sooner.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -260,7 +260,10 @@ def _opened(
 
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
-    """Return whether two zones of one package have nearly the same value, which is above 0."""
+    """Return whether two zones show the same counter.
+
+    They do if they have the same package, the same kind, and nearly the same value above 0.
+    """
     sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
     if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
         return False

@@ -15,7 +15,7 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# Accepted excess of the expected cost at the answer over the least cost, as a fraction.
+# Excess of the expected cost over the least cost, as a fraction, that the search accepts.
 ENOUGH: Final = 0.005
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
@@ -35,7 +35,7 @@ class Choice:
         trials: all trials with a known cost, including those that left too little memory free.
         energy_weight: weight of energy against time in the cost, 0 to 1.
         sizes: all sizes that fit, in ascending order.
-        probe: size to try next in a search for the largest size that fits; see ``Limits``.
+        probe: size to try next in a search for the largest size that fits; see ``limits.Limits``.
         multiple: all sizes are multiples of this number.
     """
 
@@ -125,11 +125,11 @@ class Choice:
         return _nearest(near, math.exp(middle)), float(high - low) / 2.0
 
     def nearest(self, knee: int, share: float) -> int:
-        """Return the size nearest to ``knee`` among those that ran and are fast enough.
+        """Return the size nearest to ``knee`` among those that ran, fit and are fast enough.
 
         A size is fast enough if its measured throughput, increased by two standard errors, is at
         most the fraction ``share`` below the highest throughput. If no size is fast enough, all
-        sizes that ran count.
+        sizes that ran and fit count.
         """
         most = float(self._least.mean()) - math.log1p(-share)
         fast = [

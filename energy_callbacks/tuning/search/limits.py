@@ -66,8 +66,8 @@ def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> flo
     """Return the size at which the peak would be ``room_bytes``; ``None`` if not known.
 
     The peak is extrapolated along a line through the peak of the largest measured size. The slope
-    of the line is the steepest of the slopes between this peak and the peaks of sizes of at most
-    half the largest size. Thus peaks that grow faster at larger sizes are underestimated less, and
+    of the line is the steepest of the slopes between this peak and the peaks of sizes at most half
+    as large. Thus peaks that grow faster at larger sizes are underestimated less, and
     the allocator's block size has little influence.
 
     Args:

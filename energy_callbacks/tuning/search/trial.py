@@ -26,7 +26,7 @@ class Trial:
             For time without readings, the mean power of the time with readings is assumed.
         scope: scope of ``energy``, ``gpu`` or ``host``.
         peak_bytes: peak memory of the device that came closest to its limit; for several ranks, see
-            ``ranks.together``. ``None`` if unknown.
+            ``together`` in ``tuning/ranks.py``. ``None`` if unknown.
         cost_s: duration of the whole trial, including the warm-up and the restoring of the training
             state, in seconds.
     """
