@@ -58,7 +58,7 @@ class AllocatorSource:
     def interval_s(self) -> float:
         """Seconds from the last reading to the second common reading moment (see ``schedule``).
 
-        Every second moment is enough, because the allocator keeps peaks.
+        Every other moment is enough, because the allocator keeps peaks.
         """
         return until_reading_s(self._read_s, beats=2)
 

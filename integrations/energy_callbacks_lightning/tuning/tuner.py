@@ -44,7 +44,7 @@ class BatchSizeTuner(Base):
             ``trainer.accumulate_grad_batches`` is set too.
 
     Attributes:
-        result: the measured sizes and the choice; ``None`` before the search.
+        result: the measured sizes and the choice; ``None`` until a search has ended.
         optimal_batch_size: the batch size from the search or a checkpoint; ``None`` before that.
 
     Raises:
