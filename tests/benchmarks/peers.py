@@ -7,7 +7,8 @@ The bars: on each wave every other tool is several times worse than ours.
 
 ``python -m tests.benchmarks.peers [--quick] [--json FILE] [--peers PYTHON]``: 3 minutes, quick one.
 PYTHON is the interpreter of an environment with ``peers.txt``; without it only CodeCarbon, which
-is one of our dependencies, is compared.
+is one of our dependencies, is compared. A quick run has six windows of each kind: if it misses a
+bar, a full run follows and is judged.
 """
 
 import json
@@ -183,6 +184,8 @@ def main() -> int:
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter of the peers' environment")
     arguments = parser.parse_args()
     rows = measure_all(QUICK_WINDOWS if arguments.quick else WINDOWS, arguments.peers)
+    if arguments.quick and not all(verdict.bar.is_met for verdict in verdicts(rows)):
+        rows = measure_all(WINDOWS, arguments.peers)
     print(table(rows))
     if not arguments.peers:
         print(
