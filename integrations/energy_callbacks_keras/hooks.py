@@ -113,7 +113,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _settle(self) -> None:
-        """Count the samples so far, before Keras resets the metrics of training."""
+        """Count the samples so far, by the metrics of training, before Keras resets these."""
         if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 

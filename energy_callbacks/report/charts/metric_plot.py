@@ -138,8 +138,8 @@ def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
-        # Matplotlib's default labels of a logarithmic axis contain TeX markup. ``style`` turns the
-        # parsing of this markup off, because names come from the user.
+        # Matplotlib's default labels of a logarithmic axis contain TeX markup, which ``drawing``
+        # does not parse, because titles and legends contain names given by the user.
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(short_name(pair.name))

@@ -17,7 +17,7 @@ _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 class TorchSnapshot:
     """Snapshot, in host memory, of the state that a training step changes.
 
-    - Modules: the values, memory, gradients and ``requires_grad`` of parameters and buffers
+    - Modules: the values, storage, gradients and ``requires_grad`` of parameters and buffers
       (including non-persistent buffers), and the mode (``training``) of every submodule. Modules
       may be compiled or wrapped for distributed training.
     - Optimizers: parameter groups, and the state of each parameter. State that did not exist at the

@@ -95,7 +95,8 @@ class KerasTrialStep:
         if keras.backend.backend() != "jax":
             return self._model.train_function(data)
         logs, self._state = self._model.train_function(self._state, data)
-        # Logs may be empty, so the optimizer's first variable (its step count) is returned too.
+        # The caller waits for the returned values. Logs may be empty, so the optimizer's first
+        # variable (its step count) is returned too.
         return logs, self._state[2][:1]
 
     def close(self) -> None:
