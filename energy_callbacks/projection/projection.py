@@ -142,7 +142,7 @@ class Fleet:
 
     @property
     def kg_per_kwh(self) -> Amount:
-        """Emissions per kWh, in kg of CO2 equivalents; the value is ``None`` without a location."""
+        """Emissions per kWh, in kg of CO2 equivalents; the value is ``None`` if not known."""
         grid = self.intensity
         return Amount(value=grid.kg_per_kwh, low=grid.low_kg_per_kwh, high=grid.high_kg_per_kwh)
 
@@ -154,7 +154,7 @@ class Projection:
     Attributes:
         jobs: number of jobs.
         energy_kwh: energy, including the overheads of data centre and scheduler.
-        emissions_kg: CO2 equivalents; if the location is not known, only the interval is known.
+        emissions_kg: CO2 equivalents; only the interval is known if ``kg_per_kwh`` has no value.
         money: cost of electricity in the currency of the price; ``None`` if no price is given.
         wall_h: sum of the durations of all jobs, in hours; ``None`` if not known.
         gpu_h: GPU-hours of all jobs; ``None`` if not known.

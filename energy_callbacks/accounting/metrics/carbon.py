@@ -127,10 +127,10 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known intensity is +-20 %. The upper end of the interval is at least the
-    life-cycle emissions of hydropower, because a lower figure counts only the fuel that power
-    plants burn. If there is no figure for the place, the interval is the 5th to 95th percentile of
-    all countries.
+    The interval of a known intensity is +-20 %. Figures below the life-cycle emissions of
+    hydropower count only the fuel that power plants burn. Therefore the upper end of the interval
+    is at least these life-cycle emissions. If there is no figure for the place, the interval is the
+    5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():

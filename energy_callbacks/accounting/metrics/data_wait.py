@@ -12,8 +12,8 @@ bounded::
 
 ``P`` is the highest power that the device may draw. The systematic error of an interval with
 ``0 < x < w`` is the larger distance from the estimate to one of the two bounds, but at least 1.96
-standard errors of the energy up to a moment inside the interval. The systematic errors of all
-intervals are added.
+times the square root of ``Intervals.edge_j2`` (see ``cumulative_energy``). The systematic errors of
+all intervals are added.
 """
 
 from dataclasses import dataclass

@@ -85,8 +85,8 @@ class ScalarBoard:
         emissions_kg: function from energy to kg CO2e with an interval.
 
     Attributes:
-        used_j: energy of the run on this host over all attempts, J by scope, ``gpu`` and ``host``;
-            a scope that was never measured is absent.
+        used_j: energy of the run on this host over all attempts, J; the keys are the scopes ``gpu``
+            and ``host``, without those that were never measured.
         used: energy of the run on this host over all attempts, and newest power; ``None`` before
             the first readings.
     """

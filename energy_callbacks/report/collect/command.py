@@ -37,7 +37,8 @@ def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
     """Return the processes, with the trainings inside each command merged into the command.
 
     Only rank 0 of a training is merged; the other ranks remain processes of their own. If trainings
-    overlap, the later one is not merged.
+    overlap, rank 0 of the later one is left out. If no rank 0 ran inside a command, the other ranks
+    inside it are left out.
     """
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
