@@ -70,7 +70,7 @@ _READING: Final = 0.001
 
 
 class PowerIntervals:
-    """The intervals between consecutive power readings that are not yet final in the energy curve.
+    """The intervals between consecutive power readings, until ``take`` removes them.
 
     Each interval is a row of 8 columns:
 
@@ -185,13 +185,13 @@ class PowerIntervals:
         computed from the product of the two steps, which is 0 for a jump at the time of a reading.
 
         Args:
-            row: the newest interval, before it is added to the intervals.
+            row: the interval of the newest reading, which is added to the intervals later.
             low_w: reading at its start.
             high_w: reading at its end.
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._set_newest_errors()  # a gap follows the newest interval
+            self._set_newest_errors()  # a gap follows ``_newest``
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
@@ -211,7 +211,7 @@ class PowerIntervals:
         return (_SMEARED * variance + (_SMEARED_UNSEEN * power_w) ** 2) * self.window_s**2
 
     def _set_newest_errors(self) -> None:
-        """Set the errors of the newest interval if the next reading is not known yet."""
+        """Set the errors of ``_newest``, if there is one, without the reading after it."""
         if self._newest is not None:
             self._set_errors(self._newest, self._jump_w**2)
             self._newest = None

@@ -34,9 +34,8 @@ OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
 # With the objective ``largest``, a tried size is close if it is less than this number of allowed
-# sizes away from the largest size that fits so far. Each close size other than that size doubles
-# the minimum step to the next size, because several close sizes show that the limit was predicted
-# too low.
+# sizes away from the largest size that fits so far. Each other close size doubles the minimum step
+# to the next trial, because several close sizes show that the predictions were too low.
 _CLOSE: Final = 16
 
 
@@ -277,8 +276,8 @@ class Search:
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self.trials) == 1 else None
-        # The limit is lower for the knee, because curves are flat near the knee: a small error of
-        # the best throughput moves the knee far.
+        # The threshold is lower for the knee. Curves are flat there, so that a small error of the
+        # best throughput moves the knee far.
         if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
         if self._is_knee:
