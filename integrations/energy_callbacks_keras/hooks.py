@@ -113,7 +113,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _settle(self) -> None:
-        """Count the samples so far, by the metrics of training, before Keras resets these."""
+        """Count the samples so far from the training metrics, before Keras resets them."""
         if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 

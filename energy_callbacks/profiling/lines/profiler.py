@@ -39,7 +39,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
         window_steps: number of steps recorded in each window.
         max_overhead: share of the time that stack samples may take. Windows may take the same share
             in addition: another window opens only if the cost of all windows so far is at most this
-            share. The first window opens in any case.
+            share. This limit does not apply to the first window.
 
     Raises:
         ValueError: if a setting is out of range.

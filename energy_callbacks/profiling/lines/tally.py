@@ -32,7 +32,7 @@ class LineTime:
         wall_s: total time.
         cpu_s: CPU time of the main thread.
         others_s: CPU time of the process's other threads while the main thread was at this place.
-        wait_s: part of ``wall_s`` in which no thread of the process ran.
+        wait_s: ``wall_s`` minus the CPU time of all threads, at least 0 for each sample.
     """
 
     wall_s: float = 0.0
