@@ -187,3 +187,26 @@ def test_peers_and_the_fake_card_are_for_those_that_know_them():
     ]
     assert runner.options("overhead", is_quick=False, peers=None) == []
     assert runner.options("tuner", is_quick=True, peers="python") == ["--quick"]
+
+
+@pytest.mark.parametrize(
+    ("is_quick", "values", "found"),
+    [
+        (True, {True: 1.0}, 1.0),
+        (True, {True: 3.0, False: 1.5}, 1.5),
+        (True, {True: 3.0, False: 4.0}, 4.0),
+        (False, {False: 3.0}, 3.0),
+    ],
+)
+def test_a_quick_miss_is_decided_by_one_full_run(
+    is_quick: bool, values: dict[bool, float], found: float
+) -> None:
+    """A quick run that meets its bar is not repeated, and a full run never is."""
+    asked: list[bool] = []
+
+    def measure(is_short: bool) -> float:
+        asked.append(is_short)
+        return values[is_short]
+
+    assert bars.decided(measure, lambda value: value <= 2.0, is_quick=is_quick) == found
+    assert asked == list(values)

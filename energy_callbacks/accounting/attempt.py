@@ -299,8 +299,8 @@ class ActiveAttempt:
         Waits for at most ``timeout_s``. A killed process of this host counts as ended, because the
         launcher that started it, such as Lightning's, may soon kill this process too.
         """
-        # A single process has nothing to wait for. On a full disk, it would wait in vain for the
-        # last line of its own journal.
+        # A single process has no other ranks. It must not wait for its own journal either, whose
+        # last line is missing if the disk is full.
         if self._process.world_size == 1:
             return
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent

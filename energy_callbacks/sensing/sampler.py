@@ -60,7 +60,7 @@ class _Worker:
         missed: number of failed readings.
         missed_in_a_row: number of failed readings since the last one that succeeded.
         is_last_turn: whether the next call of the job is the last one.
-        has_arrived: whether the timeline has been told that it need not wait for the source.
+        has_arrived: whether ``Timeline.arrived`` was called for the source.
         started_s: monotonic time at which the present call of the job started; ``None`` between
             calls.
     """

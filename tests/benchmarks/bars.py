@@ -10,14 +10,15 @@ its data or a peer is missing, has no effect.
 import argparse
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 KNOWN_MISSES: Final = Path(__file__).with_name("known_misses.toml")
 SKIPPED: Final = 77  # exit status of skipped tests in Automake
 FAILURES: Final = ("MISSED", "WORSE THAN LISTED", "MET, BUT LISTED")
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,20 @@ class Miss:
     value: float
     reason: str
     on_slow_machines: bool = False
+
+
+def decided(
+    measure: Callable[[bool], _Found], is_met: Callable[[_Found], bool], *, is_quick: bool
+) -> _Found:
+    """Measure in real time; a quick measurement that misses its bar is replaced by a full one.
+
+    Args:
+        measure: measures, with fewer rounds if its argument is ``True``.
+        is_met: whether what was measured meets the bar, which is the same for both.
+        is_quick: whether to begin with a quick measurement.
+    """
+    found = measure(is_quick)
+    return found if is_met(found) or not is_quick else measure(False)
 
 
 def known_misses(run: str) -> dict[str, Miss]:

@@ -238,13 +238,17 @@ def main() -> int:
     names = ["alone", "ours"]
     if importlib.util.find_spec("scalene") and not is_quick:
         names.append("Scalene")
-    found = overhead(QUICK_PAIRS if is_quick else PAIRS)
-    if is_quick and found.low > CHANGE_BAR:
-        found = overhead(PAIRS)
+    found = bars.decided(
+        lambda is_short: overhead(QUICK_PAIRS if is_short else PAIRS),
+        lambda change: change.low <= CHANGE_BAR,
+        is_quick=is_quick,
+    )
     still_s, looks = standstill(still_for_s)
-    tools = side_by_side(300, 1 if is_quick else ROUNDS, names, share_bar)
-    if is_quick and off(tools) > share_bar:
-        tools = side_by_side(300, ROUNDS, names, share_bar)
+    tools = bars.decided(
+        lambda is_short: side_by_side(300, 1 if is_short else ROUNDS, names, share_bar),
+        lambda measured: off(measured) <= share_bar,
+        is_quick=is_quick,
+    )
     looks_s = tools["ours"].pop("looks_s")
     rate_hz = LineProfiler().rate_hz
     print(f"a look: the loop stands still for {1e6 * still_s:.0f} us, median of {looks}")

@@ -183,9 +183,11 @@ def main() -> int:
     parser = bars.parser(__doc__)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter of the peers' environment")
     arguments = parser.parse_args()
-    rows = measure_all(QUICK_WINDOWS if arguments.quick else WINDOWS, arguments.peers)
-    if arguments.quick and not all(verdict.bar.is_met for verdict in verdicts(rows)):
-        rows = measure_all(WINDOWS, arguments.peers)
+    rows = bars.decided(
+        lambda is_short: measure_all(QUICK_WINDOWS if is_short else WINDOWS, arguments.peers),
+        lambda found: all(verdict.bar.is_met for verdict in verdicts(found)),
+        is_quick=arguments.quick,
+    )
     print(table(rows))
     if not arguments.peers:
         print(

@@ -96,7 +96,7 @@ class HarmlessContract:
     def test_a_bug_of_ours_does_not_end_the_training(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """An error inside the meter becomes one warning; all rows of the training are there."""
+        """An error inside the meter causes one warning, and all rows of the training are logged."""
 
         def broken(*_: object) -> None:
             raise RuntimeError("our bug")
