@@ -24,9 +24,10 @@ MAX_POINTS = 2000
 MAX_POINTS_IN_ALL = 2800
 # Maximum number of spans in ``timeline``: about one per pixel, or one per 1.5 minutes of a day.
 MAX_SPANS = 1000
-# A time without rows is a gap if it is longer than this, in seconds. Shorter times are normal:
-# CodeCarbon's model and the slowest drivers report a value every second, while rows are written
-# more often. A time for which rows without power were written is a gap at any length.
+# A time with rows, but without power in them, is a gap if it is longer than this, in seconds.
+# Shorter times are normal: CodeCarbon's model and the slowest drivers report a value every second,
+# while rows are written more often. If a row without power has a later ``seen_s`` than all earlier
+# rows, the time from the last known power to that ``seen_s`` is a gap at any length.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
@@ -123,7 +124,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
     Args:
         columns: rows of a device in one attempt.
-        start_s: start of the journal on the time axis of the run, which is added to all times.
+        start_s: offset to add to all times: start of the journal on the time axis of the run.
     """
     t_s, at_s = columns["t_s"], columns.seen_s
     energy_j, power_w = columns["energy_j"], columns["power_w"]

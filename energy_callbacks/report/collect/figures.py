@@ -15,7 +15,7 @@ from energy_callbacks.report.model import amounts, runs
 
 
 class DeviceEnergy(NamedTuple):
-    """Energy of one device in one attempt; all energy figures are sums of such parts.
+    """Energy of one device in one attempt, or in a part of an attempt, such as a phase.
 
     Attributes:
         phase: name of the phase that the energy is for; ``None`` if it is not for one phase.
