@@ -1,8 +1,8 @@
 """Converts the readings of GPUs to samples with the field names of GPU loggers.
 
 The names are those of gputop and of scripts that read its files. Units are MiB, percent, degrees
-Celsius and watts; unknown values are ``null``. ``training_metadata`` is the state of the training
-at the time of the sample.
+Celsius, watts and MHz. Unknown values are ``null``; if the clock is unknown, ``clocks`` is empty.
+``training_metadata`` is the state of the training at the time of the sample.
 """
 
 import json

@@ -232,8 +232,9 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     """Return the newest cumulative energy of a device from all lines except the totals line.
 
-    The errors are those of the newest lines that contain errors. The systematic bound is scaled to
-    the newest energy.
+    The errors are those of the spans or of the newest ``so_far`` line, whichever have more energy.
+    The systematic bound is scaled to the newest energy. If neither has an energy, the errors are
+    those of ``_unqualified``.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]
@@ -269,6 +270,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Return the share of the attempt, 0 to 1, that had passed at the newest energy of a device."""
+    """Return the share of the attempt, 0 to 1, that lies before the newest reading of a device."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0
