@@ -1,6 +1,6 @@
 """Computes time and energy of each phase of a process; phases sum to the whole attempt.
 
-A span is the time from the start of a phase to its end. Spans have no gaps between them. If the
+A span is the time from one change of phase to the next. Spans have no gaps between them. If the
 process was cut off or is still running, the phase that is open at the end of the journal has no
 span; this phase gets the part of the total that is in no span. Time and energy of a window are
 subtracted from the spans that the window overlaps. Time and energy of the trainings inside a
@@ -85,7 +85,7 @@ def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -
     Args:
         process: the command.
         key: key of the device.
-        own: energies by phase of the command, from which the trainings are subtracted.
+        own: energies of the command by phase, including the energies of the trainings.
     """
     inside: list[tuple[str, float, Energy]] = []
     for one in process.trainings:

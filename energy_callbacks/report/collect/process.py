@@ -51,7 +51,7 @@ class ProcessJournal:
         unavailable: lines on sensors that could not be opened.
         rows: series lines; empty after the journal has been read.
         columns: readings as columns, by device key.
-        spans: the phases that have ended, in time order.
+        spans: the times from one change of phase to the next, in time order.
         windows: time spans that were named when they ended.
         steps: lines with the counts of steps and samples since the previous such line.
         forecast: newest forecast; ``None`` if there is none.
@@ -59,7 +59,7 @@ class ProcessJournal:
         profiles: newest profile of each kind.
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
-        so_far: energy with its error, by device key, from the newest line that states both.
+        so_far: energies by device key, from the newest ``so_far`` line; empty if there is none.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
