@@ -2,8 +2,9 @@
 
 Data-parallel ranks execute each step together, so one slow rank slows down all of them. Journals do
 not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
-for data, how many samples its steps have, and the power of its GPUs. A rank is reported if it
-differs from the others by more than chance and measurement errors explain.
+for data, how many samples its steps have, and the power of its GPUs. For each of these quantities,
+at most one rank is reported: one that differs from the others by more than chance and measurement
+errors explain.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,7 +43,7 @@ class _Gap(NamedTuple):
     Attributes:
         place: index of the rank in the compared values.
         value: value of the rank.
-        median: median of the other ranks.
+        median: median of the other ranks; for waits, the sum of their medians of each stretch.
         error: half-width of the 95 % interval of the difference; 0 for samples. For waits, the 95 %
             are the confidence for all ranks together.
     """
