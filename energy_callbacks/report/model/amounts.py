@@ -41,14 +41,15 @@ class Emissions:
     """Greenhouse gas emissions of the electricity, in kg of CO2 equivalent, including the PUE.
 
     Attributes:
-        kg: best estimate of the emissions; ``None`` if the location is not known.
-        low_kg: lower end of the interval of the emissions. The interval is known even if the
-            location is not.
+        kg: best estimate of the emissions; ``None`` if ``kg_per_kwh`` is not known.
+        low_kg: lower end of the interval of the emissions. The interval is known even if ``kg`` is
+            not.
         high_kg: upper end of the interval of the emissions.
         place: name of the location, for display; ``None`` if not known.
         source: text that says where the carbon intensity and its interval come from.
         year: year of the carbon intensity; ``None`` if not known.
-        kg_per_kwh: carbon intensity of the grid; ``None`` if the location is not known.
+        kg_per_kwh: carbon intensity of the grid; ``None`` if the location is not known, or if there
+            is no figure for it.
         low_kg_per_kwh: lower end of the interval of the carbon intensity.
         high_kg_per_kwh: upper end of the interval of the carbon intensity.
         pue: power usage effectiveness, by which the energy is multiplied.
@@ -83,9 +84,9 @@ class Cost:
 class Forecast:
     """A forecast that was made early in an attempt.
 
-    It predicts the energy and emissions of the whole run, and the duration of the attempt. Errors
-    are half-widths of 95 % intervals. They exclude the systematic error of the sensors, because
-    that error affects the forecast and the final energy equally.
+    It predicts the energy and emissions of the run up to the end of the attempt, and the duration
+    of the attempt. Errors are half-widths of 95 % intervals. They exclude the systematic error of
+    the sensors, because that error affects the forecast and the final energy equally.
 
     Attributes:
         after: part of the training that the forecast is based on, such as ``the first epoch``.
@@ -95,7 +96,7 @@ class Forecast:
         energy_error_j: error of ``energy_j``, J.
         duration_s: duration of the attempt, in seconds.
         duration_error_s: error of ``duration_s``, in seconds.
-        emissions_kg: emissions, kg of CO2 equivalent; ``None`` if the location is not known.
+        emissions_kg: emissions, kg of CO2 equivalent; ``None`` if not known.
         emissions_low_kg: lower end of the interval of the emissions; ``None`` if not known.
         emissions_high_kg: upper end of the interval of the emissions; ``None`` if not known.
     """
@@ -174,7 +175,7 @@ class WaitEnergy:
             results from time without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error.
-        systematic_j: upper bound of the errors that all readings or all waits share.
+        systematic_j: upper bound of the errors that do not average out over readings or waits.
     """
 
     value_j: float
