@@ -1,4 +1,4 @@
-"""Formats the amounts of a report as text: with an error, or as an upper bound if not resolved."""
+"""Formats the amounts of a report as text. Energies that are not resolved become upper bounds."""
 
 import math
 
@@ -123,7 +123,7 @@ def cards(rank: runs.RankUse) -> str:
 
 
 def emissions(emissions: amounts.Emissions | None) -> str:
-    """Return the best value of the emissions, or their interval if the location is not known."""
+    """Return the best estimate of the emissions; if it is not known, their interval."""
     if emissions is None:
         return UNKNOWN
     if emissions.kg is not None:

@@ -41,9 +41,9 @@ class HostSpan:
     Attributes:
         name: name of the function with its file and line.
         depth: number of callers above the function.
-        start_s: left edge, in seconds. Functions are ordered by their time, longest first, not by
-            the moment at which they were called.
-        width_s: time in the function and in the functions that it called, in seconds.
+        start_s: left edge, in seconds. Functions with the same caller are ordered by their time,
+            longest first, not by the moment at which they were called.
+        width_s: estimated time in the function and in the functions that it called, in seconds.
     """
 
     name: str
@@ -59,10 +59,10 @@ class HostCalls:
     Attributes:
         file: name of the file for SnakeViz and ``pstats`` in the folder ``profile`` of the run.
         steps: number of steps in the window.
-        first_step: number of training steps before the window.
+        first_step: number of steps of the attempt before the window.
         duration_s: duration of the window, in seconds.
         own_s: sum of the own times of all functions, in seconds.
-        energy_j: energy of the host in the window; ``None`` if not known.
+        energy_j: energy of the host in the window; ``None`` if not known or not resolved.
         all_threads: whether the calls of all threads are included (from Python 3.12 on), or only
             those of the training thread.
         functions: the functions with the longest own times, and those with the longest times
@@ -133,7 +133,7 @@ class HostWorkers:
 
     Attributes:
         processes: number of workers that have written a file.
-        files: names of the files that workers have written; if there are many, of some of them.
+        files: names of the files that workers have written; if there are many, only the first 32.
         functions: the functions with the longest own times, and those with the longest times
             including callees; all in descending order of own time.
         lines: first lines of the workers' memory tables.
