@@ -43,7 +43,7 @@ class _Gap(NamedTuple):
     Attributes:
         place: index of the rank in the compared values.
         value: value of the rank.
-        median: median of the other ranks; for waits, the sum of their medians of each stretch.
+        median: median of the other ranks; for waits, the sum of the medians of all stretches.
         error: half-width of the 95 % interval of the difference; 0 for samples. For waits, the 95 %
             are the confidence for all ranks together.
     """

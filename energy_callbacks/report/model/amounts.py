@@ -48,8 +48,8 @@ class Emissions:
         place: name of the location, for display; ``None`` if not known.
         source: text that says where the carbon intensity and its interval come from.
         year: year of the carbon intensity; ``None`` if not known.
-        kg_per_kwh: carbon intensity of the grid; ``None`` if the location is not known, or if there
-            is no figure for it.
+        kg_per_kwh: carbon intensity of the grid; ``None`` if the location or its carbon intensity
+            is not known.
         low_kg_per_kwh: lower end of the interval of the carbon intensity.
         high_kg_per_kwh: upper end of the interval of the carbon intensity.
         pue: power usage effectiveness, by which the energy is multiplied.
