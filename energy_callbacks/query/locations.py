@@ -1,8 +1,9 @@
 """Finds and reads reports below a folder, or below an address of fsspec (``s3://...``).
 
-For the table ``reports``, only the beginning of each report is read, because the lines before the
-phases take about 3 kB and a whole report takes 100 kB or more. The last bytes are read, too, to
-detect truncated files. For the other tables, whole reports are read.
+The table ``reports`` needs only the fields before the field ``phases`` of a report. They take about
+3 kB, and a whole report takes 100 kB or more. Therefore only the beginning of each report is read
+for this table, and the last bytes, to detect truncated files. For the other tables, whole reports
+are read.
 """
 
 import os

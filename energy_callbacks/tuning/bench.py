@@ -144,7 +144,7 @@ class Bench:
         return self.meter.now_s() - start_s
 
     def _warm_up(self, trial: Trial) -> int:
-        """Run steps until their duration is stable, and return the number of steps of a block."""
+        """Call ``step`` until its duration is stable; return the number of calls of a block."""
         steps, done, step_s = 1, 0, math.inf
         for _ in range(_MOST_WARM_UP):
             block_s = self._block_s(trial, steps)

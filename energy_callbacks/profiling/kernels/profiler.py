@@ -53,7 +53,7 @@ class KernelProfiler(AttemptProfiler["_Run"]):
         max_events: maximum number of events of a window's trace, for PyTorch only. A trace with
             more events is not kept, and no more windows are recorded.
         max_trace_bytes: maximum size of the traces of all windows together, before compression. A
-            trace with which they would exceed it is not kept, and no more windows are recorded.
+            trace that would exceed this total is not kept, and no more windows are recorded.
         all_ranks: whether to profile every rank instead of rank 0 only.
         flops_per_step: FLOPs of an optimizer step over all devices of this process, for the
             roofline; ``None`` if unknown.

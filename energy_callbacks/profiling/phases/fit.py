@@ -1,9 +1,10 @@
 """Fits one power per phase of a step, and a sensor's lag and response, to the sensor's readings.
 
-If the power changes within a phase, the phase is cut into pieces, each with a power of its own. For
-example, a convolutional network draws more power at the end of its forward pass than at the
-beginning, and less at the end of its backward pass. A fit with one power per phase would then find
-a lag and a response that no sensor has, and wrong powers.
+Power may change within a phase. For example, a convolutional network draws more power at the end of
+its forward pass than at the beginning, and less at the end of its backward pass. A fit with one
+power per phase then finds a lag and a response that no sensor has, and wrong powers. If this is
+noticed, because lag and response of the sensor are known, phases can be cut into pieces, each with
+a power of its own.
 """
 
 import math

@@ -46,7 +46,7 @@ def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None
     """Return the power readings of a device; ``None`` if they are not all measured by sensors.
 
     For a device without readings of momentary power, the mean powers between its energy readings
-    are returned. Afterwards, the timeline keeps no more raw power readings of the device.
+    are returned. Every call also makes the timeline stop keeping raw power readings of the device.
     """
     timeline = meter.timeline
     followed = np.array(timeline.leave_power(device)).reshape(-1, 2)
