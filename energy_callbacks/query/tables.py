@@ -102,7 +102,7 @@ def _needed(content: Content, part: str | None) -> str | None:
 
     Args:
         content: the bytes of a report or of its beginning, or the error from reading it.
-        part: name of a list in the report; ``None`` for all fields before the phases.
+        part: name of a list in the report; ``None`` for all fields before ``phases``.
 
     Returns:
         JSON of the list or of an object with these fields; ``None`` if the report cannot be read or

@@ -17,7 +17,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 _ORIGIN = "given when the report was drawn again"
 # First words of the note that ``view`` adds.
 _VIEW_NOTE = "This is a view of a run at another place, PUE or price"
-# Codes of the warnings that ``view`` removes if the location is known.
+# Codes of the warnings that ``view`` removes if the new emissions are known.
 _PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
 
 logger = logging.getLogger("energy_callbacks")
