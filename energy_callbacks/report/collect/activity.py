@@ -2,7 +2,7 @@
 
 Each value in a row of a journal is the mean activity since the previous value. If the time that a
 value covers may contain the start or the end of a phase, the value is not assigned to any phase.
-Therefore the activity of phases shorter than about four seconds may not be known.
+Therefore the activity of a phase of only a few seconds may not be known.
 """
 
 from bisect import bisect_right
