@@ -26,8 +26,8 @@ MAX_POINTS_IN_ALL = 2800
 MAX_SPANS = 1000
 # A time with rows, but without power in them, is a gap if it is longer than this, in seconds.
 # Shorter times are normal: CodeCarbon's model and the slowest drivers report a value every second,
-# while rows are written more often. If ``seen_s`` advances in such rows, the time is a gap at any
-# length.
+# while rows are written more often. If the journal's column ``seen_s`` advances in rows without
+# power, the time is a gap at any length.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
