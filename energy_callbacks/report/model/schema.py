@@ -74,7 +74,7 @@ class EnergyReport:
         unavailable: sensors that could not be opened.
         measuring: processor time that the measurement itself used.
         environment: versions and settings of the newest attempt.
-        method_notes: the assumptions behind the numbers, one sentence each.
+        method_notes: the assumptions behind the numbers, one text each.
         timeline: phases over time, for the charts.
         series: curves of the devices, for the charts.
         ranks: one entry for each rank of each attempt that has several ranks.

@@ -12,7 +12,7 @@ def co2_eq_emissions(
     """Return the emissions, in grams of CO2 equivalent, as metadata for a model on the Hub.
 
     The fields have the names in https://huggingface.co/docs/hub/model-cards-co2 (read on
-    2026-11-21)::
+    2026-11-21). For example::
 
         ModelCardData(co2_eq_emissions=co2_eq_emissions(report, training_type="fine-tuning"))
 
