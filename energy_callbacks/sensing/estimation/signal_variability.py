@@ -74,8 +74,8 @@ class SignalVariability:
     def variance(self, local: float, if_smooth: float, if_rough: float) -> float:
         """Return the variance due to changes between readings, in the squared unit of readings.
 
-        The variance is ``if_smooth`` times the argument ``local`` if ``smooth`` is 1, and ``if_rough``
-        times ``typical`` if ``smooth`` is 0. For values between 0 and 1, it is interpolated.
+        The variance is ``if_smooth`` times the argument ``local`` if ``smooth`` is 1, and
+        ``if_rough`` times ``typical`` if ``smooth`` is 0. In between, it is interpolated.
 
         Args:
             local: square of the difference between nearby readings.
