@@ -59,7 +59,7 @@ class EnergyMeter:
         sources: sensors to read; ``None`` finds the sensors of this machine.
         clock: clock for all times; ``None`` is the system's clock.
         outputs: outputs to which ``log`` writes.
-        profilers: profilers that receive every event, such as ``KernelProfiler()``.
+        profilers: profilers to run in each attempt, such as ``KernelProfiler()``.
 
     Raises:
         ValueError: if the country or region of ``config`` is unknown.
@@ -274,9 +274,9 @@ class EnergyMeter:
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Report an event.
 
-        The time from ``batch_done`` or ``step`` to the next ``data_ready`` counts as waiting for
-        data, unless the phase changes in this time. An event of any other name is written into the
-        journal.
+        The time from ``batch_done`` or the end of a step to the next ``data_ready`` counts as
+        waiting for data, unless the phase changes in this time. Events with other names are written
+        into the journal.
 
         Args:
             name: name of the event.

@@ -2,7 +2,7 @@
 
 In TensorBoard's terms, each run directory is a session, and an experiment is a set of sessions.
 A session needs a summary with its hyperparameters at the start, and one with its status at the end.
-The page shows the last values of the session's scalars as its metrics. The summary of the
+The page shows the last values of the session's scalars as metrics. The summary of the
 experiment lists the columns of the page.
 """
 

@@ -154,7 +154,7 @@ class Projection:
     Attributes:
         jobs: number of jobs.
         energy_kwh: energy, including the overheads of data centre and scheduler.
-        emissions_kg: CO2 equivalents; only the interval is known if ``kg_per_kwh`` has no value.
+        emissions_kg: CO2 equivalents; only an interval if the carbon intensity is not known.
         money: cost of electricity in the currency of the price; ``None`` if no price is given.
         wall_h: sum of the durations of all jobs, in hours; ``None`` if not known.
         gpu_h: GPU-hours of all jobs; ``None`` if not known.

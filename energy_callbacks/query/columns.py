@@ -1,8 +1,8 @@
 """Defines the SQL tables that a query can read: name, description and SQL of each column.
 
 Each row of a table is computed from one JSON object. In ``reports``, the object is the part of a
-report before its phases; in ``phases``, ``devices`` and ``metrics``, it is an element of the list
-with this name in a report. Only ``skipped`` is not computed from JSON. A column is an SQL
+report before the field ``phases``; in ``phases``, ``devices`` and ``metrics``, it is an element of
+the list with this name in a report. Only ``skipped`` is not computed from JSON. A column is an SQL
 expression over *fields*; a field is a value in the object, named by its path, such as
 ``run.name``. The JSON type of each field is checked, because DuckDB would accept the text ``"12"``
 as a number.

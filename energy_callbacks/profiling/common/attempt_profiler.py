@@ -1,6 +1,6 @@
 """Defines ``AttemptProfiler``, the base class of profilers that create an object per attempt.
 
-This object, called the profiler run, holds all state of the attempt.
+This object, called the profiler run, holds the state of the profiler during the attempt.
 """
 
 from abc import ABC, abstractmethod

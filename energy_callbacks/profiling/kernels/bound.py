@@ -32,8 +32,8 @@ _TENSOR_USED: Final = 0.3
 # This threshold replaces ``_BANDWIDTH_USED`` if kernels that mostly move bytes have most of the
 # time. It is lower because reductions do not reach the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
-# If classes of kernels are the only evidence, arithmetic is the limit only if the multiprocessors
-# are active for at least this share of the busy time. Without a counter, this is not checked.
+# If the limit is determined by classes of kernels, it is arithmetic only if the multiprocessors are
+# active for at least this share of the busy time. Without a counter, this is not checked.
 _SM_USED: Final = 0.8
 # ``DENSE`` or ``STREAMING`` classes have most of the time if they have at least this share of the
 # time of all kernels.

@@ -99,7 +99,7 @@ class _PhaseRun:
 
     Args:
         settings: settings of the profiler.
-        meter: meter of the attempt.
+        meter: the attempt.
 
     Attributes:
         marks: the phases so far; ``None`` before marking starts, and after an error or ``stop``.
