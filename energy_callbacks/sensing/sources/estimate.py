@@ -109,8 +109,8 @@ class HostEstimateSource:
     def read(self) -> Sequence[Reading]:
         """Return the mean power since the last call that returned readings, or since ``open``.
 
-        The list is empty if the kernel's CPU time, which increases in steps of 10 ms, has not
-        increased since then.
+        If CPUs are estimated, the list is empty until the kernel's CPU time increases, in steps of
+        10 ms.
 
         Raises:
             ReadingMissed: if the operating system did not report the CPU load.

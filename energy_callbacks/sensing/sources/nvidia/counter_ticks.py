@@ -50,8 +50,8 @@ _JITTER_S: Final = 0.0001
 # fractional part. Thus different searches observe different intervals, which together restrict the
 # clock more than equal intervals.
 _GOLDEN_SHARE: Final = 0.618
-# A search for a tick whose time is not predicted is given up after this time, s. The time is more
-# than twice the longest known period of a counter (104 ms).
+# A search for a tick whose time is not predicted is given up after this duration, s. The duration
+# is more than twice the longest known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
 # Minimum time between the starts of two calls of such a search, s, and maximum number of calls of
 # any search.
