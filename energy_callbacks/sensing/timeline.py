@@ -255,8 +255,8 @@ class Timeline:
         device without readings for that time has a gap.
 
         Returns:
-            The moment, which never decreases. ``None`` if it is not known yet, or if no device had
-            readings in the last ``patience_s``.
+            The moment, which never decreases. ``None`` if it is not known yet, or if for every
+            device it is at least ``patience_s`` ago.
         """
         return self._reached_s(_final_until, now_s, patience_s)
 
@@ -269,7 +269,7 @@ class Timeline:
         return self._reached_s(_seen_until, now_s, patience_s)
 
     def _reached_s(self, end_of: _EndOf, now_s: float, patience_s: float) -> float | None:
-        """Return the earliest end of all curves with readings in the last ``patience_s``."""
+        """Return the earliest of the curves' ends that are less than ``patience_s`` ago."""
         with self._lock:
             before_s = self._reached.get(end_of)
             if self._is_waiting(now_s, patience_s):
