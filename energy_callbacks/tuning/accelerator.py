@@ -30,8 +30,8 @@ class DeviceMemory:
     """Memory of one device, in bytes.
 
     Attributes:
-        peak_bytes: highest use since ``reset_peak``; for PyTorch it includes other processes.
-            ``None`` if it cannot be distinguished from an earlier peak.
+        peak_bytes: highest use since ``reset_peak``. For PyTorch it includes other processes. For
+            JAX it is ``None`` if it cannot be distinguished from an earlier peak.
         size_bytes: total memory; for JAX, the part of it that JAX may use.
     """
 
