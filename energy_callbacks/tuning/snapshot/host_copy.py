@@ -97,8 +97,8 @@ def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Call
 
     Returns:
         A function that restores and returns the old value; it may be called any number of times.
-        Dicts, lists, sets, deques and (if they still exist) tensors outside of tuples are the same
-        objects as before, with their old contents.
+        Dicts, lists, sets and deques outside of tuples are the same objects as before, with their
+        old contents; for tensors see ``HostTensor.into_place``.
     """
     seen = set() if seen is None else seen
     is_parameter = not deep and isinstance(value, _torch().nn.Parameter)
