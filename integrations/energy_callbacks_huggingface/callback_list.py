@@ -7,7 +7,7 @@ list and adds our figures to the dictionary. TensorBoard's callback would write 
 ``TrainerTensorBoardOutput`` writes them without a prefix, through the writer of that callback.
 
 The first line shows the callbacks in their order; the second line shows which of our figures the
-dictionary contains after that callback::
+dictionary contains after the callback above::
 
     ours   filter | TensorBoard | filter   W&B, user's   filter | console | filter   last
     all    none                   all                    a few              all
