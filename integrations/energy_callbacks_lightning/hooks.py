@@ -11,7 +11,7 @@
       on_train_batch_end                  meter.step or mark batch_done, scalars to the loggers
       on_validation_start / _end          phase validation, records the metrics of the validation
     on_train_epoch_end                    meter.epoch, scalars to the loggers
-    on_train_epoch_start | on_train_end   records the metrics of the last epoch
+    on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
     trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
     teardown | on_exception             meter.stop, last scalars, report
