@@ -40,8 +40,8 @@ _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
 # A single call is made after this fraction of the time between two ticks. On a busy H200 a call
-# takes 2.3 ms if it is made 28 to 40 ms after a tick, and up to 24 ms directly after a tick
-# (measured by 9 s of calls without a pause, under seven loads).
+# takes 2.3 ms if it begins 28 to 40 ms after a tick, and 15 to 24 ms if it begins 4 to 16 ms after
+# a tick (measured by 9 s of calls without a pause, under seven loads).
 _CALL_SHARE: Final = 0.34
 # Largest deviation of a tick from exactly periodic times, s.
 _JITTER_S: Final = 0.0001
