@@ -102,9 +102,9 @@ class ActiveAttempt:
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
         path = journal.path_for(run_folder, self._number, self._host, process.rank)
-        # Slow work is done before the start time is taken. CodeCarbon is imported before a data
-        # loader forks its workers: a lock that another thread holds during a fork stays locked in
-        # the child.
+        # Slow work is done before the start time is taken. CodeCarbon is imported here, not later
+        # on another thread: if a data loader forked a worker during such an import, the locks of
+        # the import would stay locked in the worker.
         from energy_callbacks.accounting.journal import environment
 
         surroundings = environment.describe()
@@ -203,7 +203,7 @@ class ActiveAttempt:
         self.recorder.event("profile", self.now_s(), of=kind, record=record)
 
     def state(self) -> Record:
-        """Return the state for a checkpoint: run id, run folder, and joules of the run by scope."""
+        """Return the checkpoint state: run id, run folder, and joules of this host by scope."""
         used_j = dict(self.board.used_j)
         return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
 
@@ -296,8 +296,8 @@ class ActiveAttempt:
     def wait_for_ranks(self, timeout_s: float) -> None:
         """Wait until the journals of this attempt show that all its processes have ended.
 
-        Waits for at most ``timeout_s``. A killed process of this host counts as ended, because the
-        launcher that started it, such as Lightning's, may soon kill this process too.
+        Waits for at most ``timeout_s``. A killed process of this host counts as ended: its journal
+        never shows its end, and the launcher, such as Lightning's, may soon kill this process too.
         """
         # A single process has no other ranks. It must not wait for its own journal either, whose
         # last line is missing if the disk is full.

@@ -32,7 +32,10 @@ class StaleSensors:
         self._reports: Counter[tuple[str, Quantity]] = Counter()
 
     def news(self) -> Iterator[str]:
-        """Yield a message for each quantity whose readings have stopped since the last call."""
+        """Yield a message for each quantity that has become stale since the last call.
+
+        After ``_MOST_REPORTS`` messages about a quantity, no more are yielded about it.
+        """
         silent = self._timeline.silent(_SILENT_S)
         for (key, quantity), since_s in silent.items():
             is_new = (key, quantity) not in self._silent
