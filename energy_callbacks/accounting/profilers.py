@@ -119,7 +119,7 @@ class ProfilerOffer:
     Args:
         members: the profilers.
         on_taken: called before a meter gets the profilers. This function must stop the meter that
-            used the profilers before.
+            uses the profilers until then.
     """
 
     def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
@@ -128,7 +128,7 @@ class ProfilerOffer:
         self._holder = Profilers(())
 
     def added_to(self, own: Profilers) -> Profilers:
-        """Return a meter's own profilers, and the offered ones if no running meter has them.
+        """Return a meter's own profilers, and the offered ones unless a running meter took them.
 
         Args:
             own: profilers of the meter that starts.

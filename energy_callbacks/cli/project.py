@@ -159,8 +159,8 @@ def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
 def _intensity(arguments: argparse.Namespace, emissions: Any) -> carbon.Intensity:
     """Return the carbon intensity that the arguments give as a number or by a country.
 
-    Without either, return the intensity in ``emissions``. If ``emissions`` is ``None``, return that
-    of the location in CodeCarbon's configuration.
+    Without either, return the intensity in ``emissions``, or if ``emissions`` is ``None``, that of
+    the location in CodeCarbon's configuration.
 
     Args:
         arguments: arguments of the command.

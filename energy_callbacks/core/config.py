@@ -47,7 +47,7 @@ class EnergyConfig:
         tags: labels that appear in the report: value by name.
 
     Raises:
-        ValueError: for a value that is not valid on any machine.
+        ValueError: for a value that is invalid on every machine.
         TypeError: for a value of the wrong type.
     """
 

@@ -16,8 +16,8 @@ from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_pow
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 
-# Maximum age of a value of a gauge, such as the temperature, s. Throttled time is read every 5 s,
-# other gauges are read every 1.6 s.
+# Maximum age of a value of a gauge, such as the temperature, s. Throttled time is read every
+# 4.8 s, other gauges are read every 1.6 s.
 _STALE_S: Final = 10.0
 # If figures were requested less than this time ago, s, the next figures are computed before they
 # are requested. Otherwise they are computed at the next request, which then takes a millisecond.

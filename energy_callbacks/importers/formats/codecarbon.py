@@ -119,7 +119,10 @@ def _devices(row: Row, pue: float) -> Iterator[tuple[Device, Sensor, Energy]]:
 
 
 def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Energy:
-    """Return the energy of a device; 0 kWh is unknown, because CodeCarbon could not read it."""
+    """Return the energy of a device.
+
+    0 kWh counts as unknown, because it means that CodeCarbon could not read the energy.
+    """
     if not energy_kwh or energy_kwh > _MOST_KWH:
         return UNKNOWN
     energy_j = joules_from_kilowatt_hours(energy_kwh) / pue
@@ -151,7 +154,7 @@ def _warnings(
 ) -> Iterator[Record]:
     """Yield a warning for a PUE outside 1 to 10, and a warning for a total that is not the sum.
 
-    The total may differ by up to 1 % from the sum of the devices' energies.
+    A total within 1 % of the sum of the devices' energies causes no warning.
 
     Args:
         row: the row that is used.
