@@ -12,7 +12,8 @@
         └── SourceLost                          no later reading will succeed
 
 Wrong arguments raise ``ValueError`` or ``TypeError`` when an object is constructed.
-A ``SourceError`` never reaches a training: the sampler leaves a gap in the readings and warns once.
+During a training, no ``SourceError`` reaches the training's code: the sampler leaves a gap in the
+readings and writes a warning.
 """
 
 

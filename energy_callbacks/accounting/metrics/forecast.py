@@ -1,8 +1,9 @@
 """Forecasts the energy and duration of a training from its beginning.
 
 The first forecast is made after a tenth of the planned steps (later if this sample of steps is too
-small), and covers training steps only. The second forecast is made after the first epoch, or after
-several short epochs, and also covers validation and other work outside of training steps.
+small). For the time ahead, it counts training steps only. The second forecast is made after the
+first epoch, or after several short epochs. It also counts validation and other work outside of
+training steps.
 
 The error of a forecast combines the standard error of the mean over parts of the sample with the
 difference between the two halves of the sample, because a drift may continue. It does not contain
@@ -128,7 +129,7 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            # This forecast covers steps only: work after an epoch has not been measured yet.
+            # For the time ahead, only steps are counted: work after an epoch is not measured yet.
             share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
             self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 
