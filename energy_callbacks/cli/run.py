@@ -186,7 +186,7 @@ def _new_folder(name: str) -> Path:
 
 
 def _safe(name: str) -> str:
-    """Return a file name for a run that is valid on all file systems, at most 60 characters."""
+    """Return a run's name as a file name: at most 60 letters, digits, ``.``, ``_`` and ``-``."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
 
 

@@ -34,8 +34,8 @@ def goal(
         metric: name of the metric; ``None`` selects a validation metric that all runs have and
             whose better direction is known.
         direction: the better direction; ``None`` infers it from the name of the metric.
-        target: the target value; ``None`` selects the best value that all finished runs with the
-            metric reached; if there is no such run, the best that all runs with the metric reached.
+        target: the target value; ``None`` selects the best value that every finished run reached,
+            or every run if none has finished. Runs without the metric do not count.
 
     Returns:
         The metric; ``None`` if ``metric`` is ``None`` and there is no metric to select.

@@ -14,7 +14,7 @@ _Row = tuple[str, ...]
 
 @as_text.register
 def render(comparison: Comparison) -> str:
-    """Return the comparison as text for a terminal of 100 columns."""
+    """Return the comparison as text for a terminal."""
     lines = [*(formatting.one_line(answer) for answer in comparison.answers), ""]
     lines += [f"! {formatting.one_line(caveat.message)}" for caveat in comparison.caveats]
     if comparison.caveats:
