@@ -5,10 +5,9 @@
     first row with an "efficiency/" tag     layout of "Custom Scalars", hyperparameters
     end of the training                     last figures, report as text, charts, end of session
 
-A row is the set of figures that is logged at one step. Only rank 0 writes, and only into
-TensorBoard runs that the training writes anyway. A session is TensorBoard's record of one training
-on the page "HParams". TensorBoard reads only one layout and one session per TensorBoard run. If the
-user has already written a layout, no layout is added; the same applies to a session.
+A row is the set of figures that is logged at one step. A session is TensorBoard's record of one
+training on the page "HParams". TensorBoard reads only one layout and one session per TensorBoard
+run. If the user has already written a layout, no layout is added; the same applies to a session.
 """
 
 import logging

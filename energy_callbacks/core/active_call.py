@@ -1,8 +1,8 @@
 """Finds the call of a training function, such as ``fit``, on the stack; detects when it ends.
 
-Keras and Hugging Face give a callback neither the trainer nor the list of callbacks, and call no
-hook after an exception or Ctrl-C. While a hook of a callback runs, the stack contains both the call
-of the training function and the object with the list of callbacks. See ``docs/adr/0007``.
+Keras and Hugging Face do not give a callback the list of callbacks, and call no hook after an
+exception or Ctrl-C. While a hook of a callback runs, the stack contains both the call of the
+training function and the object with the list of callbacks. See ``docs/adr/0007``.
 
 A thread walks only its own stack, because walking the stack of another thread can crash the
 process (CPython 3.11).

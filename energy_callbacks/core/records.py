@@ -23,7 +23,7 @@ Quantity = Literal[
     "peak_allocated",  # byte, maximum since the framework last reset it
 ]
 # Maximum random error of a resolved energy (half-width of its 95 % interval), as a share of the
-# energy. With a larger error, not even the order of magnitude of the energy is certain.
+# energy. With a larger error, the upper end of the interval is more than 3 times the lower end.
 _RESOLVED: Final = 0.5
 # How the energy of one device was computed: from its energy counter, from samples that its driver
 # buffers, from readings of its power, or by a model.
