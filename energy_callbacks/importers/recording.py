@@ -1,4 +1,4 @@
-"""Integrates the power samples of a log, and yields a journal with ``series`` lines and one phase.
+"""Integrates the power samples of a log; yields a journal with one phase and values over time.
 
 Power is integrated over time with the trapezoidal rule. Gaps between samples are left out.
 """
@@ -29,8 +29,8 @@ offers several averages of power, and it is not known which of them the program 
 GAP_STEPS: Final = 5.0
 """There is a gap between two consecutive samples with power if they are further apart than this
 multiple of the median time between samples."""
-# Length of an interval in seconds; the last sample of each interval becomes a ``series`` line. The
-# interval in the journals of the meter is about the same.
+# Length of an interval in seconds; the last sample of each interval becomes a journal line of type
+# ``series``. The interval in the journals of the meter is about the same.
 _ROW_S: Final = 0.8
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",

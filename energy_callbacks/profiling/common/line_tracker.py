@@ -26,8 +26,8 @@ more lines usually contains a loop that launches no kernels."""
 class LineTracker:
     """Traces the thread that creates it, until ``stop`` or until ``MOST_MOMENTS`` records exist.
 
-    A call is traced for at most ``MOST_IN_A_CALL`` lines. Kernels that it launches afterwards have
-    no line, or the line from which it last called a function of the user.
+    A call is traced for at most ``MOST_IN_A_CALL`` lines. Kernels that the call launches later have
+    no line, or an earlier line of the call.
     """
 
     def __init__(self) -> None:
