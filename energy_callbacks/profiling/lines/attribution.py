@@ -158,7 +158,7 @@ def attribute_host(
 
     - ``E * waited / seen`` is for waiting and attributed in proportion to the lines' waiting time;
     - the rest is for work and attributed in proportion to the lines' CPU time. CPU time of other
-      threads belongs to the line in whose call the main thread was at that time. If samples cover
+      threads is added to the line that the main thread was executing at that time. If samples cover
       only a fraction of ``process_s``, only that fraction of the energy for work is attributed.
 
     Args:

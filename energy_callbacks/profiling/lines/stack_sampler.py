@@ -47,10 +47,10 @@ class StackSample(NamedTuple):
         since_s: start of the span, which is the end of the previous sample's span.
         asked_s: the sampling moment of the request (``SampleRequest.moment_s``).
         until_s: end of the span: the newest sampling moment before the request was served.
-        cpu: mean number of cores that the main thread used between the request and the sample (CPU
-            time divided by time); 1 if this time is shorter than 1 ms.
+        cpu: mean number of cores that the main thread used between the request and the sample; 1 if
+            less than 1 ms passed between them.
         others: mean number of cores that the other threads of the process used between the request
-            and the sample; 0 if this time is shorter than 1 ms.
+            and the sample; 0 if less than 1 ms passed between them.
         is_before: whether the main thread held the interpreter at ``asked_s`` and released it only
             in the sampled call. The time until ``asked_s`` then belongs to the code before the
             call.

@@ -32,8 +32,8 @@ class LineTime:
         wall_s: total time.
         cpu_s: CPU time of the main thread.
         others_s: CPU time of the process's other threads while the main thread was at this place.
-        wait_s: ``wall_s`` minus the CPU time of all threads, at least 0 for each reading of the
-            stack.
+        wait_s: ``wall_s`` minus the CPU time of all threads, at least 0 in each span of time that
+            is added.
     """
 
     wall_s: float = 0.0

@@ -2,9 +2,9 @@
 
 Power may change within a phase. For example, a convolutional network draws more power at the end of
 its forward pass than at the beginning, and less at the end of its backward pass. A fit with one
-power per phase then finds a lag and a response that no sensor has, and wrong powers. If this is
-noticed, because lag and response of the sensor are known, phases can be cut into pieces, each with
-a power of its own.
+power per phase then finds a lag and a response that no sensor has, and wrong powers. This is
+noticed only if lag and response of the sensor are known. Phases can then be cut into pieces, each
+with a power of its own.
 """
 
 import math
@@ -18,7 +18,7 @@ from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.sensing.estimation.series import Array
 
 # Values of lag and response to try. Sensors lag by up to 0.1 s. The response of an H200 is 15 to
-# 20 ms; if a response lasts for many steps, their phases cannot be separated anyway.
+# 20 ms. With much longer responses, phases cannot be separated, so these are not tried.
 LAGS_S: Final = np.arange(-0.040, 0.1001, 0.005)
 RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 0.080])
 _BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
