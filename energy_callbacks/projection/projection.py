@@ -43,7 +43,7 @@ class Amount:
         return self._combined(operator.mul, other)
 
     def minus(self, other: "Amount") -> "Amount":
-        """Return ``self - other``; its interval spans all differences of one value from each.
+        """Return ``self - other``; the interval spans all differences of values in both intervals.
 
         >>> Amount(value=3.0, low=2.0, high=4.0).minus(Amount(value=1.0, low=0.5, high=1.5))
         Amount(value=2.0, low=0.5, high=3.5)

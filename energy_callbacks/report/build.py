@@ -39,9 +39,8 @@ def build(
 
     Args:
         paths: a run folder, a journal, a log of another program, or several of these.
-        now_unix_s: current wall time, in seconds since 1970; ``None`` reads the clock. An attempt
-            whose journal has no totals line is ``running`` if its newest line is recent and
-            its process may still exist, and ``cut off`` otherwise.
+        now_unix_s: current wall time, in seconds since 1970; ``None`` reads the clock. It
+            is used to tell attempts that are still running from attempts that were cut off.
 
     Raises:
         JournalError: if a path does not exist, or if no journal can be read.

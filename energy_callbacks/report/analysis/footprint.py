@@ -48,7 +48,7 @@ def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions 
 
 
 def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
-    """Return the emissions of a known energy with a known carbon intensity."""
+    """Return the emissions of a known energy."""
     kg, low_kg, high_kg = carbon.emissions(total, intensity, pue)
     assert low_kg is not None, "a known energy has an interval"
     assert high_kg is not None, "a known energy has an interval"

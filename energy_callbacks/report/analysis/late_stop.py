@@ -80,7 +80,7 @@ def _costs(metric: Metric) -> Array:
 
 
 def _noise(costs: Array) -> float:
-    """Return the largest difference between the best value and later values that noise explains.
+    """Return by how much the best value and later values may differ because of noise.
 
     The standard deviation of the noise is estimated from third differences, which are nearly zero
     for a smooth curve. It is 1.4826 times the median of their absolute values (the estimate for

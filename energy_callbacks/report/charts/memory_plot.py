@@ -16,8 +16,8 @@ from energy_callbacks.report.model.schema import EnergyReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# Maximum number of points of a line per inch: about one for every four pixels. For the stacked
-# curves of power, the maximum is ``plots._BINS_PER_INCH``.
+# Maximum number of points of a line per inch: one for every four pixels of a screen with 96 pixels
+# per inch. For the stacked curves of power, the maximum is ``plots._BINS_PER_INCH``.
 _POINTS_PER_INCH = 24.0
 # Label and appearance of the line for each kind of device.
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 # Maximum length of a label in the legend of a narrow chart, in characters.
 _SHORT_LABEL = 16
-# Maximum number of bins of a curve per inch: about one for every two pixels.
+# Maximum number of bins of a curve per inch: one for every two pixels of a screen with 96 pixels
+# per inch.
 _BINS_PER_INCH = 48.0
 # Maximum number of bins of all curves together. It keeps an HTML page below 400 kB.
 _STEPS_IN_ALL = 2400

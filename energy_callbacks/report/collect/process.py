@@ -214,7 +214,7 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 def _settle(earlier: list[Record], line: Record) -> None:
     """Set unknown counts at the end of ``earlier`` to 0 if ``line`` has a count.
 
-    This count includes the unknown counts.
+    The count of ``line`` covers the steps of these earlier lines, too.
     """
     known = [name for name in ("samples", "tokens") if line[name] is not None]
     for name in known:

@@ -15,7 +15,7 @@ from energy_callbacks.report.model.runs import Progress, Span
 MAX_POINTS: Final = 240
 # Maximum number of metrics.
 MAX_METRICS = 20
-# Maximum number of points of all metrics together, and of one metric, which limits the size of the
+# Maximum number of points of all metrics together, and of one metric. They limit the size of the
 # HTML page.
 MAX_METRIC_POINTS_IN_ALL, MAX_METRIC_POINTS = 1200, 300
 _T_DECIMALS, _ENERGY_DECIMALS = 3, 1
