@@ -105,7 +105,7 @@ def _batch_size(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _saved_share(curve: BatchSizeCurve, batch: float) -> float | None:
-    """Return the saving of the batch size that a search chose, as share of the energy per sample.
+    """Return what the batch size chosen by a search saves, as a share of the energy per sample.
 
     The energy per sample is interpolated between trials, linearly in the logarithm of the batch
     size.
