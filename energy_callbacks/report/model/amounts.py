@@ -222,8 +222,7 @@ class Throughput:
         data_wait_s: time for which the lead process of each attempt (usually rank 0) waited for
             data, in seconds; ``None`` if not known.
         data_wait_fraction: ``data_wait_s`` divided by ``train_s``; ``None`` if not known.
-        data_wait: energy of the devices while the processes that read them waited for data;
-            ``None`` if waits are not reported.
+        data_wait: energy of the devices during waits for data; ``None`` if waits are not reported.
     """
 
     steps: int

@@ -25,8 +25,8 @@ class SourceLine:
         wall_s: time that the training thread spent in the line, including calls to libraries.
         cpu_s: CPU time of the training thread in the line, and of other threads while
             the line calls libraries.
-        wait_s: ``wall_s`` minus the CPU time of all threads, at least 0 for each reading of the
-            stack.
+        wait_s: waiting time: ``wall_s`` minus the CPU time of all threads. For each reading of the
+            stack, a negative difference counts as 0.
         gpu_share: time of the kernels that the line launched, as a share of the time of all kernels
             in the recorded steps, 0 to 1; ``None`` if no step was recorded.
         host_j: energy of the host, attributed by CPU time and by waiting time; ``None`` if not

@@ -138,7 +138,7 @@ class Imbalance:
         host: name of the host.
         rank: rank that differs.
         quantity: compared quantity: time of waiting for data in s, samples per step, or power in W.
-        value: value of the rank; for waits, its total in those steps that every rank has executed.
+        value: value of the rank; waits are summed over the steps that every rank has executed.
         median: median of the other ranks.
         error: half-width of the 95 % interval of the difference; 0 for samples per step.
         message: the difference as a sentence.
@@ -245,8 +245,8 @@ class DeviceUse:
         scope: scope whose sum contains the energy of the device; ``None`` if it has no energy.
         origin: whether a sensor measured the energy or a model estimated it.
         uuid: UUID of the device; ``None`` if it has none.
-        counted_in: key of the parent device whose energy contains this one's; ``None`` if there is
-            none, so that sums count the device itself.
+        counted_in: key of the parent device, whose energy contains that of this device; ``None`` if
+            there is none. Sums leave out devices that have a parent.
         sensors: sensor of each quantity.
         energy: energy over the whole run.
         mean_power_w: energy divided by the time with readings; ``None`` if not known.

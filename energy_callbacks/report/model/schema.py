@@ -69,7 +69,7 @@ class EnergyReport:
         throughput: amount of work, its speed, and waits for data.
         memory: peak and mean use of memory.
         phases: time and energy of each phase.
-        devices: energy, power and other readings of each physical device.
+        devices: energy, power and other readings of each device.
         attempts: one entry for each process of each attempt.
         unavailable: sensors that could not be opened.
         measuring: processor time that the measurement itself used.
