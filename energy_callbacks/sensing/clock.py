@@ -59,7 +59,7 @@ class Clock(Protocol):
 
 
 def clock_offset(clock: Clock) -> tuple[float, float]:
-    """Return the monotonic time, and wall minus monotonic time, by the fastest of 3 readings."""
+    """Return the monotonic time and (wall time - monotonic time), from the fastest of 3 tries."""
     tries = []
     for _ in range(_TRIES):
         before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()

@@ -84,7 +84,7 @@ class CumulativeEnergy(BoundedColumns):
     ======  ==================================================================================
 
     Args:
-        keep_s: time before the newest final knot from which all knots are kept, s.
+        keep_s: length of the time before the newest final knot in which all knots are kept, s.
     """
 
     def __init__(self, keep_s: float) -> None:

@@ -43,8 +43,8 @@ class _Hidden:
 # The following numbers are fitted so that the 95 % confidence intervals of six sensors contain the
 # true energy in 95 % of cases and are not too wide (tests/benchmarks/calibration.py): _FILTERED for
 # sensors with a response time, _PLAIN for sensors without one, and _MEAN (a pair as in ``_Hidden``)
-# for means. For a single jump of power and a first-order filter, ``noise`` can be computed: it is
-# 0.0053 if the response time is 15 ms and the interval is 20 ms wide.
+# for means. For comparison with the fitted 0.003 of _FILTERED: computed for a single jump of power
+# and a first-order filter, this ``noise`` is 0.0053 (response time 15 ms, interval 20 ms wide).
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
