@@ -251,8 +251,8 @@ class Timeline:
         """Return the moment up to which the energy of every device is final.
 
         The result does not advance while an expected source may still open or a device has no
-        readings yet, but each source or device delays it by at most ``patience_s`` seconds. A
-        device without readings for that time has a gap.
+        readings yet. A source or device that would delay the result by more than ``patience_s``
+        seconds is ignored.
 
         Returns:
             The moment, which never decreases. ``None`` if it is not known yet, or if for every

@@ -224,10 +224,9 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Return sizes that suit devices: ``multiple`` times 1, 3, 5 or 7 times a power of two.
 
-    For each power of two, the largest size, rounded down to a multiple of ``multiple`` times that
-    power, is included too. At these sizes the tiles (the blocks of data that a kernel processes)
-    are full. If the user has restricted the sizes to powers of two or to divisors, all sizes are
-    returned.
+    The largest size is included too, rounded down to a multiple of ``multiple`` times each power of
+    two. At these sizes the tiles (the blocks of data that a kernel processes) are full. If the user
+    has restricted the sizes to powers of two or to divisors, all sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

@@ -33,9 +33,9 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
-# With the objective ``largest``, a tried size is close if it is less than this number of allowed
-# sizes away from the largest size that fits so far. Each close size, not counting that one, doubles
-# the minimum step to the next trial, because close sizes show that predictions were too low.
+# With the objective ``largest``, another size is close to the largest size that fits so far if it
+# is less than this number of allowed sizes away. Each tried size that is close doubles the minimum
+# step to the next trial, because close sizes show that predictions were too low.
 _CLOSE: Final = 16
 
 

@@ -16,8 +16,8 @@ from energy_callbacks.sensing.clock import Clock, clock_offset
 # A change of the offset by more than this between two calls, s, is a jump. Synchronisation with a
 # time server changes the offset by at most 0.5 ms per second (adjtimex(2): 500 ppm).
 _JUMP_S: Final = 0.010
-# Stamps jitter. A stamp may therefore be in the future, by at most this much, s. (On an H200 the
-# time between two samples is 6 to 48 ms instead of 20 ms, and the newest sample is 3 to 16 ms old.)
+# A stamp may be in the future by at most this much, s, because stamps jitter: on an H200 the time
+# between two samples is 6 to 48 ms instead of 20 ms.
 _FUTURE_S: Final = 0.010
 
 
