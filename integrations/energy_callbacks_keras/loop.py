@@ -92,7 +92,7 @@ class KerasStepCounter:
     def settle(self) -> None:
         """Count the last batches of an epoch, and correct its numbers of samples and tokens.
 
-        Call this method before Keras resets the model's metrics, which contain these numbers.
+        Call this method before Keras resets the model's metrics: the loss tracker is one of them.
         """
         if self._is_settled:
             return

@@ -128,7 +128,7 @@ class TensorFlowRandom:
         self._numbers = None if self._generator is None else np.array(self._generator.state.numpy())
 
     def restore(self) -> None:
-        """Restore both generators. Operations then draw the same numbers as after the snapshot."""
+        """Restore both generators."""
         if self._generator is not None:
             self._generator.state.assign(self._numbers)
         self._ops.global_generator = self._generator
