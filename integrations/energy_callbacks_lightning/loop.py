@@ -2,8 +2,8 @@
 
 The step of a batch in Lightning's loggers is the number of earlier batches that ended with an
 optimizer step; in manual optimization it is the number of all earlier batches. ``global_step``
-differs: in ``on_train_batch_end`` it includes the step of the current batch, and in manual
-optimization it counts the steps of every optimizer.
+differs: in ``on_train_batch_end`` it includes the optimizer step of the current batch, and in
+manual optimization it counts the steps of every optimizer.
 """
 
 import math

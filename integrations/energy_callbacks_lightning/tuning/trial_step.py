@@ -7,8 +7,8 @@
       step           epoch_loop.advance: fetch, copy to the device, training_step, backward,
                      clipping, optimizer
       loader ends    starts the loader again, as training does in the next epoch
-    trial ends       restores the old loop, and the attributes of the module that are neither
-                     parameters nor buffers
+    trial ends       restores the old loop, and the attributes of the module except parameters,
+                     buffers and submodules
 
 A loop contains counters and logged values. Trials use a new loop, so that the values of the old
 loop need not be restored. In a trial, learning-rate schedulers do nothing, because the trial may
