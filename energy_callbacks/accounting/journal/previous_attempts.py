@@ -93,7 +93,7 @@ def _usage_before(
 
 
 def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Path, Record]]:
-    """Return the journals of a run from which this process adds energy to its own, oldest first.
+    """Return the journals whose energy this process adds to its own, oldest first.
 
     Returns:
         Path and header of each journal.

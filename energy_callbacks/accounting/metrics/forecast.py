@@ -39,7 +39,7 @@ _MOST_TALLIES: Final = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunForecast:
-    """A forecast of the whole run, with the half-widths of 95 % intervals.
+    """A forecast of energy and duration, with the half-widths of 95 % intervals.
 
     Attributes:
         after: text that names the measured part of the training, such as "the first epoch".

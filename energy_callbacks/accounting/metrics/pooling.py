@@ -60,8 +60,8 @@ def widened(
 ) -> tuple[StepCounts, float]:
     """Find the start of a span up to ``now`` whose random share is at most ``TARGET``.
 
-    Each iteration makes the span longer by the factor share / ``TARGET``, but at least by the
-    factor 2. One or two iterations usually suffice.
+    Each iteration multiplies the length of the span by its random share / ``TARGET``, but at least
+    by 2. One or two iterations usually suffice.
 
     Args:
         before: start of the newest span.
