@@ -119,7 +119,7 @@ class EnergySessions(TrainerCallback):
         return self._session
 
     def _keep(self, state: Any) -> None:
-        """Store the meter's state now: in ``on_save``, the checkpoint is already written."""
+        """Store the meter's state for the next checkpoint; ``on_save`` would be too late."""
         state.stateful_callbacks[self._state_key] = self._meter.state()
 
     def _forget_last(self) -> None:

@@ -136,7 +136,7 @@ class HostWorkers:
         files: names of the files that workers have written; if there are many, only the first 32.
         functions: the functions with the longest own times, and those with the longest times
             including callees; all in descending order of own time.
-        lines: first lines of the workers' memory tables.
+        lines: first lines of the memory tables of all workers, one table after the other.
     """
 
     processes: int
