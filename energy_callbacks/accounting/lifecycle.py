@@ -32,7 +32,7 @@ class Lifecycle:
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── abandon ────────▶ failed    an error in this package
 
-    In state ``failed`` the meter returns no figures of the newest attempt. If no attempt is
+    In state ``failed``, ``scalars`` and ``totals`` of the meter are empty. If no attempt is
     running, ``stop``, ``end_if_left`` and ``end_left`` do nothing, and ``exit`` only waits for a
     report. ``begin`` raises an error if an attempt is running. In a forked child, an attempt of the
     parent does not count as running.

@@ -77,7 +77,7 @@ def _check_update_freq(value: str | int) -> int | None:
     """Return the number of batches between two rows; ``None`` for one row per epoch.
 
     Raises:
-        ValueError: for any other value of ``update_freq``.
+        ValueError: if ``value`` is none of ``"epoch"``, ``"batch"`` and the numbers from 1 on.
     """
     if value in ("epoch", "batch"):
         return None if value == "epoch" else 1

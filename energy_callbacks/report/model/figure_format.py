@@ -63,7 +63,7 @@ def ratio(ratio: amounts.Ratio | None) -> str:
 
 
 def ratio_interval(ratio: amounts.Ratio) -> str:
-    """Return the 95 % interval of an energy per unit of work, in the unit that ``ratio()`` uses.
+    """Return the 95 % interval of an energy per unit of work, in the unit that suits the value.
 
     >>> ratio_interval(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.39 to 0.43 J'

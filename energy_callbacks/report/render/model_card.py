@@ -22,8 +22,7 @@ def co2_eq_emissions(
             leaves out the field.
 
     Raises:
-        ValueError: if the energy or the location is not known. Without a location, only a range
-            of the emissions is known.
+        ValueError: if the emissions are not known, or only a range of them.
     """
     emissions = report.emissions
     if emissions is None:
