@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# When an attempt ends: maximum time to wait for all sources together, and then again for the
-# journal's thread, s.
+# Maximum time to wait at the end of an attempt, s: once for all sources together, and once for the
+# journal's thread.
 _STOP_TIMEOUT_S: Final = 3.0
 # A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
@@ -64,8 +64,8 @@ class ActiveAttempt:
         found: sources to read, and the reasons why the other sources are unavailable.
         clock: tells the time and runs periodic jobs on threads.
         run_folder: folder of the run; the journal is written in it.
-        state: state of the meter from the checkpoint that this attempt continues; empty for a new
-            run.
+        state: result of the method ``state`` in the run that this attempt continues; empty for a
+            new run.
         process: framework and rank of this process.
         on_failure: called with a message on the journal's thread if an error in this package stops
             the journal.
@@ -176,7 +176,7 @@ class ActiveAttempt:
         return total(self.timeline.energy(key, start_s, end_s) for key in self.timeline.keys(scope))
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Return whether readings up to ``t_s`` have arrived, after waiting for them.
+        """Wait for readings up to ``t_s``, and return whether they have arrived.
 
         See ``EnergyMeter.wait_until_seen``.
 
@@ -203,7 +203,7 @@ class ActiveAttempt:
         self.recorder.event("profile", self.now_s(), of=kind, record=record)
 
     def state(self) -> Record:
-        """Return the checkpoint state: run id, run folder, and joules of this host by scope."""
+        """Return the state for a checkpoint: run id, run folder, and joules so far by scope."""
         used_j = dict(self.board.used_j)
         return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
 
@@ -287,20 +287,20 @@ class ActiveAttempt:
             sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
             missed_readings=self._sampler.missed,
         )
-        # Set last: if Ctrl-C interrupts the lines above, ``end`` can be called again.
+        # Set only here: if Ctrl-C interrupts the lines above, ``end`` can be called again.
         self._is_over = True
         if self.call is not None:
             self.call.let_go()
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
-        """Wait until the journals of this attempt show that all its processes have ended.
+        """Wait until all journals of this attempt are complete, for at most ``timeout_s``.
 
-        Waits for at most ``timeout_s``. A killed process of this host counts as ended: its journal
-        never shows its end, and the launcher, such as Lightning's, may soon kill this process too.
+        The journal of a killed process never becomes complete. If the process ran on this host, its
+        journal is not waited for.
         """
-        # A single process has no other ranks. It must not wait for its own journal either, whose
-        # last line is missing if the disk is full.
+        # A single process must not wait for its own journal: if the disk is full, the last line of
+        # the journal is missing.
         if self._process.world_size == 1:
             return
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
@@ -394,8 +394,8 @@ class ActiveAttempt:
             "job": job and asdict(job),
             "config": {"place": asdict(place), **settings, "devices": devices},
             "environment": surroundings,
-            # Energy of earlier attempts that no journal in this run folder contains, J by scope,
-            # and the folder of their journals.
+            # If the run began in another folder: that folder (``None`` if its journals are gone),
+            # and the energy that the run used before this attempt, J by scope.
             **({"before": {"folder": earlier.folder, "energy_j": linked_j}} if linked_j else {}),
         }
 

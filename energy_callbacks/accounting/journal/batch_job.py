@@ -4,11 +4,11 @@ Origin of the fields of ``Job``:
 
 * Slurm: environment variables (sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"). Each task of a job array
   has its own id; squeue and sacct show the task as ``<array>_<task>``.
-* HTCondor: ``_CONDOR_JOB_AD`` contains the path of a file with lines ``Name = value`` (users'
-  manual, "Services for Running Jobs").
+* HTCondor: the environment variable ``_CONDOR_JOB_AD`` contains the path of a file with lines
+  ``Name = value`` (users' manual, "Services for Running Jobs").
 * Kubernetes: ``KUBERNETES_SERVICE_HOST`` is set in every container. The host name is the name of
-  the pod, or ``<job>-<index>`` in an Indexed Job (Kubernetes documentation, "Jobs" and "Downward
-  API"). The other variables and the file of labels are named as in the examples there.
+  the pod, or ``<job>-<index>`` in an Indexed Job (Kubernetes documentation, "Jobs"). Variables such
+  as ``POD_NAME`` and the file of labels exist only if the user has defined them ("Downward API").
 
 If Slurm or HTCondor runs inside Kubernetes pods, only Slurm or HTCondor knows the job. Therefore
 Kubernetes is checked last.
@@ -50,7 +50,7 @@ class Job:
 
     Attributes:
         system: ``slurm``, ``htcondor`` or ``kubernetes``.
-        id: ``SLURM_JOB_ID``, ``ClusterId.ProcId`` of HTCondor, or the name of the pod.
+        id: ``SLURM_JOB_ID``, ``ClusterId.ProcId`` of HTCondor, or name or host name of the pod.
         array_id: id of the Slurm job array, or ``ClusterId`` of HTCondor.
         task: number of the task in the Slurm job array, ``ProcId`` of HTCondor, or completion index
             of an Indexed Job of Kubernetes.

@@ -15,8 +15,7 @@ _PACKAGES: Final = (
     "numpy", "torch", "lightning", "pytorch-lightning", "transformers", "keras", "tensorflow",
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
-# Environment variables of several batch systems that identify the batch job and its host. The names
-# are from the documentation of the batch systems.
+# Environment variables that identify the batch job and its host, in several batch systems.
 _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",

@@ -1,6 +1,6 @@
 """Reads and writes journals: append-only files of JSON lines.
 
-A journal contains all data of one process of one attempt; ``report.build`` reads it. Each line is a
+A journal contains the data of one process of one attempt; ``report.build`` reads it. Each line is a
 record with a ``type``. Times ``t_s`` are seconds since the start of the attempt; ``unix_s`` in the
 header is the wall time of the start. ``docs/reference/journal.md`` describes the format.
 ``VERSION`` increases when code that reads journals must change.
@@ -53,7 +53,7 @@ _ENERGY: Final = tuple(field.name for field in fields(Energy))
 _MARKER: Final = "run_id"
 # Number of times that a process looks for the marker file, and the pause after each look, s: one
 # second in total. The marker is written immediately after the folder is created; if it is still
-# missing after a second, the process that created the folder was killed.
+# missing after a second, the process that created the folder was probably killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
 # Number of bytes at the end of a journal that contain the ``totals`` line of up to 100 devices.
 _TAIL_BYTES: Final = 65536
@@ -181,7 +181,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """Return the run id in the last journal of ``find``; ``None`` if it is damaged or missing."""
+    """Return the run id in the newest journal; ``None`` if this journal is missing or damaged."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None
@@ -201,8 +201,8 @@ def claim_attempt(
 
     Ranks of one launch find the same attempt without communication. A rank joins the newest attempt
     if the marker file of that attempt contains the rank's launch id and the attempt has no journal
-    of the rank yet. Any other process begins a new attempt. If several processes begin an
-    attempt at the same time, the first to create its folder succeeds, and the others try again.
+    of the rank yet. Any other process begins a new attempt. If several processes do so at the same
+    time, one of them creates the attempt's folder, and the others try again to join or begin one.
 
     Args:
         folder: run folder.
@@ -233,7 +233,7 @@ def claim_attempt(
 
 
 def _run_of(marker: Path, launch: str) -> str | None:
-    """Return the run id in a marker file; ``None`` if another launch wrote it or it is missing.
+    """Return the run id in a marker file; ``None`` if the file is missing or of another launch.
 
     Waits up to one second for a marker file that has not been written yet.
     """

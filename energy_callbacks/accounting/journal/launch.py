@@ -103,7 +103,7 @@ def new_folder(wished: Path) -> Path:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue
-        except OSError:  # ``check_writable`` then raises an error with advice
+        except OSError:  # ``journal.check_writable`` then raises an error
             return wished
         return folder
     raise AssertionError("unreachable")
