@@ -26,9 +26,9 @@ class _Target:
         name: name of the attribute of ``owner``.
         stored: the stored object: the function, or a ``staticmethod`` or ``classmethod`` around it.
         function: the function without its ``staticmethod`` or ``classmethod``.
-        scope: global namespace of the function, if it also stores the function and is not the
-            namespace of the imported module; otherwise ``None``. The two namespaces differ for the
-            main script in processes that multiprocessing has spawned.
+        scope: global namespace of the function, if it stores the function and is not the namespace
+            of the imported module; otherwise ``None``. In processes that multiprocessing has
+            spawned, the main script has two namespaces.
     """
 
     address: str

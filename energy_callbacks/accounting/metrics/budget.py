@@ -1,4 +1,4 @@
-"""Computes the share of a run's limits of energy and emissions that the run has used."""
+"""Computes which share of its budget a run has used; a budget limits energy, emissions or both."""
 
 import logging
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _REACH_S: Final = 10.0
 
 
 def unknown_emissions(_: Energy) -> tuple[None, None, None]:
-    """Return unknown emissions; the ``EmissionsKg`` that is used if no intensity can be found."""
+    """Return unknown emissions; used as ``EmissionsKg`` if no carbon intensity can be found."""
     return None, None, None
 
 
@@ -49,8 +49,8 @@ class Used:
 
     Attributes:
         energy_j: energy of GPUs and host in all attempts up to ``seen_s``, J.
-        power_w: mean power of GPUs and host together, in the span of the newest figures, which ends
-            at ``seen_s``, W; 0 if unknown.
+        power_w: mean power of GPUs and host together, over the time span of the newest figures, W;
+            0 if unknown.
         seen_s: monotonic time up to which the energy is known.
     """
 
