@@ -127,10 +127,9 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known intensity is +-20 %. Figures below the life-cycle emissions of
-    hydropower count only the fuel that power plants burn. Therefore the upper end of the interval
-    is at least these life-cycle emissions. If there is no figure for the place, the interval is the
-    5th to 95th percentile of all countries.
+    The interval of a known intensity is +-20 %, but its upper end is at least the life-cycle
+    emissions of hydropower, because smaller figures count only the fuel that power plants burn. If
+    there is no figure for the place, the interval is the 5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():
@@ -232,7 +231,7 @@ def _english_names() -> dict[str, str]:
 
 @cache
 def _country_names() -> dict[str, str]:
-    """Return ISO alpha-3 codes by all codes and names of each country, in lower case."""
+    """Return ISO alpha-3 codes; the keys are all codes and names of each country in lower case."""
     names = {name.casefold(): code for code, name in _english_names().items()}
     names.update((code.casefold(), code) for code in _english_names())
     for country in _iso_countries():
@@ -252,10 +251,10 @@ def _iso_countries() -> list[Any]:
 
 
 def _regions(code: str) -> dict[str, str]:
-    """Return CodeCarbon's keys of the regions of a country, by name of the region in lower case.
+    """Return CodeCarbon's names of the regions of a country.
 
-    For the USA, the result also contains each key by postal code. For countries other than the USA
-    and Canada, the result is empty.
+    The keys are the same names and, for the USA, also postal codes; all are in lower case. For
+    countries other than the USA and Canada, the result is empty.
     """
     if code == "CAN":
         return {name: name for name in _data().get_country_energy_mix_data("can")}

@@ -1,9 +1,9 @@
 """Computes the energy that the devices used while the training thread waited for data.
 
-There is one short wait per step, and the load changes with each wait. Errors of the energy at the
-ends of waits therefore have the same sign in all waits and do not average out. For this reason, the
-energy of each interval between two readings is divided in proportion to time, and the error is
-bounded::
+There is one short wait per batch, and the load changes in the same way at each wait. Errors of the
+energy at the ends of waits therefore have the same sign in all waits and do not average out. For
+this reason, the energy of each interval between two readings is divided in proportion to time, and
+the error is bounded::
 
     E, w      energy and length of the interval
     x         waiting time in the interval

@@ -20,8 +20,8 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
 
     Args:
         energies: the parts.
-        durations_s: length of each part's window in s, in the same order; ``None`` if all parts
-            have the same window, such as the devices of a machine.
+        durations_s: length of each part's time span in s, in the same order; ``None`` if all parts
+            have the same time span.
 
     Returns:
         The sum; ``Energy(energy_j=None)`` if there are no parts.
@@ -48,13 +48,13 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
 
 
 def interval_j(energy: Energy) -> tuple[float, float, float] | None:
-    """Extrapolate an energy to its whole window, and return it with its 95 % interval, in joules.
+    """Extrapolate an energy to its whole time span, and return it with its 95 % interval, J.
 
     The mean power in the time without readings is assumed to be the mean power in the time with
     readings, with an error of 100 %.
 
     Returns:
-        Energy, lower end and upper end; ``None`` if less than half of the window has readings.
+        Energy, lower end and upper end; ``None`` if less than half of the time span has readings.
 
     >>> interval_j(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     (100.0, 80.0, 120.0)
@@ -67,10 +67,10 @@ def interval_j(energy: Energy) -> tuple[float, float, float] | None:
 
 
 def whole_window(energy: Energy) -> Energy:
-    """Extrapolate an energy to its whole window, as ``interval_j`` does.
+    """Extrapolate an energy to its whole time span, as ``interval_j`` does.
 
     The error of the extrapolation is systematic. The result is unknown if less than half of the
-    window has readings.
+    time span has readings.
 
     >>> whole_window(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     Energy(energy_j=100.0, stderr_j=0.0, systematic_j=20.0, method='power', coverage=0.9)

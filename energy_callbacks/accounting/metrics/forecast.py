@@ -149,12 +149,12 @@ class Forecaster:
         """Return the second forecast; ``None`` if it cannot be made, see ``_forecast``.
 
         The energy and time outside of training steps are measured from the first step to the end of
-        the work that follows the last finished epoch. They are assumed to repeat in the same
-        proportion to the steps.
+        the work that follows the last measured epoch. They are assumed to stay in the same
+        proportion to the number of steps.
 
         Args:
             planned: see ``RunForecast.planned_steps``.
-            epoch_end_s: monotonic time at which the last finished epoch ended.
+            epoch_end_s: monotonic time at which the last measured epoch ended.
         """
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
         newest, last = self._tallies[-1], inside[-1]

@@ -1,4 +1,4 @@
-"""Pools steps: computes figures per step over enough steps to make their random error small.
+"""Finds how many steps to pool, so that figures per step have a small random error.
 
 The random error of an energy comes mostly from the two ends of its span, so the relative random
 error decreases as the span grows. The relative systematic error does not depend on the span.

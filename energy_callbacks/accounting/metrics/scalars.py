@@ -22,7 +22,7 @@ _STALE_S: Final = 10.0
 # If figures were requested less than this time ago, s, the next figures are computed before they
 # are requested. Otherwise they are computed at the next request, which then takes a millisecond.
 _OFTEN_S: Final = 10.0
-# Number of the newest requests whose random errors ``short_span`` checks.
+# Maximum number of rows whose random errors ``short_span`` checks; the newest are kept.
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
@@ -56,8 +56,8 @@ class ReadyScalars:
     """Figures that are ready to be logged.
 
     Attributes:
-        tally: step counts at the last step of the span of time that the figures cover.
-        end_s: monotonic time of the end of this span.
+        tally: step counts at the last step that ended by ``end_s``.
+        end_s: monotonic time up to which the figures are computed.
         values: figures by tag.
         pooled: random share (see ``pooling``) of the energy per step, and length in s of the span
             over which steps were pooled; ``None`` if there are no new figures per step.
@@ -70,12 +70,12 @@ class ReadyScalars:
 
 
 class ScalarBoard:
-    """Computes figures on the journal's thread before the training thread logs them.
+    """Computes the figures that the training thread logs, usually before they are requested.
 
     ``update`` runs on the journal's thread. ``take`` runs on the training thread and needs a few
-    microseconds, or a millisecond after ten seconds without a request. Each ``take`` begins a new
-    span of time. Figures per step, sample and token also use steps before this span, if that is
-    needed to reduce their random error.
+    microseconds, or a millisecond after ten seconds without a request. Each ``take`` with new
+    figures begins a new span of time. Figures per step, sample and token also use steps before this
+    span, if that is needed to reduce their random error.
 
     Args:
         recorder: provides readings of this host, and steps and phases of this process.
@@ -85,10 +85,9 @@ class ScalarBoard:
         emissions_kg: function from energy to kg CO2e with an interval.
 
     Attributes:
-        used_j: energy of the run on this host over all attempts, J; the keys are the scopes ``gpu``
-            and ``host``, without those that were never measured.
-        used: energy of the run on this host over all attempts, and newest power; ``None`` before
-            the first readings.
+        used_j: energy of the devices that this process measures, over all attempts of the run, J by
+            scope, ``gpu`` and ``host``; a scope whose energy is unknown is absent.
+        used: total of this energy, and newest power; ``None`` before the first figures.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class ScalarBoard:
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
-        """Return the newest figures, and begin a new span.
+        """Return the newest figures, and begin a new span of time where these figures end.
 
         Without new readings, the last figures are returned again. Before the first readings, the
         result is empty.
