@@ -7,7 +7,7 @@
 
 A row is the set of figures that is logged at one step. A session is TensorBoard's record of one
 training on the page "HParams". TensorBoard reads only one layout and one session per TensorBoard
-run. If the user has already written a layout, no layout is added; the same applies to a session.
+run. If the TensorBoard run already has a layout, no layout is added; the same applies to a session.
 """
 
 import logging
@@ -57,13 +57,12 @@ _PICTURE_IN = 4.2
 class Dashboard:
     """The TensorBoard pages of one training.
 
-    A failure is logged once and ends the dashboard. Callers still write the rows, and the meter
-    still measures.
+    A failure is logged once and ends the dashboard, but not the training or the meter.
 
     Args:
         meter: the meter of the training.
-        boards: returns the TensorBoard runs to write to, which may be none; called at the first
-            row with an ``efficiency/`` tag.
+        boards: returns the TensorBoard runs to write to, which may be an empty list; called at the
+            first row with an ``efficiency/`` tag.
         facts: returns additional hyperparameters by name, ``None`` for unknown values; called at
             the same row if there is a TensorBoard run.
     """
@@ -83,7 +82,7 @@ class Dashboard:
         self._is_due = True
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state of a new dashboard, because a copy must not write for the training."""
+        """Return the state of a dashboard without boards, so that a copy writes nothing."""
         return Dashboard(self._meter).__dict__
 
     def row(self, scalars: Mapping[str, float], step: int) -> None:
@@ -172,7 +171,7 @@ def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
 
 
 def _device_names(meter: EnergyMeter) -> str | None:
-    """Return the names of the measured GPUs, such as ``8 x NVIDIA H200``, or else of the CPUs."""
+    """Return the names of the measured GPUs, or else of the CPUs: ``8 x NVIDIA H200``."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in meter.devices if device.kind == kind)
         if names:
@@ -181,7 +180,7 @@ def _device_names(meter: EnergyMeter) -> str | None:
 
 
 def _last_figures(report: EnergyReport) -> dict[str, float]:
-    """Return known totals and means of the report by tag; unresolved energies are left out."""
+    """Return the known figures of ``FINAL`` by tag; unresolved energies are left out."""
     total, efficiencies = report.energy.total, report.efficiency
     last = {}
     if total.energy_j is not None and total.is_resolved:

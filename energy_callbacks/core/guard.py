@@ -25,7 +25,7 @@ R = TypeVar("R")
 def give_up(owner: Abandonable, method: str) -> None:
     """Make ``owner`` stop measuring, because ``method`` raised the exception being handled.
 
-    If a signal handler raised the exception, it is raised again instead: see ``pass_on_signals``.
+    An exception that a signal handler raised is raised again instead: see ``pass_on_signals``.
 
     Args:
         owner: object whose method failed.
@@ -50,10 +50,10 @@ def pass_on_signals() -> None:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """Return the code object of a signal handler; ``None`` if it is not written in Python."""
+    """Return the code object of a signal handler; ``None`` if the handler is not Python code."""
     if not callable(handler):  # SIG_DFL, SIG_IGN
         return None
-    function = getattr(handler, "func", handler)  # of a functools.partial
+    function = getattr(handler, "func", handler)  # unwraps a functools.partial
     for one in (function, type(function).__call__):  # functions and methods; callable objects
         if isinstance(code := getattr(one, "__code__", None), CodeType):
             return code
@@ -65,8 +65,8 @@ def harmless(
 ) -> Callable[Concatenate[Owner, P], R | None]:
     """Decorate a method to stop measuring and return ``None`` if the method raises an exception.
 
-    Exceptions that a signal handler raised, and exceptions such as ``KeyboardInterrupt`` that do
-    not derive from ``Exception``, are not caught.
+    Two kinds of exceptions still reach the caller: those that a signal handler raised, and those
+    that do not derive from ``Exception``, such as ``KeyboardInterrupt``.
     """
 
     @functools.wraps(method)

@@ -1,4 +1,4 @@
-"""Reads files of JSON lines that start with a header: journals, and recordings of readings."""
+"""Reads JSON-lines files that begin with a header line: journals, and recordings of readings."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ Quantity = Literal[
     "memory_used",  # byte
     "utilisation",  # share of time in which the device is busy, 0 to 1
     "sm_active",  # share of time in which a multiprocessor has work, 0 to 1, mean of all of them
-    "sm_occupancy",  # share, 0 to 1: number of resident warps divided by the maximum number
+    "sm_occupancy",  # number of resident warps as a share of the maximum number, 0 to 1
     "tensor_active",  # share of time in which the tensor cores are busy, 0 to 1
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
     "temperature",  # degree Celsius
@@ -20,10 +20,11 @@ Quantity = Literal[
     "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, resident memory of this process and its children
     "allocated",  # byte, in the framework's device allocator
-    "peak_allocated",  # byte, maximum since the framework last reset it
+    "peak_allocated",  # byte, highest value of ``allocated`` since the user last reset it
 ]
-# Maximum random error of a resolved energy (half-width of its 95 % interval), as a share of the
-# energy. With a larger error, the upper end of the interval is more than 3 times the lower end.
+# Maximum random error of a resolved energy, as a share of the energy. The random error is the
+# half-width of the 95 % interval. With a larger error, the upper end of the interval is more than 3
+# times the lower end.
 _RESOLVED: Final = 0.5
 # How the energy of one device was computed: from its energy counter, from samples that its driver
 # buffers, from readings of its power, or by a model.
@@ -38,7 +39,7 @@ class Sensor:
         name: the driver call or file that is read, as text for the report.
         period_s: time between two updates of the value; ``None`` if not known.
         window_s: time over which the sensor averages one value; ``None`` if not known.
-        lag_s: delay before the sensor starts to show a change.
+        lag_s: time by which values are late: a value read at ``t`` belongs to ``t - lag_s``.
         response_s: time constant of the sensor's first-order response.
         relative_error: bound of the systematic error, as a fraction of the value.
         is_buffered: whether the driver stores samples, so that none is lost between two readings.
@@ -66,8 +67,8 @@ class Device:
             the device has no energy.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
-        parent: key of the device whose energy includes that of this device, so that sums do not
-            count it twice; ``None`` if there is no such device.
+        parent: key of the device whose energy includes the energy of this device; sums with the
+            parent leave this device out. ``None`` if there is no such device.
         index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
             ``None`` if not known.
@@ -102,8 +103,9 @@ class Channel:
     Attributes:
         device: the device that the source reads.
         quantity: the quantity that the source reads.
-        kind: meaning of a value: ``gauge`` is the quantity at the time of the reading, ``mean`` its
-            mean since the previous reading, ``counter`` a total that never decreases.
+        kind: meaning of a value: ``gauge`` is what the sensor shows at the time of the reading,
+            ``mean`` is the mean since the previous reading, ``counter`` is a total that never
+            decreases.
         sensor: properties of the sensor; ``None`` if not known.
     """
 

@@ -11,18 +11,19 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalHold:
-    """Holds back signals in the main thread until ``wait`` fetches them.
+    """Holds back signals inside the context ``held``, until ``wait`` fetches them.
 
     A terminal sends a signal, such as SIGINT at Ctrl-C, to all processes of its foreground group,
-    so that child processes receive it themselves. A signal that another process sends reaches only
-    this process; ``wait`` returns it, so that the caller can pass it on.
+    so child processes receive the signal themselves. A signal from another process usually reaches
+    only this process; ``wait`` returns the signal, so that the caller can pass it on.
 
     Args:
-        numbers: signals to hold back. ``wait`` also returns those that this process ignores, such
-            as SIGHUP under ``nohup``, but they never become ``first``.
+        numbers: signals to hold back. They may include signals that this process ignores, such as
+            SIGHUP under ``nohup``: ``wait`` returns these too.
 
     Attributes:
-        first: number of the first signal that arrived; ``None`` if none has arrived.
+        first: number of the first signal that arrived, not counting ignored signals; ``None`` if
+            there was none.
         mask_before: signals that were already blocked when ``held`` was entered.
     """
 
@@ -36,7 +37,7 @@ class SignalHold:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Handle signals inside the context: they do not end this process, but set ``first``."""
+        """Let signals set ``first`` inside the context, instead of ending this process."""
         before = {number: signal.signal(number, self._handle) for number in self._handled}
         try:
             yield

@@ -8,7 +8,7 @@ def t_quantile(probability: float, degrees_of_freedom: int) -> float:
     2.093
 
     Args:
-        probability: probability of a value below the quantile, above 0 and below 1.
+        probability: probability that a value is below the quantile; more than 0, less than 1.
         degrees_of_freedom: degrees of freedom of the distribution, at least 1.
     """
     from scipy.special import stdtrit
