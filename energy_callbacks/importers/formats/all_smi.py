@@ -1,9 +1,9 @@
 """Reads files of ``all-smi record``: one JSON object per line, plain, ``.gz`` or ``.zst``.
 
-The first object is a header; each other object is a frame with one sample. A frame has
-``timestamp`` (RFC 3339, whole seconds) and the lists ``gpus`` and ``cpus``. Memory is in bytes,
-frequency in MHz, power in W; unknown values are -1, 0 or null, depending on the quantity. CPUs
-whose power is not known are skipped.
+The first object is usually a header. A frame is an object with ``timestamp`` (RFC 3339, whole
+seconds) and the lists ``gpus`` and ``cpus``, which have the values of each device at that time.
+Memory is in bytes, frequency in MHz, power in W; unknown values are -1, 0 or null, depending on the
+quantity. CPUs without known power are skipped.
 """
 
 import json

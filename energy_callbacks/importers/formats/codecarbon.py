@@ -24,14 +24,14 @@ from energy_callbacks.importers.protocol import Log
 NAME: Final = "CodeCarbon"
 _NEEDED: Final = frozenset(("run_id", "duration", "emissions", "energy_consumed"))
 _TAGS: Final = ("experiment_id", "cloud_provider", "cloud_region", "os", "tracking_mode")
-# Larger values are not plausible: a row with a longer duration is skipped, and a larger energy is
-# treated as unknown.
+# Maximum plausible duration and energy of a run. A row with a longer duration is skipped; a larger
+# energy is treated as unknown.
 _MOST_S: Final = 10 * 365 * 86400.0
 _MOST_KWH: Final = 1e6
 # Parts of the machine: prefix of their columns, kind of the device, scope, origin, and bound of the
 # relative error. A row does not say how its energies were measured. For GPUs, CodeCarbon reads the
 # energy counter, or the power once per second; it mostly estimates CPU and RAM with models. The
-# error bound of these models is assumed to be that of the models of this package.
+# error bound of these models is assumed to be 50 %.
 _PARTS: Final[tuple[tuple[str, str, Scope, Origin, float], ...]] = (
     ("gpu", "gpu", "gpu", "measured", 0.1),
     ("cpu", "cpu", "host", "estimated", 0.5),
@@ -152,15 +152,15 @@ def _place(row: Row) -> tuple[Mapping[str, Any], str]:
 def _warnings(
     row: Row, energy: Mapping[str, Energy], stated_pue: float | None, pue: float
 ) -> Iterator[Record]:
-    """Yield a warning for a PUE outside 1 to 10, and a warning for a total that is not the sum.
+    """Yield warnings: for a PUE outside 1 to 10, and for a total that is not the devices' sum.
 
-    A total within 1 % of the sum of the devices' energies causes no warning.
+    A total that differs from the sum by at most 1 % causes no warning.
 
     Args:
         row: the row that is used.
-        energy: energy by device key, without PUE.
+        energy: energy by device key, already divided by the PUE.
         stated_pue: PUE in the row; ``None`` if there is none.
-        pue: PUE by which energies were divided.
+        pue: PUE by which the energies were divided.
     """
     if stated_pue is not None and stated_pue != pue:
         message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which cannot be; 1 is taken."

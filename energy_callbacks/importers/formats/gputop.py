@@ -2,8 +2,8 @@
 
 The format has three variants:
 
-* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of the card that
-  gputop shows at that moment;
+* native (``gputop.py --stats F``): each record has ``gpu_index`` and the values of one card, the
+  one that gputop showed at the time of the record;
 * several cards (``F_multi_gpu.json`` in the same folder): each record has ``multi_gpu_data``. If
   this file exists, it is read instead of the native file, because it has the values of all cards;
 * simple (``gpu_stats_*.json`` of AdamWPrune and of ``energy-callbacks run``): the temperature is a

@@ -36,7 +36,7 @@ def records(log: Log) -> Iterator[Record]:
         t_s = samples.clock.t_s(values.Moment(at_s, is_local=False))
         samples.add(f"gpu{values.index(record.get('gpu_id')) or 0}", t_s, record)
     # Times are seconds since the beginning of the log. The file's modification time is taken as the
-    # wall time of its end.
+    # wall time of the last sample.
     began_unix_s = log.path.stat().st_mtime - samples.end_s
     header = journal_lines.header(log, NAME, began_unix_s, name=model)
     yield from recording.recorded(log, header, samples, _claims(log, count))

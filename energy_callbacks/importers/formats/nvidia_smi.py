@@ -1,7 +1,7 @@
 """Reads output of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv -lms 100``.
 
 The first line has the names of the columns. Column names and cells may contain units. Files without
-this line (nvidia-smi's option ``noheader``) are refused.
+column names (nvidia-smi's option ``noheader``) are refused.
 """
 
 import re

@@ -2,8 +2,8 @@
 
 Zeus writes no column names; files with a first line ``time,power0,...`` are accepted too. Zeus
 drops readings that equal the previous one, so the file has no samples while the power stays the
-same. If this lasts for more than five times the median time between two samples, it is reported as
-a gap.
+same. A time without samples is reported as a gap if it is longer than five times the median time
+between two samples.
 """
 
 import re
