@@ -37,7 +37,7 @@ class Damage:
     """Counts the parts of a file that could not be read.
 
     Attributes:
-        places: number of damaged places. A place is a skipped line, or successive skipped records.
+        places: number of damaged places, at which lines or records were skipped.
         is_cut_off: whether the file ends within a record, or its end could not be read.
     """
 
@@ -47,7 +47,7 @@ class Damage:
 
 
 def head(path: Path) -> str:
-    """Return the first ``HEAD_BYTES`` characters of a file; empty if it cannot be unpacked."""
+    """Return the first ``HEAD_BYTES`` characters of a file; empty if the file cannot be read."""
     return next(_pieces(path, HEAD_BYTES, Damage()), "")
 
 
@@ -56,7 +56,7 @@ def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterato
 
     Args:
         path: file to read.
-        damage: counts the skipped lines.
+        damage: counts the skipped lines, and receives ``is_cut_off``.
         complete_only: whether to skip the last line if it has no line end, because a number in it
             may be cut off.
     """
@@ -74,7 +74,7 @@ def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterato
 
 
 def cells(line: str) -> list[str]:
-    """Return the cells of a CSV line without surrounding spaces; an empty list if it is invalid."""
+    """Return the cells of a CSV line without surrounding spaces; ``[]`` for an invalid line."""
     try:
         return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
     except csv.Error:

@@ -44,8 +44,8 @@ def header(
         host: name of the host that was measured; ``None`` uses ``UNKNOWN_HOST``.
         command: command line of the training; ``None`` if unknown.
         tags: settings of the training, as names to values; the first 20 are kept.
-        place: location, in the format of ``place`` in ``config`` of a journal's header; ``None`` if
-            unknown.
+        place: location, in the format of the field ``config.place`` of a journal's header; ``None``
+            if unknown.
         pue: power usage effectiveness of the building.
     """
     return {

@@ -6,21 +6,21 @@ from typing import Final
 from energy_callbacks.importers.values import Moment, unix_s
 
 _HOUR_S: Final = 3600.0
-# Maximum time between the last sample before and the first sample after a change to or from summer
-# time. The step of the local time differs from an hour by the time between these two samples.
+# Maximum time between two samples if summer time begins or ends between them. The local time then
+# steps forward by an hour plus this time, or back by an hour minus this time.
 _SLACK_S: Final = 60.0
 # Maximum time between two samples. A longer step forward means that the log's clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
 
 
 class LogClock:
-    """Converts the moments of a log, in the order of the file, to seconds since the first one.
+    """Converts the moments of a log, in the order of the file, to seconds since the first moment.
 
     * If times without time zone go back by 59 to 60 minutes, summer time has ended: an hour is
       added to all times from then on.
     * Any other step back, and any step forward of more than a week, means that the clock was set:
-      the duration of the step is taken as 0. If the next moment continues from the moment before
-      the step, only the time of one sample was wrong, and the correction is undone.
+      the time since the previous moment is taken as 0. If the next moment fits the times before the
+      step again, only one time was wrong, and the correction is undone.
     """
 
     def __init__(self) -> None:

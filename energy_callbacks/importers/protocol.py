@@ -113,7 +113,7 @@ class Importer(Protocol):
         ...
 
     def recognises(self, log: Log) -> bool:
-        """Return whether a file has this format, judged by its beginning only."""
+        """Return whether the beginning of a file has this format."""
         ...
 
     def records(self, log: Log) -> Iterator[Record]:
@@ -122,7 +122,7 @@ class Importer(Protocol):
         The first record is the header. The file is read when the first record is requested.
 
         Raises:
-            JournalError: if the file has no usable data, or if it has several runs and
+            JournalError: if the file cannot be used, for example because it has several runs and
                 ``log.choice`` selects none of them.
         """
         ...

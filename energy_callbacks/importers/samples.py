@@ -111,14 +111,14 @@ class Samples:
 
     @property
     def end_s(self) -> float:
-        """Time of the last sample, in seconds since the first moment; 0.0 without samples."""
+        """Time of the last sample, in seconds since the log's first moment; 0.0 without samples."""
         return max((one.values[-len(COLUMNS)] for one in self.devices.values()), default=0.0)
 
     def t_s(self, moment: values.Moment | None) -> float | None:
         """Return the seconds from the log's first moment to ``moment``.
 
-        If ``moment`` is ``None``, because a time could not be parsed, count it as damage and return
-        ``None``.
+        ``None`` stands for a time that could not be parsed: it is counted as damage, and the result
+        is ``None``.
         """
         if moment is None:
             self.damage.places += 1

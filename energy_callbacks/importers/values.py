@@ -11,7 +11,7 @@ from energy_callbacks.core.units import bytes_from_mebibytes, hertz_from_megaher
 _NUMBER: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([A-Za-z%]*)\s*")
 # Maximum length of a text that is parsed, in characters.
 _LONGEST: Final = 64
-# Values of at least these limits are not plausible: 1 PiB, 100 GHz, device number 10 000.
+# Values at or above these limits are not plausible: 1 PiB, 100 GHz, device number 10 000.
 _MOST_BYTES, _MOST_MHZ, _MOST_INDEX = 2**50, 1e5, 10_000
 
 
@@ -67,7 +67,7 @@ def above_0(value: Any) -> float | None:
 
 
 def share(value: Any) -> float | None:
-    """Convert a percentage from 0 to 100 to a share from 0 to 1.
+    """Convert a percentage (0 to 100) to a share (0 to 1).
 
     >>> share("97 %"), share(250)
     (0.97, None)

@@ -273,9 +273,9 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
 def is_running(folder: Path, host: str) -> bool:
     """Return whether an attempt without ``outcome.json`` is still running.
 
-    On this host, an attempt is running if another process has the attempt's folder as an argument,
-    or as the value of the environment variable ``ENERGY_CALLBACKS_RUN_DIR``. On another host, an
-    attempt counts as running if a JSON file in its folder has changed in the last 90 s.
+    An attempt on this host is running if another process has the attempt's folder as an argument,
+    or as the value of the environment variable ``ENERGY_CALLBACKS_RUN_DIR``. An attempt on another
+    host counts as running if a JSON file in its folder has changed in the last 90 s.
     """
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))
