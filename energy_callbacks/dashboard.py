@@ -171,7 +171,7 @@ def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
 
 
 def _device_names(meter: EnergyMeter) -> str | None:
-    """Return the names of the measured GPUs, or else of the CPUs: ``8 x NVIDIA H200``."""
+    """Return the names of the GPUs, such as ``8 x NVIDIA H200``; of the CPUs if there is no GPU."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in meter.devices if device.kind == kind)
         if names:
