@@ -112,8 +112,9 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
         signal ended the command, the same signal ends this process instead.
 
     Raises:
-        ValueError: if there is no command, if this process is one of several processes of a
-            launcher (``WORLD_SIZE`` above 1), or if the run folder already contains a run.
+        ValueError: if there is no command, if a setting is invalid, if this process is one of
+            several processes of a launcher (``WORLD_SIZE`` above 1), or if the run folder already
+            contains a run.
         JournalError: if the older run to compare with cannot be read.
     """
     if not command:
@@ -155,7 +156,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
     """Return a started meter for a command.
 
     Raises:
-        ValueError: if the run folder already contains a run.
+        ValueError: if a setting is invalid, or if the run folder already contains a run.
     """
     name = arguments.name or _name_of(command)
     config = EnergyConfig(
@@ -174,7 +175,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
 def _name_of(command: Sequence[str]) -> str:
     """Return the name of the command's script, or of its program if there is no script.
 
-    The name has no suffix. A script is the first argument that ends with ``.py`` or ``.sh``.
+    The name has no suffix. The script is the first argument that ends with ``.py`` or ``.sh``.
     """
     scripts = [word for word in command[1:] if word.endswith((".py", ".sh"))]
     return Path(scripts[0] if scripts else command[0]).stem
@@ -276,9 +277,9 @@ def _say(text: str) -> None:
 
 
 def _save_samples(folder: Path, name: str) -> None:
-    """Write the readings of the GPUs for tools that read files of gputop.
+    """Write the readings of the GPUs as JSON, as a plot, and as a text summary.
 
-    The files are JSON, a plot, and a text summary. Without readings, no file is written.
+    The JSON has the field names of the program gputop. Without readings, no file is written.
     """
     attempts, _, _ = gather(folder)
     samples = gpu_stats.samples(attempts)

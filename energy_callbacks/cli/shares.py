@@ -4,7 +4,7 @@ import argparse
 
 
 def share(word: str) -> float:
-    """Return the share that a word states as a fraction or with a per cent sign.
+    """Return the share that is written in a word, such as ``5%`` or ``0.05``.
 
     Raises:
         ArgumentTypeError: if the share is negative, or 10 (1000 %) or more.

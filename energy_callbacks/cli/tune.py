@@ -100,7 +100,7 @@ def _step(name: str) -> Callable[[int], Any]:
 
 
 def _resolve(name: str) -> Any:
-    """Import the object ``MODULE:FUNCTION``; modules in the current folder are found too."""
+    """Import and return ``MODULE:FUNCTION``; modules in the current folder are found too."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -9,10 +9,10 @@ from energy_callbacks.report.charts.bands import bands
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Minimum length of a block in s, before its edges are moved to the next data points. Shorter blocks
-# would be correlated, because caches, clocks and temperatures change over seconds.
+# would be correlated, because caches, clocks and temperatures take seconds to change.
 _BLOCK_S: Final = 10.0
-# Minimum and maximum number of blocks. From fewer blocks, their spread cannot be estimated; more
-# blocks do not improve the estimate.
+# Minimum and maximum number of blocks. An interval from fewer blocks would be too uncertain; more
+# blocks would hardly improve it.
 _FEWEST, _MOST = 8, 20
 # Maximum number of time bins of the power curves.
 _BINS: Final = 2000
@@ -28,7 +28,7 @@ def blocks(report: EnergyReport, quantity: str) -> Blocks | None:
         quantity: name of the quantity.
 
     Returns:
-        8 to 20 blocks. ``None`` if fewer blocks remain, if the run has no data for the quantity, or
+        8 to 20 blocks. ``None`` if fewer than 8 remain, if the run has no data for the quantity, or
         if the quantity is not ``power_w``, ``j_per_sample`` or ``j_per_step``.
     """
     if quantity == "power_w":
@@ -61,7 +61,7 @@ def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
         work: (n,) cumulative samples, steps or seconds at each point.
 
     Returns:
-        As for ``blocks``.
+        8 to 20 blocks; ``None`` if fewer than 8 blocks remain.
     """
     length_s = t_s[-1] - t_s[0]
     count = min(int(length_s / _BLOCK_S), len(t_s) - 1, _MOST + 1)
@@ -71,7 +71,7 @@ def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
     edges = np.unique(np.append(edges, len(t_s) - 1))
     amounts, works = np.diff(amount[edges]), np.diff(work[edges])
     # Blocks without work, such as blocks of validation alone, are left out. Blocks in which the
-    # count of work decreases are left out too: there, a resumed training repeats steps.
+    # number of steps decreases are left out too: there, a resumed training repeats steps.
     kept = (works > 0.0) & (amounts > 0.0)
     if int(kept.sum()) < _FEWEST:
         return None

@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Repeat(NamedTuple):
-    """One run of a group; ``source`` is its path, or its name if given as an ``EnergyReport``."""
+    """One run of a group; ``source`` is the same as in ``RunValues``."""
 
     source: str
     report: EnergyReport
@@ -106,7 +106,7 @@ def build(
 
 
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
-    """Return the headline quantity: the first in ``ANSWERS`` with an effect for all groups.
+    """Return the main quantity: the first in ``ANSWERS`` with an effect for all groups.
 
     Quantities whose effects all have an interval take precedence. If no quantity in ``ANSWERS`` has
     an effect for all groups, the result is the quantity of the first effect; ``None`` without

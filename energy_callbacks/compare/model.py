@@ -21,8 +21,8 @@ QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
 """Data from which an interval is computed.
 
-``runs``: the runs of two groups. ``pairs``: pairs of one run of each group. ``blocks``: blocks of
-time of two single runs.
+``runs``: the runs of two groups. ``pairs``: pairs of two runs, one of each group.
+``blocks``: blocks of time of two single runs.
 """
 
 
@@ -99,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The effect of a group on one quantity, as a ratio to the value of the first group.
+    """One quantity of a group, compared with that of the first group as a ratio.
 
     Attributes:
         group: name of the group.
@@ -146,8 +146,8 @@ class Quality:
         margin: largest difference, in the unit of the metric, by which a group may be worse and
             still count as equally good.
         verdict: ``as good`` if ``low`` is at least ``-margin``; ``worse`` if ``high`` is below 0
-            and ``difference`` is below ``-margin``; otherwise, or if a run has not finished, ``not
-            resolved``.
+            and ``difference`` is below ``-margin``; otherwise, or if a run has not finished,
+            ``not resolved``.
     """
 
     group: str
@@ -191,7 +191,8 @@ class Comparison:
             metric.
         target: target value of the metric. Energy and time until a run first reaches the target
             are compared. ``None`` without a metric.
-        primary: name of the headline quantity; ``None`` if no quantity can be compared.
+        primary: name of the main quantity, which the answers are about; ``None`` if no quantity can
+            be compared.
         groups: the groups, in the order given.
         effects: effects of each group except the first, one for each quantity that is known for
             all runs of this group and of the first group. Of the energies per sample, per token and
