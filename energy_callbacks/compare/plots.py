@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# Colours of Okabe and Ito, ordered so that successive colours also differ in lightness.
+# Colours of Okabe and Ito from dark to light, then a dark grey.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d")
 # Line styles of the groups, in the notation of Matplotlib.
 _DASHES: Final = ("-", "--", "-.", ":")
@@ -108,7 +108,7 @@ def energy_by_step(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas 
 
 
 def metric_by_energy(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the metric against the energy used until then, with a horizontal line at the target."""
+    """Draw each run's metric against the energy used so far, and a line at the target."""
     if comparison.metric is None:
         return None
     scale, unit = _energy_unit([curve.metric_energy_j for *_, curve in _runs(comparison)])

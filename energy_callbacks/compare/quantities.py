@@ -64,9 +64,9 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("host_memory_bytes", "Peak host memory", formatting.size, is_energy=False),
 )
 ANSWERS: Final = (ENERGY_TO_TARGET, *_OF_WORK, "energy_j", "gpu_energy_j")
-"""Candidates for the headline quantity, in order of preference.
+"""Candidates for the main quantity, in order of preference.
 
-Power is not among them: a run with less power that takes longer need not use less energy.
+Power is not among them: a run with less power may take longer and use more energy.
 """
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
@@ -82,7 +82,7 @@ def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Qua
     """
     shared = [one for one in QUANTITIES if one.name in old and one.name in new]
     of_work = [one for one in shared if one.name in _OF_WORK]
-    # Only the first is kept, because energy per sample is more informative than energy per step.
+    # Only the first is kept. The others say less: for example, steps may differ in size.
     return (one for one in shared if one not in of_work[1:])
 
 

@@ -1,15 +1,15 @@
 """Computes the ratio of two groups of few runs, with an interval and a p-value.
 
 Ratios are computed as differences of logarithms, so that a ratio and its inverse are treated alike.
-Intervals come from a bootstrap over runs (Efron and Tibshirani, An Introduction to the Bootstrap,
-1993, ch. 8 and 14). A resample is n values drawn with replacement from the n values of a group; the
-result computed from resamples is a replicate. Two corrections are made for few runs:
+Intervals come from a bootstrap over runs, pairs or blocks (Efron and Tibshirani, An Introduction to
+the Bootstrap, 1993, ch. 8 and 14). A resample is n values drawn with replacement from n values. A
+result that is computed from resamples is a replicate. Two corrections are made for small n:
 
-1. Deviations of replicates are multiplied by sqrt(n / (n - 1)), because the variance of the means
-   of resamples is too small by the factor (n - 1) / n.
-2. Deviations are multiplied by sqrt(df / chi-square), where chi-square is a random number with df
-   degrees of freedom. This turns normal deviations into Student's t. The degrees of freedom are
-   Welch's; for pairs, the number of pairs minus 1.
+1. Means of resamples deviate too little: their variance is only (n - 1) / n of the right value.
+   Their deviations are therefore multiplied by sqrt(n / (n - 1)).
+2. Deviations of replicates are multiplied by sqrt(df / chi-square), where chi-square is a random
+   number from the chi-square distribution with df degrees of freedom. This turns normal deviations
+   into Student's t. The degrees of freedom are Welch's; for pairs, the number of pairs minus 1.
 
 ``tests/benchmarks/comparison.py`` measures how often these intervals, and those of a plain
 bootstrap, contain the true ratio.
@@ -112,7 +112,7 @@ def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval |
 def ratio_of_pairs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
     """Return the ratio new / old of runs that were made in pairs.
 
-    Slow changes of the machine, such as of its temperature, cancel in each pair.
+    Slow changes, such as of the machine's temperature, mostly cancel in each pair.
 
     Args:
         old: (n,) positive value of the first group in each pair.
@@ -211,7 +211,7 @@ def _difference(
 
 
 def _means(values: Array, rng: np.random.Generator) -> Array:
-    """Return the means of resamples minus the mean of ``values``, times sqrt(n / (n - 1))."""
+    """Return the deviations of means of resamples, multiplied by sqrt(n / (n - 1))."""
     n = len(values)
     chosen = rng.integers(n, size=(REPLICATES, n))
     deviations: Array = (values[chosen].mean(axis=1) - values.mean()) * math.sqrt(n / (n - 1.0))

@@ -106,6 +106,6 @@ def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str
         for report in reports
     ]
     shared = set.intersection(*map(set, names))
-    # The first metric is selected; metrics such as accuracy take precedence over losses.
+    # The first metric without "loss" in its name is selected; if there is none, the first metric.
     in_order = [name for name in names[0] if name in shared]
     return min(in_order, key=lambda name: "loss" in name.lower(), default=None)

@@ -15,7 +15,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 _COVERAGE: Final = 0.95  # minimum share of a run's time that readings cover
 _THROTTLED: Final = 0.02  # maximum difference of the shares of time with throttled clocks
 _WARMER_C: Final = 10.0  # maximum difference of the temperatures at the start, degrees Celsius
-# Relative differences of the work above which there is a caveat, and a fatal caveat.
+# Relative difference of the work above which there is a caveat, and above which it is fatal.
 _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
 # Names of the quantities that certain caveats affect.
@@ -139,9 +139,9 @@ def _known(
 
 
 def _throttled(reports: Reports) -> float | None:
-    """Return the share of a run's time in which its most throttled device was throttled.
+    """Return the mean share of time in which a run's most throttled device was throttled.
 
-    The result is the mean over the runs for which the share is known; ``None`` if there are none.
+    Runs without a known share are left out; the result is ``None`` if no run is left.
     """
     shares = []
     for report in reports:
@@ -152,9 +152,9 @@ def _throttled(reports: Reports) -> float | None:
 
 
 def _start_c(reports: Reports) -> float | None:
-    """Return the temperature of a run's warmest device at the start, in degrees Celsius.
+    """Return the mean temperature of the runs' warmest devices at the start, in degrees Celsius.
 
-    The result is the mean over the runs with known temperatures; ``None`` if there are none.
+    Runs without known temperatures are left out; the result is ``None`` if no run is left.
     """
     warmest = []
     for report in reports:
