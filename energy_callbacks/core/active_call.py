@@ -67,7 +67,7 @@ class ActiveCall:
     def error(self) -> BaseException | None:
         """Return the exception that ended the call; ``None`` if the interpreter has not kept it.
 
-        Interactive shells keep an uncaught exception, and scripts keep it until they exit.
+        Interactive shells keep an uncaught exception; scripts keep it for their exit handlers.
         """
         error = _last_error()
         trace = None if error is None else error.__traceback__

@@ -30,10 +30,9 @@ class EnergyConfig:
         price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
             UUIDs.
-        sample_interval_s: interval in s at which figures are computed and written, 0.05 to 1. It is
-            at most 1 s, because a killed process loses the figures that are not yet written. In
-            addition, figures are computed and written every 0.8 s (the default interval), whatever
-            the setting, because many sensors are read every 0.8 s.
+        sample_interval_s: interval in s at which figures are computed and written, 0.05 to 1. In
+            addition, figures are computed and written every 0.8 s (the default interval), because
+            many sensors are read every 0.8 s.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day and GPU.
         step_events: whether a step ends when the GPU has finished it, as CUDA events show. If not,
@@ -47,7 +46,7 @@ class EnergyConfig:
         tags: labels that appear in the report: value by name.
 
     Raises:
-        ValueError: for a value that is invalid on every machine.
+        ValueError: for an invalid value.
         TypeError: for a value of the wrong type.
     """
 

@@ -7,13 +7,13 @@
     ├── JournalError                            a journal, report, comparison or log cannot be used
     ├── NothingFits                             no batch size fits or can be recommended
     └── SourceError                             a sensor failed
-        ├── SourceUnavailable                   it cannot be opened; the message says what to do
+        ├── SourceUnavailable                   it cannot be opened on this machine
         ├── ReadingMissed                       this reading failed, the next may succeed
         └── SourceLost                          no later reading will succeed
 
 Wrong arguments raise ``ValueError`` or ``TypeError`` when an object is constructed.
-During a training, no ``SourceError`` reaches the training's code: the sampler leaves a gap in the
-readings and writes a warning.
+During a training, no ``SourceError`` reaches the training's code: the readings have a gap, and a
+warning is written.
 """
 
 

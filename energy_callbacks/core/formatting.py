@@ -117,7 +117,7 @@ def grouped(value: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a fraction in per cent, so that only exactly 0 and 1 appear as 0 % and 100 %.
+    """Format a fraction from 0 to 1 in per cent; only exactly 0 and 1 become 0 % and 100 %.
 
     >>> percent(0.0412), percent(0.9996), percent(1.0)
     ('4.1 %', '99.96 %', '100 %')
@@ -178,9 +178,9 @@ def one_line(text: str) -> str:
 
 
 def _is_control(character: str) -> bool:
-    """Return whether a character is a control or format character, except zero-width joiners.
+    """Return whether a character is in Unicode category C and is no zero-width (non-)joiner.
 
-    Some languages need the zero-width joiner and non-joiner.
+    The category contains control and format characters. Some languages need the joiners.
     """
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
@@ -196,8 +196,9 @@ def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
 def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
     """Return the largest suitable unit for a value, as its factor and name.
 
-    The first unit is suitable if the value is at least 1 in this unit; each other unit if the value
-    is at least 0.1 in it, such as 0.1 Wh. Smaller values get the last unit; 0 gets the second.
+    A unit is suitable if the value is at least 0.1 in this unit, such as 0.1 Wh. The first unit is
+    suitable only if the value is at least 1 in it. If no unit is suitable, the result is the last
+    unit; for 0, it is the second.
 
     Args:
         value: value in the unit whose factor is 1.
