@@ -67,7 +67,7 @@ class MatrixPlan:
             the value of the parameter ``name``, ``{repeat}`` by the number of the repeat, from 1.
             ``{{`` and ``}}`` are literal braces. The line is split before values are inserted, so
             that a value with spaces stays one word.
-        parameters: parameter names to the values to try.
+        parameters: values to try, by name of the parameter.
         repeats: number of jobs of each configuration.
         cool_down_s: pause in seconds between two jobs on the same device.
         metric: name, as in the report, of the metric that measures the quality of the training;
@@ -75,7 +75,7 @@ class MatrixPlan:
         metric_goal: ``min`` if lower values of the metric are better, ``max`` if higher values are;
             ``None`` infers the goal from the name of the metric.
         baseline: the configuration to compare the others with, as parameter names to values;
-            ``None`` is the configuration with the lowest energy.
+            ``None`` is the cheapest configuration (see ``verdict.py``).
         engine: name of the engine that runs the jobs.
         graphs: whether to save the charts of each job as PNG.
         env: environment variables of the command; values may have placeholders, as in ``command``.
@@ -153,15 +153,15 @@ class MatrixPlan:
 
     @property
     def baseline_name(self) -> str | None:
-        """Name of the baseline, as in ``MatrixJob.configuration``; ``None`` if it is not set."""
+        """Name of the baseline, as in ``MatrixJob.configuration``; ``None`` without a baseline."""
         if self.baseline is None:
             return None
         return self._label({name: as_text(self.baseline[name]) for name in self.parameters})
 
     def _label(self, parameters: Mapping[str, str]) -> str:
-        """Return a name made of the values, and of the parameter names if these are needed.
+        """Return the name of a configuration: its values, such as ``adam-16``.
 
-        The names are needed if two configurations would otherwise have the same name.
+        If two configurations would then have the same name, the names of parameters are added.
         """
         short = ["-".join(one.values()) for one in self.configurations]
         if len(set(short)) == len(short):
@@ -328,15 +328,15 @@ def _check_text(name: str, value: object) -> None:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Return whether a value is an integer of at least ``least``; a ``bool`` is not an integer."""
+    """Return whether a value is an integer of at least ``least``; ``False`` for a ``bool``."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def check_whole(name: str, value: object, least: int = 1, hint: str = "") -> None:
-    """Raise an error if a value is not an integer of at least ``least``.
+    """Check that a value is an integer of at least ``least``; a ``bool`` is refused.
 
     Raises:
-        ValueError: if it is not; the message ends with ``hint``.
+        ValueError: if the check fails; the message ends with ``hint``.
     """
     if not is_whole(value, least):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}{hint}")

@@ -16,7 +16,7 @@ class JobProgress:
 
     Args:
         count: total number of jobs.
-        done: number of jobs that are not run now, because they have succeeded or are queued.
+        done: number of jobs that have already succeeded or are queued.
     """
 
     def __init__(self, count: int, done: int) -> None:

@@ -30,7 +30,7 @@ class ConfigurationRow:
         measured: those of ``reports`` whose energy in the table's scope is resolved and not 0.
         energies_j: energy in joules of each report in ``measured``.
         energy_j: geometric mean of ``energies_j``.
-        j_per_sample: mean energy per training sample, in joules.
+        j_per_sample: mean energy per training sample in the table's scope, in joules.
         duration_s: mean duration of the runs in ``reports``, in seconds.
         metric: mean over ``reports`` of the best value of the plan's metric.
         failed: jobs that ended without success, each with the outcome of its newest attempt.
@@ -135,7 +135,7 @@ def _mean(values: Iterable[float]) -> float | None:
 def _share_hosts(attempts: Iterable[Outcome]) -> bool:
     """Return whether any two attempts ran on one host at the same time and shared its CPU and RAM.
 
-    Failed attempts count, too; killed and running attempts, whose end is unknown, do not.
+    Failed attempts count, too. Killed and running attempts do not, because their end is unknown.
     """
     return any(
         one.host == other.host
@@ -181,6 +181,9 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
 
 
 def _cards(row: ConfigurationRow) -> frozenset[str]:
-    """Return the UUIDs (or keys, if unknown) of all GPUs that a configuration's jobs used."""
+    """Return the UUIDs of all GPUs in a configuration's reports.
+
+    If a UUID is unknown, the key of the GPU is used instead.
+    """
     gpus = [one for report in row.reports for one in report.devices if one.kind == "gpu"]
     return frozenset(gpu.uuid or gpu.key for gpu in gpus)

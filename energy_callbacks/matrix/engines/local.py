@@ -37,7 +37,7 @@ class _Slot:
     Attributes:
         name: UUIDs of the GPUs joined by ``+``, or a text such as ``this machine``.
         environment: environment variables that restrict a job to the GPUs of the group.
-        free_from_s: monotonic time at which the pause after the last job ends, in seconds.
+        free_from_s: monotonic time from which the next job may start, in seconds.
         running: the job that is running; ``None`` if there is none.
     """
 
@@ -165,8 +165,8 @@ def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> 
         AlreadyRunning: if an older attempt of the job still runs.
     """
     folder = results.begin(job)
-    # If the matrix itself is measured, this variable names the run folder of the matrix. Jobs must
-    # not use that folder.
+    # If the matrix itself is measured, ``RUN_DIR_VARIABLE`` names the run folder of the matrix.
+    # Jobs must not use that folder.
     outer = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     process = launch(
         _run_command(job, results, folder),

@@ -30,9 +30,9 @@ class RayEngine(Engine):
         address: address of a cluster; ``None`` uses the environment variable RAY_ADDRESS. If this
             variable is not set, Ray uses or starts a cluster on this machine.
         gpus: number of GPUs per job; ``None`` is 1 if the cluster has GPUs, otherwise 0.
-        cpus: number of CPUs per job; ``None`` is 1 if jobs use GPUs. If they do not, ``None`` is
-            the number of CPUs of the smallest machine, so that machines of this size run one job at
-            a time, and the energy of such a machine is that of its job.
+        cpus: number of CPUs per job; ``None`` is 1 if jobs use GPUs, otherwise the number of CPUs
+            of the smallest machine. A machine of that size then runs one job at a time, and the
+            energy of the machine is the energy of the job.
         resources: amounts of Ray's custom resources that each job needs, such as ``{big = 1}``.
     """
 

@@ -1,4 +1,4 @@
-"""Submits jobs as array jobs of Slurm.
+"""Submits the jobs of a matrix to Slurm, in array jobs.
 
 The first call of ``energy-callbacks matrix`` submits the jobs; later calls show the results, and
 submit failed jobs again.
