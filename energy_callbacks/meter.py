@@ -49,10 +49,10 @@ class EnergyMeter:
                     meter.step(samples=len(batch))
         report = meter.report()
 
-    Sensors and files are opened in ``start``; a copy or a pickle of a meter is not running. After
-    ``start`` no method raises because of a measuring error. Only ``wait_until_seen`` and methods
-    that end an attempt, such as ``stop``, wait for sensors; ``stop`` waits for at most a few
-    seconds. In a forked child process nothing is measured until the child calls ``start``.
+    Sensors and files are opened in ``start``. A copy or a pickle of a meter is not running. If
+    measuring fails, it ends with a warning, and the training continues. Only ``wait_until_seen``
+    and methods that end an attempt, such as ``stop``, wait for sensors; ``stop`` waits for at most
+    a few seconds. In a forked child process nothing is measured until the child calls ``start``.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.
@@ -115,10 +115,10 @@ class EnergyMeter:
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: the run, its folder and the joules used so far.
+        """Return the state for a checkpoint: run id, run folder and the joules used so far.
 
         The state can be encoded as JSON and is empty before the first start. To continue the run,
-        pass it to ``start``.
+        pass the state to ``start``.
         """
         last = self._lifecycle.own
         if last is None:
@@ -140,14 +140,15 @@ class EnergyMeter:
         call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> Self:
-        """Begin an attempt; does nothing while one is running or if measuring is disabled.
+        """Begin an attempt; do nothing if an attempt is running or measuring is disabled.
 
         If ``stop`` is not called, the attempt ends when ``call`` has ended or when the interpreter
         exits. Rank 0 then writes the report.
 
         Args:
             run_folder: folder of journal and report, unless ``config`` names one. ``None`` is the
-                folder of this meter's last run, or a folder in ``./energy_runs`` if there is none.
+                folder of this meter's last run; before the first run, a folder in
+                ``./energy_runs``.
             state: state of the run that this attempt continues, from ``state()`` in a checkpoint.
                 If ``state`` is ``None``, the attempt continues this meter's last run if that run is
                 in the same folder, and begins a new run otherwise.
@@ -157,7 +158,8 @@ class EnergyMeter:
                 ``None`` if unknown.
             call: the user's call that trains, such as ``fit``. It is needed if the framework calls
                 no hook when a training fails, and is ``None`` otherwise.
-            say: prints a message: a forecast, or the summary of a report written without ``stop``.
+            say: function that prints messages: forecasts, and the summary of the report if ``stop``
+                is not called.
 
         Raises:
             PermissionError: if the folder is not writable.
@@ -222,7 +224,7 @@ class EnergyMeter:
 
     @harmless
     def leave(self, phase: str) -> None:
-        """Leave a phase and every phase inside it; does nothing if the phase is not active."""
+        """Leave a phase and every phase inside it; do nothing if the phase is not active."""
         if attempt := self._lifecycle.running:
             now_s = attempt.note_alive()
             attempt.recorder.leave(phase, now_s)
@@ -263,10 +265,9 @@ class EnergyMeter:
         """Report the samples and tokens of earlier steps, if they were unknown at ``step``.
 
         Args:
-            samples: number of samples of all steps that were reported with ``None`` since the last
-                call. If there is no such step, the number is added to the total, and may be
-                negative.
-            tokens: number of tokens, with the same rules as ``samples``.
+            samples: total number of samples of all steps whose samples are still unknown. If there
+                is no such step, the number is added to the total, and may be negative.
+            tokens: the same for tokens.
         """
         if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.note_alive(), samples, tokens)
@@ -369,9 +370,8 @@ class EnergyMeter:
         """Return the newest figures by tag; empty before the first readings.
 
         Energy and emissions are those of the devices that this process measures, over all attempts
-        of the run. Most other figures cover the time since the last call, as far as the sensors
-        have reported; after ``stop``, up to the end of the attempt. The tags are listed in
-        ``docs/reference/metrics.md``.
+        of the run. Most other figures cover the time since the last call, as far as there are
+        readings. The tags are listed in ``docs/reference/metrics.md``.
         """
         return self._take() or {}
 
@@ -403,7 +403,7 @@ class EnergyMeter:
         return scalars
 
     def _say_news(self) -> None:
-        """Print a new forecast if there is one, on the thread that also prints progress bars."""
+        """Print a new forecast if there is one; runs on the training thread, like progress bars."""
         attempt = self._lifecycle.running
         forecast = attempt.forecaster.news if attempt else None
         if attempt is None or forecast is None:
@@ -430,9 +430,9 @@ class EnergyMeter:
     ) -> None:
         """Record metrics of the training, such as its loss, for the report.
 
-        At most 20 metrics of a call are recorded. Values that are not finite numbers (such as
-        tensors) and figures of this package are ignored. After 1000 calls with the same names, only
-        a part of the later calls is recorded.
+        At most 20 metrics of a call are recorded. Tensors, values that are not finite numbers, and
+        figures of this package are ignored. After 1000 calls with the same names, only a part of
+        the later calls is recorded.
 
         Args:
             values: metric names to values; names that contain ``val``, ``eval`` or similar are

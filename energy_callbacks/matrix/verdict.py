@@ -28,9 +28,9 @@ class MatrixVerdict:
         sentence: the result as text.
         is_real: whether the cheapest configuration takes significantly less energy than every
             other one; ``None`` if fewer than two can be compared, or if any cost is unknown.
-        comparison: the configurations with resolved energies, compared with the baseline, or with
-            the cheapest if the baseline is not set or not among them; ``None`` if fewer than two
-            can be compared.
+        comparison: the configurations with resolved energies, compared with the baseline. If the
+            baseline is not set or its energy is not resolved, they are compared with the cheapest
+            one. ``None`` if fewer than two can be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
             compared.
         costs_j: mean of ``quantity`` in joules by name of the configuration, the cheapest first. If
@@ -89,8 +89,9 @@ def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
 def _quantity(comparison: Comparison, table: MatrixTable, *, is_judged: bool) -> str:
     """Return the name of the quantity by which configurations are ranked.
 
-    It is the energy to reach the metric's target if all configurations reached it, otherwise the
-    energy of whole trainings. If jobs shared a host, it is the energy of the GPUs alone.
+    If jobs shared a host, the result is the energy of the GPUs. Otherwise, if all configurations
+    reached the target of the metric, it is the energy to reach the target. In all other cases, it
+    is the energy of the run.
     """
     if table.scope == "gpu":
         return _GPU_ENERGY
@@ -163,7 +164,7 @@ def _reality(comparison: Comparison, effects: Sequence[Effect]) -> str:
 
     Args:
         comparison: comparison with the cheapest configuration.
-        effects: differences of the other configurations, by increasing cost.
+        effects: effects of all configurations except the cheapest, by increasing cost.
     """
     above = [effect for effect in effects if effect.verdict == "higher"]
     open_ = [effect for effect in effects if effect.verdict != "higher"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 
 class FunctionOutput:
-    """Calls ``function(scalars, step)`` for each step that has scalars.
+    """Calls ``function(scalars, step)`` at each call of ``write``.
 
     Args:
         function: the user's function; its arguments are a dict of tags to values, and the number of

@@ -2,8 +2,8 @@
 
 In TensorBoard's terms, each run directory is a session, and an experiment is a set of sessions.
 A session needs a summary with its hyperparameters at the start, and one with its status at the end.
-The page shows the last values of the session's scalars as metrics. The summary of the
-experiment lists the columns of the page.
+The page shows the last values of each session's scalars as metrics. A summary of the experiment
+lists the columns of the page.
 """
 
 from collections.abc import Iterable, Mapping
