@@ -31,8 +31,8 @@ def scalars(values: Mapping[str, float]) -> Any:
 def verbatim(tag: str, text: str) -> Any:
     """Return a summary with text that TensorBoard shows unchanged.
 
-    The text becomes an indented code block of Markdown: a line of the text could end a fenced code
-    block, but not an indented one.
+    The text becomes an indented code block of Markdown, because a line of the text could end a
+    fenced code block.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]

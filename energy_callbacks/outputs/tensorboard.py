@@ -15,8 +15,8 @@ _serial = iter(range(2**62))
 class TensorBoardOutput:
     """Writes scalars into one event file, which is opened at the first write.
 
-    ``RecordWriter`` is used directly, because ``EventFileWriter`` imports TensorFlow if it is
-    installed (the import takes 5 s and 500 MB with TensorFlow 2.21).
+    ``RecordWriter`` is used directly, because ``EventFileWriter`` imports TensorFlow if TensorFlow
+    is installed. This import takes 5 s and 500 MB (TensorFlow 2.21).
 
     Args:
         log_dir: run directory. No other writer may be open in it, because TensorBoard reads new

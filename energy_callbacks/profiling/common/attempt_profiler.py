@@ -10,7 +10,10 @@ from energy_callbacks.accounting.attempt import ActiveAttempt
 
 
 class ProfilerRun(Protocol):
-    """Profiles one attempt, from the creation of this object until ``stop``."""
+    """Profiles one attempt, from the creation of this object until ``stop``.
+
+    ``Profiler`` in ``accounting/profilers.py`` describes the events.
+    """
 
     def mark(self, name: str, t_s: float) -> None:
         """Receive an event; see ``Profiler.mark``."""
@@ -31,7 +34,7 @@ RunT = TypeVar("RunT", bound=ProfilerRun)
 class AttemptProfiler(ABC, Generic[RunT]):
     """A ``Profiler`` that passes its events to a new ``ProfilerRun`` in each attempt.
 
-    Subclasses hold only settings. Copies and pickles contain the settings, but no profiler run.
+    Subclasses add only settings. Copies and pickles contain the settings, but no profiler run.
     """
 
     _run: RunT | None = None

@@ -1,4 +1,4 @@
-"""Calls a function as soon as the program has imported a module, without importing the module."""
+"""Calls a function as soon as the program has imported a module; does not import the module."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call a function with a module: now if it is already imported, otherwise after its import.
+    """Call ``then(module)``: now if the module is already imported, otherwise after its import.
 
     Args:
         name: full name of the module.
