@@ -29,13 +29,14 @@ class Profiler(Protocol):
         """Handle an event of the training loop that is not an optimizer step.
 
         Args:
-            name: ``data_ready``, ``batch_done``, or ``phase:<name>`` if the current phase changes.
+            name: name that was passed to ``EnergyMeter.mark``, such as ``data_ready``; or
+                ``phase:<name>`` with the current phase, after ``EnergyMeter.enter`` or ``leave``.
             t_s: monotonic time of the event.
         """
         ...
 
     def step(self, t_s: float) -> None:
-        """Handle an optimizer step whose work was queued on the device at the time ``t_s``."""
+        """Handle an optimizer step that Python finished at the monotonic time ``t_s``."""
         ...
 
     def stop(self) -> None:
@@ -53,8 +54,8 @@ class Profilers:
         members: the profilers. They are called in this order, but stopped in reverse order.
 
     Attributes:
-        offer: offer of further profilers to the next meter that starts in this process; ``None`` if
-            there is no offer.
+        offer: further profilers for the next meter that starts in this process; ``None`` if there
+            are none.
 
     Raises:
         TypeError: if a member lacks a method of ``Profiler``.
@@ -118,8 +119,8 @@ class ProfilerOffer:
 
     Args:
         members: the profilers.
-        on_taken: called before a meter gets the profilers. This function must stop the meter that
-            uses the profilers until then.
+        on_taken: called before a meter gets the profilers. The function must stop the meter that
+            has used the profilers so far.
     """
 
     def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:

@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 # Minimum time that a ``steps`` line covers (except the last line), s. The energy of a shorter time
-# is inaccurate, because few updates of the sensors lie in it. The first ``update`` after this time
-# writes a line, so that few steps are lost if the process is killed.
+# is inaccurate, because few readings lie in this time. The first ``update`` after this time writes
+# a line, so that few steps are lost if the process is killed.
 _POOL_S = 0.5
-# ``settled_s`` and ``seen_s`` do not wait for a device that had no readings for this time, s; the
-# energy of the device then has a gap. Lines with the energy of a span and ``so_far`` lines may wait
+# Time without readings, s, after which ``settled_s`` and ``seen_s`` do not wait for a device any
+# more; its energy then has a gap. Lines with the energy of a span and ``so_far`` lines may wait
 # longer: see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
-# Minimum interval between two ``so_far`` lines with the total energy, s. The report uses the last
-# such line if the process is killed.
+# Minimum interval between two ``so_far`` lines with the total energy, s. The report needs such a
+# line if the process is killed.
 _SO_FAR_S = 10.0
-# A warning is written if more than this share of the steps has no CUDA event. A few such steps are
-# normal, because the last steps may still run on the device when the training ends.
+# A warning is written if CUDA events have not measured the ends of more than this share of the
+# steps. A few such steps are normal: the last steps may still run on the device when the training
+# ends.
 _FEW_HOST_MARKS = 0.05
 
 
@@ -46,7 +47,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 # For each quantity that ``series`` lines contain: the quantity's key in the journal, and the
-# function that reduces all values since the last line to one value.
+# function that reduces all values since the previous line to one value.
 _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "utilisation": ("utilisation", mean),
     "sm_active": ("sm_active", mean),
@@ -292,7 +293,7 @@ class JournalRecorder:
         )
 
     def _since_written(self, name: str, count: float | None) -> float | None:
-        """Return the count since the last line with a known count; ``None`` if unknown."""
+        """Return the count since the previous line with a known count; ``None`` if unknown."""
         if count is None:
             return None
         before, self._written[name] = self._written[name], count
@@ -335,7 +336,10 @@ class JournalRecorder:
         return row
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:
-        """Return the mean power since the last ``series`` line, without gaps in readings, W."""
+        """Return the mean power of the device ``key`` since its previous row, W.
+
+        Time without readings is left out.
+        """
         start_s = self._row_ends.get(key, self.start_s)
         self._row_ends[key] = end_s
         if end_s <= start_s:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 # An entry that the training thread queues: an optimizer step, or counts that were missing in
 # earlier steps. The fields are monotonic time; samples; tokens; waiting time since the previous
-# step, s; number of steps (1, or 0 for counts of earlier steps); and the end of the step if a CUDA
-# event measures it. Creating a named tuple would take three times as long.
+# step, s; number of steps (1, or 0 for counts of earlier steps); and the end of the step, if CUDA
+# events measure the ends. Creating a named tuple would take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
 # Maximum number of waits that are kept while the journal's thread is delayed. There is one wait per
@@ -29,8 +29,7 @@ class StepCounts:
         steps: number of optimizer steps.
         samples: samples of all steps in this process; ``None`` if those of any step are unknown.
         tokens: tokens of all steps in this process; ``None`` if those of any step are unknown.
-        wait_s: total time of waiting for data: from the end of each batch to the arrival of the
-            next batch, s.
+        wait_s: total time of waiting for data, s.
     """
 
     t_s: float
@@ -71,9 +70,9 @@ class StepLog:
 
     The training thread calls::
 
-        mark_ready   when a batch has arrived; the wait began when the last batch was done
+        mark_ready   when a batch has arrived; the wait began when the previous batch was done
         mark_done    when a batch without an optimizer step is done
-        step         when a batch and an optimizer step are done
+        step         when a batch with an optimizer step is done
 
     Args:
         start_s: monotonic time of the attempt's start.
@@ -138,9 +137,9 @@ class StepLog:
 
         Args:
             t_s: monotonic time of this call.
-            samples: number of samples in all steps without a count since the last call. If there is
-                no such step, the number is added to the total and may be negative. ``None`` changes
-                nothing.
+            samples: number of samples in all earlier steps whose samples are still unknown. If
+                there is no such step, the number is added to the total and may be negative.
+                ``None`` changes nothing.
             tokens: number of tokens, with the same rules as ``samples``.
         """
         self._new.append((t_s, samples, tokens, 0.0, 0, None))

@@ -20,7 +20,7 @@ _ALL, _KINDS = 1000, 20
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return at most 20 of the user's metrics that are finite numbers, with shortened names.
+    """Return at most 20 of the user's metrics that are finite numbers; shorten long names.
 
     Figures of this package are left out. Tensors are left out, because reading a tensor would wait
     for the tensor's device.
