@@ -1,4 +1,4 @@
-"""Starts a command and reports its end, with the same exit codes as a shell."""
+"""Starts a command, and reports how it ended."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def problem(program: str) -> tuple[int, str] | None:
 class Child:
     """A running command.
 
-    The command inherits from this process its process group and its inheritable file descriptors,
+    The command inherits the process group and the inheritable file descriptors of this process,
     such as the standard streams. ``SIGPIPE`` and ``SIGXFSZ``, which Python ignores, have their
     default action in the command.
 

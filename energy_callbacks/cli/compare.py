@@ -13,7 +13,8 @@ from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
 
 HELP = "compare runs, or groups of repeats, with the first of them"
-# Exit codes of --fail-if-regress. In all commands, 1 means an error and 2 a wrong argument.
+# Exit codes of --fail-if-regress. They are not 1 or 2: ``main`` (``cli/__init__.py``) returns 1 for
+# an error and 2 for a wrong argument.
 UNJUDGED: Final = 3
 REGRESSED: Final = 4
 # Names of the options that are passed to compare() as parameters of the same names.
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare the groups and print the comparison; if requested, save it and judge regressions.
 
     Returns:
-        The highest exit code of all groups except the first: 0, ``UNJUDGED`` or ``REGRESSED``.
+        0 without ``--fail-if-regress``; otherwise the highest exit code from ``_judge``.
     """
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     comparison = compare(_groups(arguments.groups), **options)
@@ -86,19 +87,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
-    """Judge whether a group has regressed compared with the first group; return the exit code.
+    """Judge whether a group has regressed compared with the first group.
 
     A message is printed, except if it is known that the group has not regressed.
 
     Args:
         comparison: comparison of all groups with the first group.
         group: name of the group to judge.
-        quantity: name of the quantity to judge; ``None`` for the headline quantity of the
-            comparison (see ``Comparison.answer``).
+        quantity: name of the quantity to judge; ``None`` for that of ``Comparison.answer``.
         limit: largest relative increase that is not a regression, such as 0.05.
 
+    Returns:
+        The exit code: 0, ``UNJUDGED`` or ``REGRESSED``.
+
     Raises:
-        ValueError: if the quantity is unknown for one of the two groups.
+        ValueError: if the quantity is unknown for this group or the first group.
     """
     first = comparison.groups[0].name
     effect = comparison.effect(group, quantity) if quantity else comparison.answer(group)

@@ -23,7 +23,7 @@ class Demo(NamedTuple):
 
     Attributes:
         module: name of the demo's module in ``cli/demos``.
-        packages: import names of the packages that the demo needs.
+        packages: import names of packages that the demo needs.
         extra: names of the extras of this package that install ``packages``, separated by commas.
         epochs: number of epochs, if the user sets none.
     """

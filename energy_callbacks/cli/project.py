@@ -123,7 +123,7 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
 def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:
     """Print the projection of the changes in energy and time that comparisons found.
 
-    Each change is the difference between the first group of a comparison and another group.
+    Each change is that from the first group of a comparison to another group.
     """
     fleet = _fleet(arguments, None)
     comparisons = {path: model.from_json(path.read_text("utf-8", "replace")) for path in paths}

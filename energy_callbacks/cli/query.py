@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the result of the query, and list the skipped runs on standard error; return 0.
+    """Print the result of the query, and report skipped runs on standard error; return 0.
 
     With ``--columns``, print the tables and their columns instead.
     """

@@ -106,7 +106,7 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
             from a log.
 
     Raises:
-        ValueError: if files of a changed report or of a log would replace the files of a run.
+        ValueError: if files of a changed report or of a log could replace the files of a run.
     """
     extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
     if arguments.out is None and not is_own and extra:

@@ -66,8 +66,8 @@ def train(folder: Path, epochs: int, settings: dict[str, Any]) -> Path:
 
     Args:
         folder: root folder of Lightning's logs.
-        epochs: number of passes over the digits.
-        settings: keyword arguments of ``GpuEnergyCallback``.
+        epochs: number of passes over the training digits.
+        settings: further keyword arguments of ``GpuEnergyCallback``.
 
     Returns:
         The run folder with the energy report.
