@@ -2,8 +2,8 @@
 
 Traces of PyTorch contain the names of functions but not the executed lines (torch 2.13:
 ``with_stack`` gives the line of ``def``). Therefore the training thread traces itself with
-``sys.settrace`` during these steps, in the user's files only. A kernel that any thread
-launched is assigned to the line that the training thread executed at the time of the launch.
+``sys.settrace`` during these steps, in the user's files only. A kernel is assigned to the line that
+the training thread executed when the kernel was launched, even if another thread launched it.
 """
 
 import sys
@@ -26,8 +26,8 @@ more lines usually contains a loop that launches no kernels."""
 class LineTracker:
     """Traces the thread that creates it, until ``stop`` or until ``MOST_MOMENTS`` records exist.
 
-    A call is traced for at most ``MOST_IN_A_CALL`` lines. Kernels that the call launches later have
-    no line, or an earlier line of the call.
+    A call is traced for at most ``MOST_IN_A_CALL`` lines. Kernels that the call launches later are
+    assigned to no line, or to an earlier line of the call.
     """
 
     def __init__(self) -> None:

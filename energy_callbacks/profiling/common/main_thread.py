@@ -30,7 +30,7 @@ class Pending:
         job: function to call; its argument is the frame that the main thread was executing.
 
     Attributes:
-        job: the function; ``None`` if requested calls do nothing.
+        job: the function; while it is ``None``, the requested calls do nothing.
         is_lost: whether a call failed because the stack had its maximum depth.
 
     Raises:
@@ -55,7 +55,7 @@ class Pending:
         self._argument = ctypes.c_void_p(id(self))
 
     def ask(self) -> bool:
-        """Request the call; return whether the queue had room (it is full with 32 calls)."""
+        """Request the call; return ``False`` if the queue is full (with about 32 calls)."""
         return bool(self._add(self._function, self._argument) == 0)
 
     def __bool__(self) -> bool:

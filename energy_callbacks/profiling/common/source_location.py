@@ -47,7 +47,7 @@ def _libraries() -> tuple[str, ...]:
 
 @cache
 def is_users(file: str) -> bool:
-    """Return whether a file is the user's: not part of Python, this package or an installed one.
+    """Return whether a file is the user's: not in Python, this package or an installed package.
 
     >>> is_users(dis.__file__), is_users("<frozen importlib._bootstrap>"), is_users("/x/train.py")
     (False, False, True)
@@ -71,13 +71,13 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
     """Return the number of the line to which the time of a stack sample belongs.
 
     The interpreter takes samples only at certain points, called checks here: after calls, at a
-    function's entry and at a loop's jump back. A jump does no work, so the sample belongs to an
-    instruction before it. If a long matrix product is sampled at the next call, the sample belongs
-    to the product.
+    function's entry and at a loop's jump back. A jump does no work, so a sample at a jump belongs
+    to an earlier instruction. No sample is taken during a matrix product. If a call follows, a
+    sample at the call belongs to the product.
 
     Args:
         code: code of the sampled frame.
-        offset: offset of the instruction, ``f_lasti``.
+        offset: offset of the frame's current instruction, ``f_lasti``.
         how: ``in`` if the instruction is a call in progress, ``at`` if the sample was taken at the
             instruction and no call is in progress, ``before`` if the sample belongs to the work
             before the instruction.

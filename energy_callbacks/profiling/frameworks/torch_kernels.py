@@ -105,9 +105,9 @@ class KernelWindows:
             window.close()
 
     def result(self) -> tuple[int, dict[Line | None, float], float]:
-        """Return the number of windows with a trace, and the means of their results.
+        """Return the number of windows with a trace, and the means of their two results.
 
-        The results are those of ``KernelWindow.result``.
+        See ``KernelWindow.result`` for the results of a window.
         """
         results = [result for window in self._done if (result := window.result()) is not None]
         count = len(results)
@@ -185,8 +185,8 @@ class KernelWindow:
     def result(self) -> tuple[dict[Line | None, float], float] | None:
         """Return both results of ``kernel_times`` per step; ``None`` if there is no trace.
 
-        There is no trace if it was too large, if the window was not completed, or after the first
-        call, which frees the trace.
+        The trace is missing if it was too large, or if the window was not completed. The first call
+        of this method frees the trace.
         """
         if self._trace is None:
             return None

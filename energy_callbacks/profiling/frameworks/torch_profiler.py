@@ -181,7 +181,7 @@ def _has_other(profile: type) -> bool:
 
 
 def _profile(**settings: Any) -> Any:
-    """Return a ``torch.profiler.profile`` that ``_has_other`` ignores because of its module.
+    """Return a ``torch.profiler.profile`` of a class of this module, which ``_has_other`` ignores.
 
     ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` are off, because each
     makes steps slower and traces larger. In addition, ``with_stack`` makes the spans of steps in

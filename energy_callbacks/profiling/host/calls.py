@@ -179,7 +179,7 @@ class Calls:
             start_s += width_s
 
     def _below(self, function: Function, width_s: float) -> list[tuple[Function, float]]:
-        """Return the callees of a function with their seconds if the function takes ``width_s``."""
+        """Return the callees of a function that takes ``width_s`` seconds, with their seconds."""
         callees = [(callee, s) for callee, s in self._callees[function] if callee != function]
         total_s = max(self._stats[function][3], sum(s for _, s in callees))
         return [(callee, s * width_s / total_s) for callee, s in callees] if total_s > 0.0 else []

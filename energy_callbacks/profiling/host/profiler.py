@@ -134,7 +134,7 @@ class _HostRun:
             self._end_s = t_s
 
     def stop(self) -> None:
-        """End all profiles, restore the functions, and write the files and the record."""
+        """End all profiles, and write their files and the record."""
         if self._window is not None and not self._is_over:
             self._close(self._meter.now_s())
         if self._lines is not None:
