@@ -1,8 +1,8 @@
 """Profiles the worker processes of PyTorch's ``DataLoader``; each worker writes its own files.
 
-While a ``HostProfiler`` runs, each new worker gets a ``WorkerTracker``. Its method ``begin``
-replaces the loader's ``worker_init_fn`` and starts profiling; its method ``collated`` replaces
-``collate_fn`` and counts batches. Both methods also call the user's functions that they replace.
+While a ``HostProfiler`` runs, each new worker gets a ``WorkerTracker``. The tracker's method
+``begin`` replaces the loader's ``worker_init_fn`` and starts profiling; the method ``collated``
+replaces ``collate_fn`` and counts batches. Both methods also call the functions that they replace.
 """
 
 import functools
@@ -23,8 +23,8 @@ from energy_callbacks.profiling.host.calls import Calls, ProfileWindow
 
 logger = logging.getLogger("energy_callbacks")
 
-# Minimum interval, in seconds, between writes of a worker's memory table. The table is written
-# repeatedly, so that its last version remains if the worker is killed.
+# After a batch, a worker writes its memory table if this many seconds have passed since the last
+# write. Thus a table remains if the worker is killed.
 _SAVED_EVERY_S: Final = 1.0
 # Maximum number of lines of all workers' memory tables together in the report.
 _LINES: Final = 40
@@ -160,9 +160,9 @@ class Workers:
         """Stop tracking new workers, and return the results of the workers so far.
 
         Returns:
-            Number of workers that have written files, names of at most 32 of these files, functions
-            with their times summed over workers, and the first lines of the memory tables; ``None``
-            if no worker has written a file.
+            The number of workers with files, names of at most 32 files, the functions with the most
+            time in all workers together, and the first 40 lines of the memory tables. ``None`` if
+            no worker has written a file.
         """
         self._undo.close()
         profiles, tables = self._files("host.*.prof"), self._files("memory_lines.*.txt")

@@ -22,20 +22,20 @@ Bound = Literal["input", "launch", "memory", "compute", "unknown"]
 # Waiting for the host (for input, launches or other work of the host) is the limit only if these
 # waits together take at least this share of a step, and one of them at least half of this share.
 _IDLE_MATTERS: Final = 0.2
-# While kernels run: memory is the limit if at least the share ``_BANDWIDTH_USED`` of its bandwidth
-# is used; arithmetic is the limit if tensor cores are active for at least ``_TENSOR_USED`` of the
-# time.
-# A kernel that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but a step has
-# other kernels, too.
+# Memory is the limit if at least this share of its bandwidth is used while kernels run. A kernel
+# that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but a step has other
+# kernels, too.
 _BANDWIDTH_USED: Final = 0.5
+# Arithmetic is the limit if, while kernels run, tensor cores are active for at least this share of
+# the time. The roofline uses the same threshold for the share of the peak FLOP/s.
 _TENSOR_USED: Final = 0.3
-# This threshold replaces ``_BANDWIDTH_USED`` if kernels that mostly move bytes have most of the
-# time. It is lower because reductions do not reach the bandwidth of the data sheet.
+# This threshold replaces ``_BANDWIDTH_USED`` if ``STREAMING`` kernels take most of the time. It is
+# lower because reductions do not reach the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
 # If the limit is determined by classes of kernels, it is arithmetic only if the multiprocessors are
-# active for at least this share of the busy time. Without a counter, this is not checked.
+# active for at least this share of the busy time. Without this counter, this is not checked.
 _SM_USED: Final = 0.8
-# ``DENSE`` or ``STREAMING`` classes have most of the time if they have at least this share of the
+# ``DENSE`` or ``STREAMING`` kernels take "most of the time" if they take at least this share of the
 # time of all kernels.
 _MOST_KERNELS: Final = 0.5
 _CAUSES: Final = {
@@ -145,7 +145,7 @@ def verdict(
     """Return what limits the speed of the training.
 
     Args:
-        split: times of a step by kernel, and its idle time.
+        split: time of a step by kernel, and idle time of a step by cause.
         has_device: whether kernels of an accelerator were recorded.
         activity: means of the GPUs' counters, as shares from 0 to 1.
         roof: position of a step in the roofline model; ``None`` if unknown.

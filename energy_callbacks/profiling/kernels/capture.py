@@ -14,9 +14,8 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# A window's readings are assumed to be complete this time after its end. It is twice the maximum
-# lag of the energy counter on an H200 (4 s). The timeline keeps readings for ten minutes, so they
-# are still there.
+# A window's readings are assumed to be complete this many seconds after the window's end: twice the
+# maximum lag of the energy counter on an H200 (4 s). The timeline keeps readings for ten minutes.
 _SETTLED_S: Final = 8.0
 
 
@@ -32,7 +31,7 @@ class Capture:
         offset_s: Unix time minus the time of the meter's clock, in seconds.
         waits_s: start and end of each wait for data that the training loop reported, in seconds of
             the meter's clock.
-        tracks: sensor readings; ``None`` until they are complete.
+        tracks: sensor readings; ``None`` before ``keep_readings`` has copied them.
     """
 
     path: Path

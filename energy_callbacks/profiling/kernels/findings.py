@@ -47,8 +47,8 @@ def record(run: KernelRun) -> dict[str, Any]:
     energy, step_s = _step_energy(run, scope), run.schedule.step_s
     parts, limits = None, _NO_LIMITS
     if tally.steps and tally.time_s:
-        # Without an accelerator, the profiler slows down the operators themselves. Shares are then
-        # computed from the duration of steps inside the windows, not outside.
+        # Without an accelerator, the profiler slows down the operators themselves. Their shares of
+        # a step are then computed with the duration of steps in windows.
         parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
         limits = _limits(run, tally, parts)
     else:
@@ -199,7 +199,7 @@ def _by_class(rows: Sequence[KernelRow]) -> tuple[KernelRow, ...]:
 
 
 def _longest(rows: Sequence[KernelRow]) -> Iterator[KernelRow]:
-    """Yield the rows of the first 40 kernels, and one row with the sum of the other kernels."""
+    """Yield the rows of the 40 kernels with the most time, and one row for all other kernels."""
     kernels = [row for row in rows if row.class_name != IDLE]
     for row in kernels[:_MOST_KERNELS]:
         yield replace(row, name=row.name[:_LONGEST_NAME])

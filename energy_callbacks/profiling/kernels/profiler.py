@@ -48,8 +48,8 @@ class KernelProfiler(AttemptProfiler["_Run"]):
         warm_up_steps: number of steps at the beginning of a window in which the framework's
             profiler starts; they are not recorded.
         active_steps: number of recorded steps of a window.
-        max_overhead: time that windows may add to the training, as a share of its time; the first
-            window is recorded in any case.
+        max_overhead: time that windows may add to the training, as a share of the training's time.
+            This limit does not apply to the first window.
         max_events: maximum number of events of a window's trace, for PyTorch only. A trace with
             more events is not kept, and no more windows are recorded.
         max_trace_bytes: maximum size of the traces of all windows together, before compression. A
@@ -127,8 +127,8 @@ class _Run(KernelRun):
         used_bytes: size of the traces of all windows so far, before compression.
         opened_s: start of the open window, in seconds of the meter's clock.
         waits_s: start and end of each wait for data in the open window, by the same clock.
-        done_s: end of the last batch, at which a wait for data begins, by the same clock; ``None``
-            after that wait has ended or a window has opened.
+        done_s: start of the current wait for data, by the same clock; ``None`` if there is none, or
+            if a window has opened during this wait.
     """
 
     settings: KernelProfiler
@@ -211,7 +211,7 @@ class _Run(KernelRun):
         self.captures.append(capture)
 
     def _abort(self, t_s: float | None = None) -> None:
-        """Discard the open window when another phase begins, the attempt ends, or an error occurs.
+        """Discard the open window, because of another phase, the end of the attempt, or an error.
 
         Args:
             t_s: end of the window, by the meter's clock; ``None`` for the end of the last step.

@@ -47,13 +47,13 @@ class Stretch:
 
 
 class Schedule:
-    """Decides at each step whether a window opens or closes, in a bounded amount of memory.
+    """Decides at the end of each step whether a window opens or closes.
 
     Args:
         windows_after: numbers of steps after which windows may open, ascending.
         steps: number of steps of a window, including warm-up.
-        max_overhead: time that windows may add to the training, as a share of its time; the first
-            window opens in any case.
+        max_overhead: time that windows may add to the training, as a share of the training's time.
+            This limit does not apply to the first window.
 
     Attributes:
         steps: number of all steps so far, inside and outside of windows.
@@ -151,7 +151,7 @@ class Schedule:
         """End the open window, and add its cost, which is at least 0.
 
         Args:
-            duration_s: duration of the window in seconds.
+            duration_s: seconds since the window opened.
             steps: number of steps in this time; their usual duration is subtracted.
         """
         usual_s = statistics.median(self._recent) if self._recent else 0.0
@@ -171,8 +171,8 @@ class Schedule:
         """Discard the open window and plan another one.
 
         Args:
-            soon: whether the next window is due after as many steps as two windows have. Otherwise,
-                it is due when the number of steps so far has doubled, or later.
+            soon: whether the next window is due soon, after twice the number of steps of a window.
+                Otherwise, it is due when the number of steps so far has doubled, or later.
         """
         later = self.steps + 2 * self._length if soon else max(10 * self._length, 2 * self.steps)
         self._due.appendleft(later)

@@ -47,9 +47,10 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Write both files and return their paths, relative to the run folder, by format.
+    """Write both files, and return their paths relative to the run folder.
 
-    If no energy is known, no file is written and the result is empty.
+    The keys of the paths are ``folded`` and ``speedscope``. If the folded stacks are empty, no file
+    is written and the result is empty.
 
     Args:
         rows: kernels with their energy per step.

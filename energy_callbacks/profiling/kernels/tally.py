@@ -9,7 +9,7 @@ all recorded steps.
 
 The measured energy of a step is attributed to kernels by their share of the device's time. The
 power of a single kernel cannot be measured, so each kernel, and idle time too, is assumed to draw
-the mean power of the device. In reality idle time draws less power, and dense kernels draw more.
+the mean power of the device. In reality, idle time draws less power, and matrix products draw more.
 Idle time has a row of its own, so that all rows add up to the measured energy.
 """
 
@@ -56,7 +56,7 @@ class KernelTally:
     empty).
 
     Attributes:
-        has_device: whether kernels of an accelerator ran; if not, "kernels" are host operators.
+        has_device: whether an accelerator did any work; if not, "kernels" are host operators.
         devices: number of accelerators; 1 without an accelerator.
         steps: number of whole steps.
         frame_s: duration of these steps, summed over all devices.
