@@ -1,9 +1,9 @@
 """Runs a program with profilers: ``python -m energy_callbacks.profiling.launch [options] SCRIPT``.
 
 The program runs in this process as ``python SCRIPT ...`` or ``python -m MODULE ...`` would run it,
-except that the modules used by this package are already imported. Global hooks of PyTorch report
-optimizer steps. At first, the profilers belong to a meter that this module starts. If the program
-starts a meter, that meter takes over the profilers.
+except that the modules used by this package are already imported. At first, the profilers belong to
+a meter that this module starts. Global hooks of PyTorch report optimizer steps to this meter. If
+the program starts a meter of its own, that meter takes over the profilers.
 """
 
 import argparse
@@ -96,14 +96,14 @@ def _run(words: Sequence[str]) -> None:
     """Run the program as ``__main__``, with arguments and import path as if started by Python."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
-    # Option -P, with which this process was started, prevents Python from adding this entry itself.
+    # Python itself does not add this folder: ``cli/profile.py`` starts this process with option -P.
     if not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
     sys.argv = list(words[1:] if is_module else words)
     if is_module:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         return
-    # Not runpy.run_path: it removes the module while threads and exit functions may still use it.
+    # runpy.run_path would remove the module while threads and exit functions may still use it.
     module = ModuleType("__main__")
     loader = SourceFileLoader("__main__", script)
     vars(module).update(

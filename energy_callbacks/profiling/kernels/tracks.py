@@ -17,8 +17,8 @@ from energy_callbacks.sensing.timeline import Timeline
 # Process id of the counters. Viewers show counters of the same process as a group. No real process
 # has this id (Linux: at most 2**22).
 _PROCESS: Final = 2**30
-# Readings are included from this many seconds before the window until as many seconds after it. In
-# this time, even a slow sensor gives two readings.
+# Readings are included from this many seconds before the window until this many seconds after it.
+# Even a slow sensor gives two readings in 1.5 s.
 AROUND_S: Final = 1.5
 
 

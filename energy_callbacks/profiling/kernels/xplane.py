@@ -36,14 +36,16 @@ sys.stdout.write(found.decode() if isinstance(found, bytes) else found)
 
 @dataclass(slots=True)
 class XplaneRecorder:
-    """A ``TraceRecorder`` for TensorFlow and JAX, whose profilers have no warm-up of their own.
+    """Records one window of TensorFlow or JAX, whose profilers have no warm-up of their own.
+
+    A ``TraceRecorder`` (``profiling/frameworks/protocol.py``).
 
     Args:
         framework: name of the framework.
         start: function that starts recording into a folder.
         stop: function that stops recording and writes the trace.
         path: folder for this window only. The frameworks name traces by the time in seconds, so two
-            windows in one folder could get the same name.
+            traces in one folder could get the same name.
         warm_up_steps: number of steps before recording starts.
         max_bytes: maximum size of the trace in bytes.
     """
@@ -104,8 +106,11 @@ def kernels(path: Path, steps: int) -> KernelTally | None:
         steps: number of recorded steps.
 
     Returns:
-        The sums, without idle time; ``None`` if ``xprof`` is not installed or cannot read the file,
-        or if the trace contains no kernels.
+        Sums over all steps and devices, without idle time; ``None`` if ``xprof`` is not installed
+        or fails, or if the trace contains no kernels.
+
+    Raises:
+        subprocess.TimeoutExpired: if ``xprof`` takes longer than 60 s.
     """
     if find_spec("xprof") is None:
         return None
@@ -130,10 +135,11 @@ def devices(path: Path) -> int:
 
 
 def of_table(table: dict[str, Any], steps: int, devices: int) -> KernelTally | None:
-    """Return the sums over xprof's table ``kernel_stats``; ``None`` if it contains no kernels.
+    """Return the time and the number of calls of each kernel; ``None`` if there are no kernels.
 
     Args:
-        table: parsed JSON of the table, in the format of Google Charts, with all devices.
+        table: parsed JSON of xprof's table ``kernel_stats``, in the format of Google Charts, with
+            all devices.
         steps: number of recorded steps.
         devices: number of devices.
     """

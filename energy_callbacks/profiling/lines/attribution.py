@@ -1,7 +1,7 @@
 """Attributes measured energy to source lines; some of the energy may belong to no line.
 
-The host's energy in a span of time is divided into energy for waiting and energy for work. The
-share for waiting is the share of the time in which no thread of the process ran. The energy for
+The host's energy in a span of time is divided into energy for waiting and energy for work. Their
+ratio is the ratio of waiting time (``LineTime.wait_s``) to the rest of the time. The energy for
 work is attributed to lines by CPU time, the energy for waiting by waiting time. The energy of GPUs
 is attributed by the time of the kernels that a line launched, not by the time in which the line
 waited for kernels.
@@ -29,7 +29,7 @@ class LineShare(LineTime):
         waiting_j: energy of the host while the line waited; ``None`` if unknown.
         gpu_s: seconds per step of the kernels that the line launched; ``None`` if it launched no
             recorded kernels.
-        gpu_j: energy of the GPUs for these kernels; ``None`` if unknown.
+        gpu_j: energy of the GPUs that is attributed to the line; ``None`` if unknown.
     """
 
     work_j: float | None = None
@@ -153,13 +153,14 @@ def attribute_host(
 ) -> float | None:
     """Attribute the host's energy to lines, and add times and energies to ``shares``.
 
-    In each span, the energy ``E`` is divided as follows, where ``seen`` is the sampled time of the
-    main thread and ``waited`` is the part of it in which no thread of the process ran:
+    Let ``E`` be the host's energy in a span, ``seen`` the sampled time of the main thread, and
+    ``waited`` its waiting time (sums of ``LineTime.wall_s`` and ``LineTime.wait_s``). Then
 
     - ``E * waited / seen`` is for waiting and attributed in proportion to the lines' waiting time;
     - the rest is for work and attributed in proportion to the lines' CPU time. CPU time of other
-      threads is added to the line that the main thread was executing at that time. If samples cover
-      only a fraction of ``process_s``, only that fraction of the energy for work is attributed.
+      threads is added to the line that the main thread was executing at that time. If the CPU time
+      in the samples is only a fraction of ``process_s``, only that fraction of the energy for work
+      is attributed.
 
     Args:
         spans: for each span of time, the sampled time of each place in the code, and the host's

@@ -101,7 +101,7 @@ def _heat(line: SourceLine) -> float:
 
 
 def _rows(path: str, seen: Mapping[int, SourceLine], hottest: float) -> Iterator[ListingRow]:
-    """Yield rows for lines in the profile, lines near them, and each gap of omitted lines."""
+    """Yield rows for lines in the profile, lines near them, and gaps between these lines."""
     source = dict(enumerate(linecache.getlines(path), start=1))
     near = {number + i for number in seen for i in range(-_AROUND, _AROUND + 1)}
     last = 0

@@ -17,7 +17,7 @@ from energy_callbacks.report.model.profile_lines import LineProfile
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum time to wait for sensor readings.
+# Maximum time to wait for sensor readings, in seconds.
 _PATIENCE_S = 6.0
 
 
@@ -73,7 +73,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
 
 
 class _LineRun:
-    """Profiles one attempt by line, from the creation of this object until ``stop``."""
+    """Profiles one attempt by line; see ``ProfilerRun`` (``common/attempt_profiler.py``)."""
 
     def __init__(self, settings: LineProfiler, meter: ActiveAttempt) -> None:
         self._meter = meter
@@ -89,7 +89,7 @@ class _LineRun:
         self._sampler.start()
 
     def mark(self, name: str, t_s: float) -> None:
-        """Record the spans of the phase ``train``; see ``Profiler``."""
+        """Record the spans of the phase ``train``."""
         if not name.startswith("phase:"):
             return
         if self._phase == "phase:train":
@@ -97,7 +97,7 @@ class _LineRun:
         self._phase, self._phase_s = name, t_s
 
     def step(self, t_s: float) -> None:  # noqa: ARG002 - required by the protocol
-        """Open or close a window in which kernels are recorded; see ``Profiler``."""
+        """Open or close a window in which kernels are recorded, if one is due."""
         try:
             self._windows.step(is_training=self._phase in ("phase:train", None))
         except Exception as error:  # noqa: BLE001 - host energy is attributed without windows
@@ -106,7 +106,7 @@ class _LineRun:
             self._windows.close()
 
     def stop(self) -> None:
-        """Attribute the energy to lines, and record the profile; see ``Profiler``."""
+        """Attribute the energy to lines, and record the profile."""
         end_s, process_s = self._meter.now_s(), time.process_time() - self._process_s
         self._sampler.stop()
         self._windows.close()
