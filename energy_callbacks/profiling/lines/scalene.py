@@ -2,9 +2,8 @@
 
 Scalene has columns for time, GPU and memory, but none for energy. Energy is therefore given in the
 flame chart, where the counts are millijoules, and in the field ``energy_j`` of each line, which
-Scalene's viewer ignores. Memory is not recorded. Of Scalene's three kinds of time (Python, native
-and system), *Python* contains all working time, including that of native code; *native* is zero;
-*system* contains waiting time.
+Scalene's viewer ignores. Memory is not recorded. Scalene divides time into *Python*, *native* and
+*system*. Here, *system* is waiting time, *Python* is the rest, and *native* is zero.
 """
 
 import json
@@ -71,13 +70,13 @@ def profile(found: LineProfile, stacks: Sequence[Stack]) -> str:
 def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[str, Any]:
     """Return the entry of a file.
 
-    The entry contains all lines of the file, because the viewer shows no other lines. The times of
-    lines without samples are zero.
+    The entry contains all lines of the file, because the viewer shows only lines in the entry. The
+    times of lines without samples are zero.
     """
     details = {n: _unseen(n, text) for n, text in enumerate(linecache.getlines(path), start=1)}
     # A line can belong to two functions, such as a comprehension and the function around it. Times
     # and energies of both are added. The other fields are those of the function with more energy,
-    # which comes last.
+    # which is last in this order.
     for line in reversed(lines):
         detail = details.setdefault(line.line, _unseen(line.line, ""))
         detail |= _seen(found, line, detail)

@@ -27,8 +27,9 @@ logger = logging.getLogger("energy_callbacks")
 _SHORT_S: Final = 0.001
 """A request that is pending for this time or longer is assumed to wait for the end of a call."""
 _PUNCTUAL_S: Final = 0.00025
-"""A thread that wakes up at most this late is assumed not to have waited for the interpreter.
-Without such a wait, threads wake up at most 0.2 ms late with Linux 6.18."""
+"""If sleeps are not counted (``ContextSwitches``), a thread that wakes up at most this late is
+assumed not to have waited for the interpreter. Without such a wait, threads wake up at most
+0.2 ms late with Linux 6.18."""
 _JOIN_S: Final = 1.0
 """Maximum time to wait for the end of the sampling thread, in seconds."""
 _SMOOTHING: Final = 0.1
@@ -38,10 +39,10 @@ _SMOOTHING: Final = 0.1
 class StackSample(NamedTuple):
     """The time span that a stack sample represents, and the CPU load while its request was pending.
 
-    Sampling moments are random and do not depend on the program. Each sample represents the time
-    since the previous sample, so that on average each line gets the time that it took. If further
-    sampling moments pass while a request waits for the end of a call, the time until the last of
-    these moments counts for that call.
+    A sample represents the time from the previous sampling moment until its own sampling moment.
+    These moments are random, so that on average each line gets the time that it took. If further
+    sampling moments pass while a request waits for the end of a call, the sample represents the
+    time until the last of these moments.
 
     Attributes:
         since_s: start of the span, which is the end of the previous sample's span.
@@ -71,7 +72,7 @@ class SampleRequest(NamedTuple):
         moment_s: the sampling moment, in seconds of ``time.monotonic``.
         asked_s: time of the request, which is later than ``moment_s`` if the sampling thread was
             delayed.
-        held_up_s: seconds that the sampling thread waited for the interpreter; 0 if it did not.
+        held_up_s: seconds for which the sampling thread waited for the interpreter.
         cpu_s: CPU time of the main thread at the request.
         process_s: CPU time of the process at the request.
     """
@@ -143,7 +144,7 @@ class SamplingSchedule:
 
         Returns:
             The sampling moment, and how many seconds the sampling thread waited for the
-            interpreter. If it did not wait, the moment is ``now_s``.
+            interpreter. Without such a wait, the moment is ``now_s``.
         """
         late_s = now_s - self.due_s - waited_s
         is_held_up = late_s > _PUNCTUAL_S if sleeps is None else sleeps > 1

@@ -20,8 +20,8 @@ class Stack:
         frames: frames, outermost first; library frames have line 0. Empty for the sum of all
             stacks after the first ``tally.MOST_STACKS``.
         wall_s: time in this stack in seconds.
-        energy_j: energy of this stack in joules: its part of the energy attributed to its innermost
-            line of the user's code.
+        energy_j: energy in joules: this stack's part of the energy of its innermost line of the
+            user's code.
     """
 
     frames: tuple[Line, ...]

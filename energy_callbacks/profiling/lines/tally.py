@@ -32,8 +32,8 @@ class LineTime:
         wall_s: total time.
         cpu_s: CPU time of the main thread.
         others_s: CPU time of the process's other threads while the main thread was at this place.
-        wait_s: ``wall_s`` minus the CPU time of all threads, at least 0 in each span of time that
-            is added.
+        wait_s: ``wall_s`` minus the CPU time of all threads; if the difference is negative in a
+            call of ``add``, it counts as 0.
     """
 
     wall_s: float = 0.0
@@ -74,7 +74,7 @@ for places beyond ``MOST_SITES``."""
 
 @dataclass(slots=True)
 class LineTally:
-    """Sums of stack samples in bounded memory: if time spans are too many, pairs are merged.
+    """Sums of stack samples in bounded memory: if there are too many time spans, pairs are merged.
 
     Attributes:
         start_s: start of the first time span, in seconds of ``time.monotonic``.
