@@ -1,10 +1,10 @@
 """Computes the powers of phases and their 95 % intervals from a fit.
 
-Readings differ from the fit for two reasons: sensor noise, which is independent in each reading,
-and phases whose power varies from step to step. The correlation of neighbouring readings separates
-the two. The result is the mean power in exactly the measured steps, so a variation that the sensor
-has recorded completely causes no error. A variation causes an error only to the extent that the
-weight of a step in the fitted power differs from the step's share of the phase's total time.
+The residuals of the fit have two causes: sensor noise, which is independent in each reading, and
+phases whose power varies from step to step. The correlation of neighbouring residuals separates the
+two. The result is the mean power in exactly the measured steps. Therefore a variation causes an
+error only if the weight of a step in the fitted power differs from the step's share of the phase's
+total time.
 """
 
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def _shares(pieces: Spans, phase_of: Numbers) -> Array:
 def _variances(
     spans: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, weights: Array, rest_w: Array
 ) -> Array:
-    """Return the error variance of each phase's mean power during ``spans``, in W^2.
+    """Return the variance of each phase's mean power that noise and varying power cause, in W^2.
 
     Args:
         spans: spans whose labels are pieces of phases.
@@ -193,8 +193,8 @@ def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, N
 def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, float]:
     """Return the variance of the noise in W^2, and the unevenness of phases from step to step.
 
-    The unevenness is the mean square of the relative deviation of a phase's power in a step from
-    the phase's mean power.
+    The unevenness is the mean of ``(p / m - 1)**2``, where ``p`` is a phase's power in one step and
+    ``m`` is the phase's mean power.
 
     Args:
         scaled_w: contribution of the latest spans to each reading in watts, (m, back).
@@ -203,8 +203,8 @@ def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, flo
     """
     own_w2 = float((scaled_w**2).sum(axis=1).mean())
     back = scaled_w.shape[1]
-    # From one reading to the next, all indices in ``at`` grow by the same number, ``shift``. Column
-    # j of a reading is therefore the same span as column j - shift of the previous reading.
+    # From one reading to the next, all indices in ``at`` grow by the same number, n. Column j of a
+    # reading is therefore the same span as column j - n of the previous reading.
     columns = np.arange(back) - (at[1:, :1] - at[:-1, :1])
     is_shared = (columns >= 0) & (columns < back)
     before_w = np.take_along_axis(scaled_w[:-1], np.clip(columns, 0, back - 1), axis=1)

@@ -11,7 +11,7 @@ from energy_callbacks.sensing.estimation.series import Array
 Numbers = NDArray[np.intp]
 # Terms below this value are neglected: they do not change a sum near 1.0 in double precision.
 _NEGLIGIBLE: Final = 1e-18
-# Shorter time constants are replaced by this value, because they are divisors.
+# Shorter time constants are replaced by this value, because a divisor must not be 0.
 SHORTEST_RESPONSE_S: Final = 1e-5
 
 

@@ -2,9 +2,9 @@
 
 Power may change within a phase. For example, a convolutional network draws more power at the end of
 its forward pass than at the beginning, and less at the end of its backward pass. A fit with one
-power per phase then finds a lag and a response that no sensor has, and wrong powers. This is
-noticed only if lag and response of the sensor are known. Phases can then be cut into pieces, each
-with a power of its own.
+power per phase then finds a wrong lag, a wrong response and wrong powers. This is noticed only if
+lag and response of the sensor are known. If they are, phases can be cut into pieces, each with a
+power of its own.
 """
 
 import math
@@ -24,13 +24,13 @@ RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 
 _BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
 # Uncertainty (standard deviation) of a sensor's known lag, and of its known response.
 PRIOR_S: Final = 0.003
-# A fit may be the true one if its cost exceeds the lowest cost by less than this. At a distance of
-# n standard deviations, the cost is higher by n squared.
+# A fit may be the true one if its cost exceeds the lowest cost by less than this number. If lag or
+# response is n standard deviations from its best value, the cost is higher by n squared.
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4
-# Minimum length of a piece: half of the fastest known response. The fitted powers of shorter pieces
-# would differ only by noise.
+# Minimum length of a piece: about half of the response of an H200. The fitted powers of shorter
+# pieces would differ only by noise.
 _SHORTEST_PIECE_S: Final = 0.008
 _MOST_PIECES: Final = 16
 # Another piece must lower the cost by at least this value. Chance lowers it by less, even if the

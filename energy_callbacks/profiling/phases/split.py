@@ -45,8 +45,7 @@ _HOLE: Final = 0.05
 # Number of unknown properties of the sensor: lag and response.
 _SENSOR_UNKNOWNS: Final = 2
 # A fit with one power per phase finds a lag and a response. If their squared distance from the
-# known values (see ``Fit.distance``) exceeds this number, the power is assumed to change
-# within phases.
+# known values (see ``Fit.distance``) exceeds this number, phases may be cut into pieces.
 _IMPLAUSIBLE: Final = 9.0
 # A reading is left out if this share, or more, of the time on which it depends is outside all
 # phases, for example in a validation.

@@ -97,6 +97,8 @@ class _Observations:
 class _PhaseRun:
     """Profiles the step phases of one attempt; phases are marked after the first ten steps.
 
+    A ``ProfilerRun`` (``profiling/common/attempt_profiler.py``).
+
     Args:
         settings: settings of the profiler.
         meter: the attempt.
@@ -130,7 +132,7 @@ class _PhaseRun:
             marks.begin(phase, self._meter.now_s())
 
     def _on_phase(self, phase: str) -> None:
-        """Begin a phase that a hook reports; never raise, because the training calls the hook."""
+        """Begin a phase that a hook reports; an error ends the profile, but not the training."""
         try:
             self.enter(phase)
         except Exception as error:
@@ -139,7 +141,7 @@ class _PhaseRun:
             self._drop()
 
     def mark(self, name: str, t_s: float) -> None:
-        """Begin the step phase that starts with this event of the loop; see ``Profiler``."""
+        """Begin the step phase that starts with this event of the loop."""
         if name.startswith("phase:"):
             self._is_training = name == "phase:train"
         marks = self._active_marks
@@ -155,7 +157,7 @@ class _PhaseRun:
             marks.begin("data wait", t_s)
 
     def step(self, t_s: float) -> None:
-        """Count a step, and start or end the marking of phases when due; see ``Profiler``."""
+        """Count a step, and start or end the marking of phases when due."""
         self._skipped += 1
         if self._skipped == _SKIPPED_STEPS:
             self._follow(t_s)
@@ -211,7 +213,7 @@ class _PhaseRun:
         )
 
     def stop(self) -> None:
-        """Split the energy, and record the profile; see ``Profiler``.
+        """Split the energy, and record the profile.
 
         Takes some seconds, and longer if steps take only a few milliseconds.
         """
@@ -273,9 +275,10 @@ def _profile(seen: _Observations, device: str | None, steps: int) -> profile_pha
 def _answer(
     seen: _Observations, device: str | None, steps: int
 ) -> tuple[Spans, tuple[str, ...], PhaseSplit | Refusal]:
-    """Return the spans and names of the phases, and their split.
+    """Return the spans and names of the phases, and their split or the reason why there is none.
 
-    A short phase is merged with the next phase if the error of its energy would be too large.
+    If the energy of a short phase cannot be determined well enough, the phase is merged with the
+    next one.
     """
     spans, names = seen.spans, seen.names
     if device is None:
