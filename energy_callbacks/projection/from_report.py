@@ -10,9 +10,9 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 
 def job_of(report: EnergyReport) -> JobUse:
-    """Return the energy and time of a run, as those of one job.
+    """Return the energy and time of a run; the run counts as one job.
 
-    The interval of the energy includes the errors of the run's sensors. Time without readings is
+    The interval of the energy includes the errors of sensors and models. Time without readings is
     assumed to have the mean power of the time with readings; the interval includes the error of
     this assumption.
 

@@ -34,7 +34,7 @@ class Amount:
     high: float | None
 
     def times(self, factor: "Amount | float") -> "Amount":
-        """Return the product; its interval spans all products of one value from each interval.
+        """Return the product, with the interval of all possible products.
 
         >>> Amount(value=2.0, low=-1.0, high=3.0).times(Amount(value=None, low=0.1, high=0.5))
         Amount(value=None, low=-0.5, high=1.5)
@@ -43,7 +43,7 @@ class Amount:
         return self._combined(operator.mul, other)
 
     def minus(self, other: "Amount") -> "Amount":
-        """Return ``self - other``; the interval spans all differences of values in both intervals.
+        """Return ``self - other``, with the interval of all possible differences.
 
         >>> Amount(value=3.0, low=2.0, high=4.0).minus(Amount(value=1.0, low=0.5, high=1.5))
         Amount(value=2.0, low=0.5, high=3.5)
@@ -142,7 +142,7 @@ class Fleet:
 
     @property
     def kg_per_kwh(self) -> Amount:
-        """Emissions per kWh, in kg of CO2 equivalents; the value is ``None`` if not known."""
+        """Emissions per kWh, in kg of CO2 equivalents; its ``value`` is ``None`` if not known."""
         grid = self.intensity
         return Amount(value=grid.kg_per_kwh, low=grid.low_kg_per_kwh, high=grid.high_kg_per_kwh)
 

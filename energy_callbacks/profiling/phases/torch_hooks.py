@@ -9,10 +9,10 @@
     an optimizer's step begins         optimizer
     an optimizer's step returns        other
 
-The hook for calls of modules ignores modules without parameters, and removes itself once it has
-begun the phase. It is installed again when a step begins and when ``backward`` returns. Lightning
-runs forward and backward inside the optimizer's step. This file does not import PyTorch: if the
-training has not imported PyTorch, no hooks are installed.
+Lightning runs forward and backward inside the optimizer's step. The hook for calls of modules
+ignores modules without parameters, and removes itself once it has begun the phase ``forward``. It
+is installed again when a step begins and when ``backward`` returns. This file does not import
+PyTorch: if the training has not imported PyTorch, no hooks are installed.
 """
 
 import functools
@@ -96,7 +96,7 @@ class TorchHooks:
         return restore
 
     def begin_step(self) -> None:
-        """Prepare for a new step, even if the optimizer of the previous step has not returned."""
+        """Install the forward hook again, and assume that no optimizer's step is running."""
         self._outer = "other"
         self._expect_forward()
 

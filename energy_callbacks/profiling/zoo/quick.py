@@ -58,8 +58,8 @@ def run_quick_profile(
     """Train one or all models in a plain PyTorch loop, and measure and profile each training.
 
     For each model, a run folder with the report and the traces is written into ``out``. The table
-    of all models is written there as ``table.csv``, ``table.json`` and ``table.md``. The figures
-    include the cost of the profilers.
+    of all models is written there as ``table.csv``, ``table.json`` and ``table.md``. Speed and
+    energy in the table include the overhead of the profilers.
 
     Args:
         model_name: ``simple_cnn``, ``resnet18``, ``resnet50``, ``transformer`` or ``all``.

@@ -1,4 +1,4 @@
-"""Writes the results of ``run_quick_profile`` as a table of models: CSV, JSON and Markdown."""
+"""Writes the results of ``quick.py`` as a table of models: text, CSV, JSON and Markdown."""
 
 import csv
 import io
@@ -28,8 +28,8 @@ class ModelRow:
         steps: number of optimizer steps.
         samples_per_s: samples per second in training; ``None`` if unknown.
         parameters: number of parameters of the model with ten classes.
-        peak_bytes: peak of the memory that PyTorch allocated on the GPU; without a GPU, peak of the
-            host memory of the process. ``None`` if unknown.
+        peak_bytes: peak of the memory that PyTorch allocated on the GPU; for a training on the CPU,
+            peak of the host memory of the process. ``None`` if unknown.
         scope: scope of ``j_per_sample``: ``gpu`` if the energy of the GPU is known, else ``total``.
         j_per_sample: energy per sample in joules; ``None`` if unknown or not resolved.
         j_per_sample_low: lower end of the 95 % interval of ``j_per_sample``; ``None`` if
@@ -108,7 +108,7 @@ def text(rows: Sequence[ModelRow]) -> str:
 def save(rows: Sequence[ModelRow], folder: Path) -> None:
     """Write ``table.csv``, ``table.json`` and ``table.md`` into a folder.
 
-    Unknown values are empty in CSV, ``null`` in JSON, and ``-`` in Markdown.
+    Unknown numbers are empty in CSV, ``null`` in JSON, and ``-`` in Markdown.
     """
     atomic_files.write(folder / "table.md", markdown(rows))
     lines = [asdict(one) for one in rows]

@@ -13,7 +13,7 @@ from energy_callbacks.core.extras import requires
 # Number of synthetic images.
 _SYNTHETIC: Final = 2048
 # Types and functions that the pickled files of https://www.cs.toronto.edu/~kriz/cifar.html use, as
-# module and name. NumPy 1 and NumPy 2 have different names for ``_reconstruct``.
+# module and name. The module of ``_reconstruct`` has different names in NumPy 1 and NumPy 2.
 _OF_ARRAYS: Final = (
     ("_codecs", "encode"),
     ("numpy", "dtype"),
@@ -24,7 +24,7 @@ _OF_ARRAYS: Final = (
 
 
 def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
-    """Return images, (n, 3, 32, 32) with values from 0 to 1, and labels, (n,).
+    """Return images of shape (n, 3, 32, 32), with values from 0 to 1, and their n labels.
 
     Args:
         name: ``digits``, ``synthetic`` or ``cifar10``.

@@ -120,7 +120,7 @@ def train(
     meter: EnergyMeter,
     device: str | None,
 ) -> int:
-    """Train a new model for ten classes in a plain loop: phases ``setup`` (warm-up) and ``train``.
+    """Train a new model for ten classes, first in phase ``setup`` (warm-up), then in ``train``.
 
     Args:
         model_name: one of ``MODELS``.
