@@ -113,12 +113,12 @@ def _number(value: float) -> str:
 
 
 def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
-    """Return the projection to all jobs of a number of days, or to one job if ``days`` is 0."""
+    """Return the projection for all jobs of a number of days, or for one job if ``days`` is 0."""
     return project(job, fleet, days=days) if days else one_job(job, fleet)
 
 
 def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Yield head and rows of one table per period; each quantity has one row per job.
+    """Yield head and rows of one table per period; each quantity has one row per job or saving.
 
     Args:
         columns: the jobs or savings to compare, each with the title of its rows.

@@ -2,8 +2,8 @@
 
 Each row of a table is computed from one JSON object. In ``reports``, the object is the part of a
 report before the field ``phases``; in ``phases``, ``devices`` and ``metrics``, it is an element of
-the list with this name in a report. Only ``skipped`` is not computed from JSON. A column is an SQL
-expression over *fields*; a field is a value in the object, named by its path, such as
+the list of the same name in a report. Only ``skipped`` is not computed from JSON. A column is an
+SQL expression over *fields*; a field is a value in the object, named by its path, such as
 ``run.name``. The JSON type of each field is checked, because DuckDB would accept the text ``"12"``
 as a number.
 """
@@ -39,7 +39,7 @@ class SqlColumn:
     """One column of a table.
 
     Attributes:
-        name: name of the column; ends with the unit if there is one.
+        name: name of the column, including the unit if there is one.
         sql: SQL expression over fields, each written as ``{kind path}``; empty in ``skipped``.
         meaning: description for ``energy-callbacks query --columns``.
         type: SQL type of the column.
@@ -53,12 +53,12 @@ class SqlColumn:
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """One table. Its first column, ``path`` (the path of the report), is not in ``columns``.
+    """One table. Its first column is always ``path``, the path of a report or folder.
 
     Attributes:
         name: name of the table.
         meaning: description for ``energy-callbacks query --columns``.
-        columns: the columns without ``path``.
+        columns: all columns except ``path``.
         part: name of the list in a report whose elements are the rows; ``None`` if the rows are
             not elements of a list.
         required: paths of the fields that must not be null; a report in which one of them is null
@@ -99,7 +99,7 @@ class SqlTable:
         return {path: kind for kind, path in pairs}
 
     def selection(self) -> str:
-        """Return the columns as SQL; ``f1``, ``f2``, ... are the values of ``fields``, in order."""
+        """Return the columns as SQL; ``f1``, ``f2``, ... stand for the fields, in their order."""
         names = {path: f"f{i}" for i, path in enumerate(self.fields, start=1)}
         return ", ".join(
             f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"

@@ -1,9 +1,9 @@
 """Finds and reads reports below a folder, or below an address of fsspec (``s3://...``).
 
 The table ``reports`` needs only the fields before the field ``phases`` of a report. They take about
-3 kB, and a whole report takes 100 kB or more. Therefore only the beginning of each report is read
-for this table, and the last bytes, to detect truncated files. For the other tables, whole reports
-are read.
+3 kB, and a whole report takes 100 kB or more. Therefore, for this table, only the beginning and the
+last bytes of each report are read. The last bytes show whether a file is truncated. For the other
+tables, whole reports are read.
 """
 
 import os
@@ -23,14 +23,13 @@ REPORT: Final = "energy_report.json"
 _PAGE: Final = "energy_report.html"
 _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
-# Number of bytes that are read at the beginning and at the end of a report, to
-# fill the table ``reports``.
+# Numbers of bytes that are read at the beginning and at the end of a report for the table
+# ``reports``.
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
-# Number of threads that read reports from a slow disk, which serves many reads at the same time. If
-# the files are cached in memory, one thread is faster. Therefore only one thread is used if the
-# first ``_PROBE`` reports take less than ``_QUICK_S`` seconds each, on average. Otherwise each
-# thread reads groups of ``_PROBE`` reports.
+# Number of threads that read reports if the disk is slow. If the files are cached in memory, one
+# thread is faster. Therefore only one thread is used if the first ``_PROBE`` reports take less than
+# ``_QUICK_S`` seconds each, on average. Otherwise each thread reads groups of ``_PROBE`` reports.
 _READERS: Final = 16
 _PROBE, _QUICK_S = 100, 100e-6
 
@@ -39,7 +38,7 @@ _PROBE, _QUICK_S = 100, 100e-6
 class Skipped:
     """A run without a readable report, or a folder that cannot be listed.
 
-    It is in the table ``skipped`` and in no other table.
+    Each instance is one row of the table ``skipped``.
 
     Attributes:
         path: path of the unreadable report or folder, or of the run folder without a report.

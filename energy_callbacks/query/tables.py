@@ -105,8 +105,8 @@ def _needed(content: Content, part: str | None) -> str | None:
         part: name of a list in the report; ``None`` for all fields before ``phases``.
 
     Returns:
-        JSON of the list or of an object with these fields; ``None`` if the report cannot be read or
-        is not formatted as by ``schema.to_json``.
+        JSON of the list, or of an object with the fields before ``phases``. ``None`` if the report
+        cannot be read or is not formatted as by ``schema.to_json``.
     """
     if isinstance(content, OSError):
         return None
@@ -225,7 +225,7 @@ def _checks(table: SqlTable) -> str:
 def _structure(table: SqlTable) -> dict[str, Any]:
     """Return the SQL types of the fields, nested as DuckDB's ``json_transform`` needs them.
 
-    ``json_transform`` returns null for values that it cannot convert to their types.
+    ``json_transform`` returns null for values that it cannot convert to these types.
     """
     structure: dict[str, Any] = {}
     for path, kind in table.fields.items():

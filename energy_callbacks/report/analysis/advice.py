@@ -78,7 +78,7 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
 
 
 def _batch_size(report: EnergyReport) -> Iterator[Advice]:
-    """Yield advice if the newest search chose a batch size that is larger and saves energy.
+    """Yield advice if the newest search chose a larger batch size, and this size saves energy.
 
     The chosen size is compared with the mean number of samples per step of the run. Runs with
     several ranks get no such advice.
