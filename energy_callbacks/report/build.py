@@ -24,8 +24,8 @@ from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
-# A running process writes lines to its journal at least once per second. If a journal has had no
-# new line for this time, in seconds, its process is considered to have ended.
+# A running process writes a line to its journal at least once per second. If the newest line is
+# older than this time, in seconds, the process is considered to have ended.
 _SILENT_S = 5.0
 # The statuses of ranks in order of importance. The status of a run is the first of them that any
 # rank of the run's newest attempt has.

@@ -24,7 +24,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:
-    """Return the emissions of the run's energy, including the PUE.
+    """Return the emissions of a run: energy times PUE times carbon intensity.
 
     Args:
         total: energy of the run.
@@ -56,7 +56,7 @@ def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
 
 
 def cost(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:
-    """Return the cost of an energy, including the PUE; ``None`` if energy or price is not known."""
+    """Return energy times PUE times price; ``None`` if energy or price is not known."""
     if total.energy_j is None or price_per_kwh is None:
         return None
     amount = kilowatt_hours(total.energy_j) * pue * price_per_kwh

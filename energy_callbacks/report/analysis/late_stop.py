@@ -54,10 +54,10 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """Return the late stop of a metric.
+    """Return the late stop of a metric, or ``None``.
 
-    ``None`` if its last values are not worse than its best value by more than noise, or if the
-    energy is not known.
+    The result is ``None`` if the last values are not worse than the best value by more than noise,
+    or if the energy is not known.
     """
     costs = _costs(metric)
     best = int(np.argmin(costs))
@@ -82,13 +82,14 @@ def _costs(metric: Metric) -> Array:
 def _noise(costs: Array) -> float:
     """Return by how much the best value and later values may differ because of noise.
 
-    The standard deviation of the noise is estimated from third differences, which are nearly zero
-    for a smooth curve. It is 1.4826 times the median of their absolute values (the estimate for
-    normal values), divided by sqrt(20), the factor by which third differences increase the noise.
-    The estimate is increased if there are few values.
+    The standard deviation of the noise is estimated from third differences, because those of a
+    smooth curve are nearly zero. For normal noise, the standard deviation of third differences is
+    1.4826 times the median of their absolute values, and sqrt(20) times the standard deviation of
+    the noise. The fewer values there are, the more the estimate is increased.
 
     The lowest of n normal values lies about sqrt(2 ln n) standard deviations below their mean. Two
-    standard deviations are added as a margin. The result is at least ``_SMALL`` of the best value.
+    standard deviations are added as a margin. The result is at least ``_SMALL`` times the best
+    value.
     """
     differences = np.diff(costs, n=3)
     deviation = 1.4826 * float(np.median(np.abs(differences))) / math.sqrt(20.0)

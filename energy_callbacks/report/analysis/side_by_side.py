@@ -85,8 +85,8 @@ def _rows(old: EnergyReport, new: EnergyReport) -> Iterator[str]:
 def _ratio(before: _Side, now: _Side) -> str:
     """Return the newer value divided by the older one as text, with the interval of the ratio.
 
-    Returns ``-`` if one of the values is not known or the older one is 0. The upper end of the
-    interval is ``any`` if the lower end of the older value is 0.
+    Returns ``-`` if an interval is not known or the older value is 0. The upper end of the ratio is
+    ``any`` if the interval of the older value begins at 0.
     """
     if before.interval is None or now.interval is None or not before.interval[0]:
         return "-"

@@ -38,8 +38,8 @@ def warnings(
     """
     processes = [process for attempt in merged for process in attempt.processes]
     is_imported = any("imported" in process.header for process in processes)
-    # The command ``doctor`` checks the sensors of this machine, which does not help if another
-    # program has measured the energy.
+    # The command ``doctor`` checks the sensors of this machine. It does not help if the energy was
+    # measured by another program.
     doctor = "" if is_imported else "run: energy-callbacks doctor"
     found = [
         *_of_files(other_runs, unreadable),
