@@ -26,7 +26,7 @@ class Band:
         scope: scope of the devices.
         is_estimated: whether a model estimates the energy of at least one of the devices.
         edges_s: edges of the bins, (n + 1,); the same for all bands of a report.
-        power_w: energy of each bin divided by its length, (n,), so that the area is the energy.
+        power_w: mean power in each bin, (n,); the area below the curve is the energy.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Band:
 
 
 def bands(report: EnergyReport, max_bins: int) -> list[Band]:
-    """Return the power of all devices that count towards totals, in at most ``max_bins`` bins."""
+    """Return the power of the devices that count towards totals, in at most ``max_bins`` bins."""
     curves = {
         (curve.host, curve.key): curve
         for curve in report.series

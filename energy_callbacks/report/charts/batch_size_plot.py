@@ -20,7 +20,7 @@ class BatchSizePanel(NamedTuple):
         title: label of the y axis.
         colour: colour of the curve.
         measure: function of a trial that returns a value and the half-width of its 95 % interval,
-            or ``None`` if the value is not known.
+            or ``None`` if the panel leaves the trial out.
     """
 
     title: str
@@ -60,7 +60,7 @@ def points_that_ran(curve: BatchSizeCurve) -> list[BatchSizePoint]:
 def columns_of(
     panel: BatchSizePanel, points: Sequence[BatchSizePoint]
 ) -> tuple[list[int], list[float], list[float]]:
-    """Return batch sizes, values and errors of the trials whose value for the panel is known."""
+    """Return batch sizes, values and errors of the trials that the panel shows."""
     known = [(point.size, *pair) for point in points if (pair := panel.measure(point)) is not None]
     return [row[0] for row in known], [row[1] for row in known], [row[2] for row in known]
 
@@ -72,7 +72,7 @@ def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canva
 
     Args:
         curve: result of the search.
-        width_in: width of the figure in inches; the panels of a narrow figure are stacked.
+        width_in: width of the figure in inches; a narrow figure has its panels below each other.
 
     Returns:
         The figure; ``None`` if no batch size fits in memory.

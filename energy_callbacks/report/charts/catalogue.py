@@ -27,7 +27,9 @@ CHARTS: tuple[Chart, ...] = (
 def pictures(
     report: EnergyReport, *, width_in: float = PICTURE_IN, dpi: float = PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield name and PNG of each chart: of the report, its batch-size searches and its profiles.
+    """Yield name and PNG of each chart, including those of batch-size searches and profiles.
+
+    Charts with nothing to draw are left out.
 
     Args:
         report: the report.

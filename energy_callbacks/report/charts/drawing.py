@@ -41,7 +41,7 @@ _STYLE: Mapping[str, Any] = {
     "grid.linewidth": 0.6,
     "hatch.linewidth": 1.1,
 }
-# Maximum length of a label in the legend of a chart that is not narrow, in characters.
+# Maximum length of a label in a legend, in characters. Narrow charts have shorter labels.
 LONG_LABEL = 28
 # Charts narrower than this, in inches, are *narrow*: their layout is for a telephone.
 NARROW_IN = 6.0
@@ -86,8 +86,8 @@ def style(salt: str = "energy-report") -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # Matplotlib warns if the font has no glyph for a character of a name. The warning is hidden
-        # because the browser draws the character in another font.
+        # Matplotlib warns if the font has no glyph for a character of a name. The warning is
+        # hidden: in an SVG, the browser draws the character in another font.
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         mpl.rcdefaults()
         settings: Any = {**_STYLE, "svg.hashsalt": salt}
@@ -184,7 +184,7 @@ def short_name(name: str, length: int = LONG_LABEL) -> str:
 def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
     """Return a figure as a PNG image on a light background.
 
-    Legends of the figure (not of its panels) are hidden in SVG images, but shown in PNG images.
+    A legend of the whole figure is shown here, although it is hidden in SVG images.
 
     Args:
         fig: the figure.
@@ -244,8 +244,8 @@ def _rounded(attribute: "re.Match[str]") -> str:
 def _shorter(path: "re.Match[str]") -> str:
     """Return the path of an SVG element with coordinates cut to 0.01 points.
 
-    The removed digits are too small to be seen on a screen. Horizontal and vertical lines get one
-    coordinate instead of two, which halves the size of step curves.
+    The removed digits are too small to be seen on a screen. In a path of straight lines,
+    horizontal and vertical lines get one coordinate instead of two.
     """
     rounded = _rounded(path).replace("\n", "")
     before: tuple[str, str] | None = None

@@ -1,4 +1,4 @@
-"""The chart of memory over time: of the GPUs, of the framework's allocator and of the host."""
+"""The chart of memory over time: of the GPUs, of the framework's allocator and of processes."""
 
 import math
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ _DECADES = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPair:
-    """A metric in training and in validation; a field is ``None`` if there are no such values."""
+    """A metric in training and in validation; one of them is ``None`` if it was not logged."""
 
     training: Metric | None
     validation: Metric | None
@@ -42,7 +42,7 @@ class MetricPair:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Key for a descending sort: pairs with a validation first, then by direction."""
+        """Key for a descending sort: pairs with validation first, then those with a direction."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)
@@ -51,8 +51,8 @@ class MetricPair:
         """Return the lines that have two or more points: name, x values and y values.
 
         Args:
-            over: quantity of the x axis: ``energy`` (J) or ``epoch``. Points for which it is not
-                known are omitted.
+            over: quantity of the x axis: ``energy`` (J) or ``epoch``. Points without a known x
+                value are omitted.
         """
         lines = []
         for name, metric in (("train", self.training), ("validation", self.validation)):
@@ -100,7 +100,7 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
 
     Args:
         report: the report.
-        width_in: width of the figure in inches; the panels of a narrow figure are stacked.
+        width_in: width of the figure in inches; a narrow figure has its panels below each other.
 
     Returns:
         The figure; ``None`` if no metric has two values for which the energy is known.
@@ -114,14 +114,16 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
     with panels(width_in, height_in, rows, columns) as (canvas, drawn):
         for axes, pair in zip(drawn, shown, strict=True):
             draw(axes, pair, "energy")
-        # Only the lowest of stacked panels has a label on its x axis.
+        # Of panels below each other, only the lowest has a label on its x axis.
         for axes in drawn[:-1] if is_narrow else ():
             axes.set_xlabel("")
     return canvas
 
 
 def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
-    """Draw the lines of a pair into a panel; a ring marks the best validation value, if known.
+    """Draw the lines of a pair into a panel, with a ring around the best validation value.
+
+    There is no ring if it is not known whether lower or higher values are better.
 
     Args:
         axes: the panel.
@@ -138,8 +140,8 @@ def draw(axes: "Axes", pair: MetricPair, over: Over) -> None:
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
-        # Matplotlib's default labels of a logarithmic axis contain TeX markup, which ``drawing``
-        # does not parse, because titles and legends contain names given by the user.
+        # Matplotlib's default labels of a logarithmic axis are TeX. The style of all charts has TeX
+        # turned off, because the user's names may contain ``$``.
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(short_name(pair.name))
