@@ -43,5 +43,5 @@ def phase_colours(names: Sequence[str]) -> dict[str, str]:
 
 
 def css_colour(colour: str) -> str:
-    """Return a colour as a CSS value that a style sheet can replace."""
+    """Return a colour as a CSS value; style sheets can replace colours in ``CSS_VARIABLES``."""
     return f"var({CSS_VARIABLES[colour]}, {colour})" if colour in CSS_VARIABLES else colour

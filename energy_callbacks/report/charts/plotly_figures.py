@@ -74,9 +74,10 @@ _PANELS: Final = (
 
 
 def over_time(report: EnergyReport) -> Plot | None:
-    """Return a figure with a strip of phases above one panel for each known quantity.
+    """Return a figure with one panel for each known quantity, below a strip of phases.
 
-    All panels share a time axis, so that they zoom together. ``None`` if no quantity is known.
+    All panels share a time axis, so that they zoom together. The result is ``None`` if no quantity
+    is known.
     """
     panels = [panel for panel in _PANELS if any(_is_known(panel, one) for one in report.series)]
     if not panels:
@@ -110,7 +111,7 @@ def _is_known(panel: _Panel, curve: Series) -> bool:
 
 
 def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
-    """Yield a trace for each phase with a bar for each span, in the colours of the HTML page."""
+    """Yield one trace of Plotly for each phase, with a bar for each of its spans."""
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         spans = [span for span in timeline if span.phase == phase]
         lengths_s = [span.end_s - span.start_s for span in spans]
@@ -129,7 +130,7 @@ def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
 
 
 def _lines(report: EnergyReport, panels: Sequence[_Panel], scale_s: float) -> Iterator[Plot]:
-    """Yield a line for each device in each panel; the legend toggles a device in all panels."""
+    """Yield the lines of all devices; the legend toggles a device in all panels."""
     devices = {(device.host, device.key): device for device in report.devices}
     has_hosts = len({device.host for device in report.devices}) > 1
     shades = {"gpu": itertools.cycle(BLUES), "host": itertools.cycle(ORANGES)}
@@ -182,7 +183,7 @@ def _name(text: str, length: int = 40) -> str:
 def batch_sizes(curve: BatchSizeCurve) -> Plot | None:
     """Return a figure of throughput, energy per sample and memory by batch size, side by side.
 
-    A dotted line marks the chosen size. ``None`` if every size ran out of memory.
+    A dotted line marks the chosen size. The result is ``None`` if no size fits in memory.
     """
     ran = points_that_ran(curve)
     if not ran:

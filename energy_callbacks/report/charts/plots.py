@@ -103,7 +103,7 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    # All spans of a phase are drawn as one patch, because a run of one day has hundreds of spans.
+    # One patch for all spans of a phase is faster than one per span. A day has hundreds of spans.
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         edges = [
             (span.start_s / scale_s, min(span.end_s, end_s) / scale_s)
@@ -142,7 +142,8 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw a bar for the energy of each phase, with a part for GPUs and one for the host.
 
-    An error bar shows the 95 % interval of the total energy of the phase.
+    An error bar shows the 95 % interval of the total energy of the phase. Phases without a known
+    energy above 0 are left out.
 
     Args:
         report: the report.
@@ -168,6 +169,8 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
 
 def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw a bar for the mean power of each phase, with a part for GPUs and one for the host.
+
+    Phases whose energy is not resolved are left out.
 
     Args:
         report: the report.

@@ -48,9 +48,10 @@ def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas 
 
 
 def host_figure(calls: HostCalls, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the tree of calls as an icicle chart: a rectangle per function, below its callers.
+    """Draw the tree of calls as an icicle chart, in which each function is below its caller.
 
-    The width of a rectangle is the time in the function, including the functions that it called.
+    A function has one rectangle for each chain of callers. The width of a rectangle is the
+    estimated time in the function and its callees when called through this chain.
 
     Args:
         calls: the profile of Python calls.

@@ -25,7 +25,7 @@ class Section:
 
     Attributes:
         title: heading.
-        remarks: sentences about the section, apart from the notes.
+        remarks: sentences about the section.
         head: names of the table's columns.
         rows: cells of the table; empty if the section has no table.
         notes: sentences directly below the table.
@@ -57,7 +57,7 @@ def batch_size_sections(report: EnergyReport) -> Iterator[Section]:
 
 
 def profile_sections(profile: Profile | None) -> Iterator[Section]:
-    """Yield the sections of all profiles of a run."""
+    """Yield the sections of the profiles of a run."""
     if profile is None:
         return
     if (phases := profile.step_phases) is not None:

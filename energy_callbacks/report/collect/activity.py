@@ -57,7 +57,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Return the mean activity of a device over the run; ``None`` if it reports no activity.
+    """Return the mean activity of a device over the run; ``None`` if not known.
 
     Args:
         parts: rows of the device, one part for each attempt.
@@ -71,7 +71,7 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     with_value = np.flatnonzero(~np.isnan(table).all(axis=1))
     # The first value is omitted, because the time that it covers has an unknown start.
     for before, row in pairwise(with_value):
-        # The earlier reading was taken at an unknown time after the row before its own row.
+        # The earlier reading was taken after row ``before - 1``, at an unknown time.
         start_s = float(t_s[before - 1]) if before else 0.0
         seen_s = float(t_s[row] - t_s[before])
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))

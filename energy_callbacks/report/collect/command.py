@@ -2,9 +2,9 @@
 
 ``energy-callbacks run`` measures all devices from the start of the command to its end, and writes
 a journal. Trainings inside the command that use a callback write their journals into the same
-folder. Only the journals of trainings contain phases, steps and metrics. This module copies phases,
-steps and metrics into the ``ProcessJournal`` of the command. The energies remain those that the
-command measured, except for devices that only the trainings measured.
+folder. Only the journals of trainings contain phases, steps and metrics. This module adds these to
+the ``ProcessJournal`` of the command. The energies remain those that the command measured, except
+for devices that only the trainings measured.
 """
 
 import math
@@ -122,7 +122,7 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Return the consecutive trainings, and the processes of trainings that overlap one of them.
+    """Return trainings that follow each other, and the journals of those that overlap them.
 
     Args:
         command: the journal of the command.
@@ -157,8 +157,7 @@ def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any
     A setting of the command has precedence over the setting of the training ``lead``.
     """
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
-    # ``True`` for settings that were not given on the command line. These have their default values
-    # in ``asked``.
+    # Whether each setting was left out on the command line.
     is_left_out = {"place": (asked.get("place") or {}).get("origin") != SET_BY_USER,
                    "pue": asked.get("pue") == EnergyConfig().pue,
                    "price_per_kwh": asked.get("price_per_kwh") is None}  # fmt: skip
@@ -177,7 +176,7 @@ def _devices(trainings: Sequence[Training]) -> dict[str, Record]:
 def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
     """Return the rows of the trainings by device key, on the time axis of the command.
 
-    The rows contain values that only a training knows, such as the memory of its allocator.
+    Some of these devices, such as the framework's allocator, are in no journal of a command.
     """
     by_key: dict[str, list[DeviceColumns]] = defaultdict(list)
     before_j: dict[str, float] = defaultdict(float)
