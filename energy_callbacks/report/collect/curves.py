@@ -24,10 +24,9 @@ MAX_POINTS = 2000
 MAX_POINTS_IN_ALL = 2800
 # Maximum number of spans in ``timeline``: about one per pixel, or one per 1.5 minutes of a day.
 MAX_SPANS = 1000
-# A time with rows, but without power in them, is a gap if it is longer than this, in seconds.
-# Shorter times are normal: CodeCarbon's model and the slowest drivers report a value every second,
-# while rows are written more often. If the journal's column ``seen_s`` advances in rows without
-# power, the time is a gap at any length.
+# If rows have no power for longer than this, in seconds, the time is a gap. Shorter times are
+# normal, because some sensors report only once a second, while rows are written more often. If the
+# journal's column ``seen_s`` advances in rows without power, the time is a gap at any length.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
@@ -116,7 +115,7 @@ def _with_none(values: Array) -> tuple[float | None, ...]:
 
 
 def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
-    """Return one bin for each row with new values, and one for each gap.
+    """Return one bin for each row with power, and one for each gap.
 
     The energy of a bin is a difference of cumulative energies, not power times time. Therefore the
     area below the curve equals the energy in the journal. Sensors report late: the energy of a row
@@ -124,7 +123,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
     Args:
         columns: rows of a device in one attempt.
-        start_s: offset to add to all times: start of the journal on the time axis of the run.
+        start_s: start of the journal on the time axis of the run; it is added to all times.
     """
     t_s, at_s = columns["t_s"], columns.seen_s
     energy_j, power_w = columns["energy_j"], columns["power_w"]
@@ -215,7 +214,7 @@ def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
 
 
 def _append(spans: list[Span], span: Span) -> None:
-    """Add a span, or extend the last one if ``span`` continues its phase without a gap."""
+    """Add a span, or extend the last one if both have the same phase and no gap between them."""
     if spans and spans[-1].phase == span.phase and spans[-1].end_s == span.start_s:
         spans[-1] = replace(spans[-1], end_s=span.end_s)
     elif span.end_s > span.start_s:

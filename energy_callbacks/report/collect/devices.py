@@ -1,4 +1,4 @@
-"""Computes the use of each physical device over the whole run, and peak memory."""
+"""Computes the use of each physical device over the whole run, and peak and mean memory."""
 
 import math
 from collections import defaultdict
@@ -81,7 +81,8 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     """Return peak and mean memory, in bytes.
 
     The peaks are the highest values of any one GPU, of any one allocator and of any one process.
-    The means are those of the GPU with the highest peak and of the process with the highest peak.
+    The means are those of the GPU and of the process with the highest peaks, in the attempts in
+    which these peaks occurred.
     """
     by_kind: dict[str, list[DeviceColumns]] = defaultdict(list)
     for attempt in attempts:

@@ -34,7 +34,7 @@ def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Return the energy of each device in each phase; they sum to the ``whole_parts``."""
+    """Return the energy of each device in each phase; the joules sum to the ``whole_parts``."""
     return [
         DeviceEnergy(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
         for device in counted
@@ -43,7 +43,7 @@ def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def wait_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Return the energy of each device while the process that owns it waited for data."""
+    """Return the energy of each device while its owner waited for data, if waits are reported."""
     return [
         DeviceEnergy(device, None, *_waited(device.owner, device.key))
         for device in counted
@@ -87,7 +87,7 @@ def scopes(chosen: Sequence[DeviceEnergy]) -> amounts.Scopes:
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Return the share of known energy that sensors measured; ``None`` if no energy is known."""
+    """Return the measured share of the known energy; ``None`` if the known energy is 0."""
     known = [(part.device.properties["origin"], part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
     measured_j = math.fsum(energy_j for origin, energy_j in known if origin == "measured")
@@ -135,7 +135,7 @@ def _executed_steps(attempts: Iterable[MergedAttempt]) -> int:
 
 
 def _of_all_ranks(attempts: Iterable[MergedAttempt], name: str) -> float | None:
-    """Return the sum of the field ``name`` of all ranks' steps; ``None`` if not known."""
+    """Return the sum of the field ``name`` over the steps of all ranks; ``None`` if not known."""
     return sum_if_known(
         line[name]
         for attempt in attempts

@@ -25,7 +25,7 @@ from energy_callbacks.report.collect.process import ProcessJournal, energies
 
 # Processes on different hosts belong to the same launch of a training only if they start within
 # this time of each other, in seconds. Later launches may have the same launch id, because they may
-# reuse the address and port from which it is computed.
+# reuse the address and port from which the id is computed.
 _LAUNCH_S = 300.0
 # After a rank died, another rank counts as continuing if its journal ends more than this time, in
 # seconds, after the journal of the dead rank. Usually all other ranks end within a few seconds.
@@ -186,7 +186,7 @@ def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
     """Return the notes of a device without duplicates.
 
     If the GPU is divided into instances (NVIDIA's Multi-Instance GPU, MIG), the first note states
-    how many instances the run uses, if that is known, and how many there are.
+    how many there are. It also states how many of them the run uses, if that is known.
 
     Args:
         lines: properties of the device from each process that reports it.
@@ -230,11 +230,11 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 
 
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
-    """Return the newest cumulative energy of a device from all lines except the totals line.
+    """Return the energy of a device from all lines except the totals line.
 
-    The errors are those of the spans or of the newest ``so_far`` line, whichever have more energy.
-    The systematic bound is scaled to the newest energy. If neither has an energy, the errors are
-    those of ``_unqualified``.
+    The largest of three energies is returned: the sum of the spans, the newest ``so_far`` line and
+    the newest row. A row has no errors, so it gets the errors of the larger of the other two, with
+    the systematic bound scaled to the row. If neither is known, see ``_unqualified``.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]
