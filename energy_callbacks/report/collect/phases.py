@@ -3,8 +3,8 @@
 A span is the time from one change of phase to the next. Spans have no gaps between them. If the
 process was cut off or is still running, the phase that is open at the end of the journal has no
 span; this phase gets the part of the total that is in no span. Time and energy of a window are
-subtracted from the spans that the window overlaps. Time and energy of the trainings inside a
-measured command are subtracted from those of the command.
+subtracted from the spans that the window overlaps. A measured command (see ``command.py``) may
+contain trainings; their time and energy are subtracted from those of the command.
 """
 
 import math
@@ -27,10 +27,11 @@ _ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class _Piece:
-    """A span without the windows inside it, or the part of a window inside one span.
+    """A span or a window, or the part of a window inside one span.
 
-    ``duration_s`` and ``energy`` of a span exclude the windows inside it. ``start_s`` and ``end_s``
-    are those of the whole span.
+    Windows are subtracted from ``duration_s`` and ``energy`` of a span, but do not change its
+    ``start_s`` and ``end_s``. The part of a window inside a span has the ``start_s`` and ``end_s``
+    of that span.
     """
 
     name: str
@@ -41,7 +42,7 @@ class _Piece:
 
 
 def durations_s(process: ProcessJournal) -> dict[str, float]:
-    """Return the seconds in each phase, in order of appearance; their sum is the whole attempt."""
+    """Return the seconds in each phase; their sum is the duration of the attempt."""
     seconds: dict[str, float] = defaultdict(float)
     for piece in _cut(process, None, UNKNOWN):
         seconds[piece.name] += piece.duration_s
@@ -56,7 +57,7 @@ def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Ener
     """Return the energy of one device in each phase.
 
     Args:
-        process: the owner of the device.
+        process: a process that measured the device.
         key: key of the device in the journal of ``process``.
         whole: energy of the device over the attempt.
 
@@ -80,7 +81,7 @@ def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
 
 
 def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -> dict[str, Energy]:
-    """Return energies by phase; the energy of trainings is moved from the command to their phases.
+    """Return ``own``, with energy moved from ``COMMAND`` to the phases of the trainings.
 
     Args:
         process: the command.
@@ -125,10 +126,10 @@ def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
 
 
 def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Return windows and spans that have precedence over the spans of a process, sorted by start.
+    """Return the windows of a process, sorted by start.
 
-    These are the windows of the process, and for a command also the spans and windows of the
-    trainings inside it.
+    For a command, the spans and windows of the trainings inside it are included. All of them have
+    precedence over the spans of ``process`` itself.
     """
     inside = (
         replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
@@ -141,8 +142,8 @@ def named(process: ProcessJournal) -> list[TimedEnergy]:
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
     """Return name, start and end (s) of each span, of the open phase and of each window.
 
-    For a command with trainings, the result contains the entries of the trainings, and the times
-    before, between and after the trainings as ``COMMAND``.
+    For a command with trainings, the spans, open phases and windows are those of the trainings. The
+    times before, between and after the trainings are returned with the name ``COMMAND``.
     """
     if process.trainings:
         return list(_around_trainings(process))
@@ -190,8 +191,8 @@ def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> No
     """Change ``pieces`` so that their joules sum to ``whole``.
 
     Energy that is in no span is assigned to the open phase. The energies of the spans are scaled
-    instead if they sum to more than ``whole``, or if there is no open phase and the difference is
-    due to rounding.
+    instead if they sum to more than ``whole``, or if the last span ends with the journal and the
+    difference is due to rounding.
     """
     closed_s = pieces[-1].end_s if pieces else 0.0
     known_j = math.fsum(piece.energy.energy_j or 0.0 for piece in pieces)
@@ -213,7 +214,7 @@ def _scale(pieces: list[_Piece], factor: float) -> None:
 
 
 def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
-    """Return the energy of the open phase: ``rest_j`` with its errors, if ``whole`` is known.
+    """Return the energy of the open phase with its errors; unknown if ``whole`` is unknown.
 
     Args:
         known: energies of the spans.

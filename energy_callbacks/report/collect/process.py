@@ -1,4 +1,4 @@
-"""Reads the journal of one process of one attempt, and converts its series to columns."""
+"""Reads the journal of one process of one attempt, and converts its ``series`` lines to columns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ class TimedEnergy:
 
 
 class Training(NamedTuple):
-    """A training that ran inside a measured command.
+    """A training that ran inside a measured command; see ``command.py``.
 
     Attributes:
-        process: journal of the training's process of rank 0.
+        process: journal of rank 0 of the training.
         start_s: start of the training on the time axis of the command, in seconds.
     """
 
@@ -43,7 +43,8 @@ class ProcessJournal:
     Attributes:
         header: first line of the journal.
         folders_back: number of times the run moved to a new folder after this journal.
-        end_s: time of the totals line; without one, latest time in event and series lines; in s.
+        end_s: end of the journal in seconds: the time of the totals line. If there is none, the
+            latest time in an ``event`` or ``series`` line.
         open_phase: phase of the process at the end of the journal.
         resumed_at_step: optimizer step of an earlier attempt from which this attempt continues;
             ``None`` if it does not continue from a checkpoint.
@@ -138,7 +139,8 @@ class ProcessJournal:
 def load(path: Path) -> ProcessJournal:
     """Read a journal, or a log of another program that an importer recognises.
 
-    Damaged lines are left out, and a warning states how many there are.
+    Lines that cannot be parsed are skipped without a warning. Lines with missing or invalid values
+    are skipped too, and a warning states their number.
 
     Raises:
         JournalError: see ``journal.read`` and ``importers.records``.
@@ -212,9 +214,9 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
-    """Set unknown counts at the end of ``earlier`` to 0 if ``line`` has a count.
+    """Set unknown counts in the last lines of ``earlier`` to 0 if they are known in ``line``.
 
-    The count of ``line`` covers the steps of these earlier lines, too.
+    The counts in ``line`` include those of the earlier lines.
     """
     known = [name for name in ("samples", "tokens") if line[name] is not None]
     for name in known:
@@ -244,7 +246,8 @@ def _set(name: str, key: str) -> Callable[[ProcessJournal, Record], None]:
     return lambda process, record: setattr(process, name, record[key])
 
 
-# Functions that add a line to the process, by the kind of an event or the type of another line.
+# Functions that add a line to the process, by the kind of an ``event`` line, or by the type of any
+# other line.
 _TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
     "device": _take_device,
     "series": _take_series,

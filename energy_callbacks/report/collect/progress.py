@@ -25,7 +25,7 @@ _Point = tuple[float, int | None, float | None, float | None, float]
 
 
 def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
-    """Return the cumulative energy of the counted devices of an attempt, in J.
+    """Return the energy that an attempt has used until each time in ``t_s``, in J.
 
     Args:
         attempt: one attempt of the run.

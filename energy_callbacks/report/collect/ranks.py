@@ -2,9 +2,9 @@
 
 Data-parallel ranks execute each step together, so one slow rank slows down all of them. Journals do
 not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
-for data, how many samples its steps have, and the power of its GPUs. For each of these quantities,
-at most one rank is reported: one that differs from the others by more than chance and measurement
-errors explain.
+for data, how many samples its steps have, and the power of its GPUs. In each attempt, at most one
+rank is reported for each of these quantities: one that differs from the others by more than chance
+and measurement errors explain.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,8 +28,8 @@ from energy_callbacks.report.model.runs import Imbalance, Quantity, RankUse
 # Minimum and maximum number of stretches of consecutive steps into which a training is divided, to
 # estimate how much waits vary.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
-# Smallest difference of waits or samples that is reported: a share of the training time, or of the
-# median number of samples per step.
+# Smallest difference of waits or samples that is reported. For waits, it is a share of the training
+# time; for samples, it is a share of the median number per step.
 _MATTERS = 0.01
 # Confidence, for all ranks together, that a reported difference of waits is not due to chance.
 _CONFIDENCE = 0.95
@@ -176,7 +176,7 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
     """Return the rank whose waits for data exceed the median of the other ranks most.
 
-    ``None`` if waits are not known, or if the difference may be due to chance.
+    ``None`` if ``_waits_s`` returns ``None``, or if the difference may be due to chance.
 
     The ranks are compared over the steps that all of them have executed. These steps are divided
     into stretches with equal numbers of steps. The difference from the median of the other ranks is

@@ -1,4 +1,4 @@
-"""Stores the readings in a journal's ``series`` lines: one table of numbers for each device."""
+"""Converts the ``series`` lines of a journal to one table of numbers for each device."""
 
 import math
 from array import array
