@@ -39,7 +39,7 @@ class Metric:
     Attributes:
         name: name of the metric, as logged by the user.
         t_s: (n,), seconds since the run began, without pauses between attempts.
-        step: (n,), optimizer steps executed up to each value; ``None`` if not known.
+        step: (n,), number of the optimizer step of each value; ``None`` if not known.
         epoch: (n,), epoch of each value; ``None`` if not known.
         energy_j: (n,), known energy of GPUs and host up to each value, over all attempts; ``None``
             if no energy is known.

@@ -36,14 +36,14 @@ class HostFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpan:
-    """A rectangle of the icicle chart, in which each function is drawn below its caller.
+    """A rectangle of the icicle chart: one function, drawn below its chain of callers.
 
     Attributes:
         name: name of the function with its file and line.
-        depth: number of callers above the function.
+        depth: number of callers in the chain.
         start_s: left edge, in seconds. Functions with the same caller are ordered by their time,
             longest first, not by the moment at which they were called.
-        width_s: estimated time in the function and in the functions that it called, in seconds.
+        width_s: estimated time of the calls through this chain, including callees, in seconds.
     """
 
     name: str
@@ -136,7 +136,7 @@ class HostWorkers:
         files: names of the files that workers have written; if there are many, only the first 32.
         functions: the functions with the longest own times, and those with the longest times
             including callees; all in descending order of own time.
-        lines: first lines of the memory tables of all workers, one table after the other.
+        lines: the memory tables of all workers as one text, of which only the first lines are kept.
     """
 
     processes: int
@@ -183,7 +183,7 @@ def _row(calls: HostCalls, name: str, count: str, own_s: float) -> tuple[str, ..
 
 
 def callee_rows(functions: Sequence[HostFunction]) -> list[tuple[str, ...]]:
-    """Return table rows of functions by time including callees; columns: ``CALLEES_HEAD``."""
+    """Return table rows with columns ``CALLEES_HEAD``, longest time including callees first."""
     longest = sorted(functions, key=attrgetter("all_s"), reverse=True)[:_ROWS]
     return [
         (one.name, formatting.grouped(one.calls), *map(formatting.duration, (one.all_s, one.own_s)))

@@ -43,8 +43,9 @@ class KernelRoofline:
     Attributes:
         flops_per_s: FLOPs per step as stated by the user, divided by the duration of the whole
             step and by the number of GPUs.
-        flops_per_byte: FLOPs per step as stated by the user, divided by the memory traffic per step
-            in bytes as measured by a counter of the GPU.
+        flops_per_byte: FLOPs per step as stated by the user, divided by the bytes that the GPU's
+            memory moves per step. These bytes are computed from the mean share of the memory
+            bandwidth that is in use.
         ridge: FLOPs per byte above which arithmetic is the limit; below, memory is the limit.
         peak_flops_per_s: maximum FLOPs per second of the GPU.
         source: data sheet that states the GPU's maximum FLOPs per second and memory bandwidth.

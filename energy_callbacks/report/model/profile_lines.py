@@ -23,10 +23,9 @@ class SourceLine:
         function: qualified name of the function.
         source: text of the line; ``""`` for a function, or if the file cannot be read.
         wall_s: time that the training thread spent in the line, including calls to libraries.
-        cpu_s: CPU time of the training thread in the line, and of other threads while
-            the line calls libraries.
-        wait_s: waiting time: ``wall_s`` minus the CPU time of all threads. For each reading of the
-            stack, a negative difference counts as 0.
+        cpu_s: CPU time of all threads of the process while the training thread was in the line.
+        wait_s: waiting time: ``wall_s`` minus ``cpu_s``. For each reading of the stack, a negative
+            difference counts as 0.
         gpu_share: time of the kernels that the line launched, as a share of the time of all kernels
             in the recorded steps, 0 to 1; ``None`` if no step was recorded.
         host_j: energy of the host, attributed by CPU time and by waiting time; ``None`` if not
@@ -50,7 +49,7 @@ class SourceLine:
 
     @property
     def energy_j(self) -> float | None:
-        """Sum of those of ``host_j`` and ``gpu_j`` that are known; ``None`` if neither is."""
+        """Sum of the known values of ``host_j`` and ``gpu_j``; ``None`` if both are unknown."""
         known = [value for value in (self.host_j, self.gpu_j) if value is not None]
         return sum(known) if known else None
 

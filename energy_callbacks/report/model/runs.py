@@ -44,8 +44,8 @@ class Run:
             ``failed``, ``interrupted``, ``running``, ``cut off``, ``finished``.
         error: exception or other cause that ended the newest attempt early; ``None`` if none.
         job: batch job of the newest attempt; ``None`` outside any batch system.
-        host: host of the newest attempt; if it has several hosts, that of the lowest rank; ``None``
-            if not known.
+        host: host of the newest attempt; if it has several hosts, the host of its lead process
+            (usually rank 0). ``None`` if not known.
     """
 
     run_id: str
@@ -113,7 +113,8 @@ class RankUse:
             not known.
         gpu: energy of ``gpus`` in the phase ``train``, as read by this rank. The energy of a GPU
             that several ranks share counts for each of them, so ranks do not add up to the total.
-        gpu_power_w: mean power of ``gpus`` in the phase ``train``; ``None`` if not known.
+        gpu_power_w: mean power of ``gpus`` in the phase ``train``; ``None`` if the energy is not
+            known or not resolved.
     """
 
     attempt: int
@@ -176,7 +177,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Use of a GPU's parts, named as in NVIDIA's DCGM: mean shares, 0 to 1; ``None`` if not known.
+    """Mean use of the parts of a GPU, as shares from 0 to 1; ``None`` if not known.
+
+    The names are those of NVIDIA's Data Center GPU Manager (DCGM).
 
     Attributes:
         sm_active: share of time in which a multiprocessor had work, mean over all multiprocessors.
@@ -245,8 +248,8 @@ class DeviceUse:
         scope: scope whose sum contains the energy of the device; ``None`` if it has no energy.
         origin: whether a sensor measured the energy or a model estimated it.
         uuid: UUID of the device; ``None`` if it has none.
-        counted_in: key of the parent device, whose energy contains that of this device; ``None`` if
-            there is none. Sums leave out devices that have a parent.
+        counted_in: key of the device whose energy contains that of this device; sums then leave out
+            this device. ``None`` if there is no such device with known energy.
         sensors: sensor of each quantity.
         energy: energy over the whole run.
         mean_power_w: energy divided by the time with readings; ``None`` if not known.
@@ -292,8 +295,8 @@ class Series:
         key: key of the device, unique on its host.
         host: name of the host.
         t_s: (n,), end of each bin in seconds since the run began, without pauses between attempts.
-        seen_s: (n,), seconds of the bin in which power was known; ``sum(seen_s * power_w)`` is the
-            energy of the curve.
+        seen_s: (n,), seconds of the bin in which power was known; ``seen_s * power_w`` is the known
+            energy of the bin.
         power_w: (n,), mean power during ``seen_s``; ``None`` if power was not known in the bin.
         memory_bytes: (n,), highest memory in the bin: memory used on a GPU, resident memory of a
             process, or memory of an allocator; ``None`` if not known.
@@ -337,7 +340,8 @@ class Progress:
     Attributes:
         t_s: (n,), the moments, on the time axis of the charts.
         step: (n,), optimizer steps of the run; decreases where a resumed attempt repeats steps.
-        samples: (n,), samples of all ranks in all executed steps; ``None`` if not counted.
+        samples: (n,), samples of the lead process (usually rank 0) in all executed steps, times the
+            number of ranks; ``None`` if not counted.
         energy_j: (n,), known energy of GPUs and host up to the moment.
         train_j: (n,), part of ``energy_j`` in the phase ``train``.
     """
@@ -370,7 +374,8 @@ class MeasuringCost:
 
     Attributes:
         sampler_cpu_s: processor time of the threads of sources and journals, of all ranks.
-        core_share: ``sampler_cpu_s`` divided by ``Run.duration_s``; 1.0 is one core for all ranks.
+        core_share: ``sampler_cpu_s`` divided by ``Run.duration_s``; 1.0 means that all ranks
+            together kept one core busy.
     """
 
     sampler_cpu_s: float | None
