@@ -17,8 +17,8 @@ class HeadlineCard:
         label: name of the value.
         value: number and unit as text; ``not known`` or ``none`` if there is no number.
         detail: further information, such as the interval or the location; may be empty.
-        origin: origin of the energy on the cards for total, GPU and host energy (HTML shows it as a
-            badge); ``None`` on all other cards, or if not known.
+        origin: whether the energy was measured or estimated, on the cards for total, GPU and host
+            energy; ``None`` on all other cards, or if not known.
     """
 
     label: str

@@ -34,8 +34,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _EMBEDDED = re.compile(
     r'<script type="application/json" id="energy-report">(.*?)</script>', re.DOTALL
 )
-# JSON escapes of characters that could end a script element or start a comment. The last two
-# characters are line ends in JavaScript but not in JSON.
+# JSON escapes of characters that are special in HTML or JavaScript. U+2028 and U+2029 are line ends
+# in JavaScript but not in JSON.
 _ESCAPES = {
     "<": "\\u003c",
     ">": "\\u003e",
@@ -43,8 +43,8 @@ _ESCAPES = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-# Width of a chart in inches, for wide screens (desktops) and narrow screens (phones); at these
-# widths a chart need not be scaled.
+# Widths of the two drawings of a chart, in inches: for wide screens (desktops) and for narrow
+# screens (phones).
 _WIDTHS_IN: Final = {"wide": 9.4, "narrow": 4.3}
 
 
@@ -93,7 +93,7 @@ def from_html(text: str) -> EnergyReport:
 
 @cache
 def template(name: str) -> "Template":
-    """Return the template in the file ``name``; the template escapes all values."""
+    """Return the template in the file ``name``; all values except ``Markup`` are escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

@@ -116,7 +116,7 @@ def _attempt(attempt: Attempt) -> _Row:
 
 
 def _attempt_jobs(report: EnergyReport) -> list[str]:
-    """Return a line for each batch job with its attempts; empty if there is only the run's job."""
+    """Return a line for each batch job with its attempts; none if ``run.job`` is the only job."""
     attempts: dict[str, dict[int, None]] = {}
     for one in report.attempts:
         if one.job is not None:

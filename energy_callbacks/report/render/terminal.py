@@ -1,4 +1,7 @@
-"""Prints a report, without its list of sensors and notes on method, in a terminal with rich."""
+"""Prints a report with rich in a terminal, and as plain text elsewhere.
+
+The output with rich leaves out the list of sensors and the notes on method.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

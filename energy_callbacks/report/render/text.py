@@ -17,8 +17,8 @@ from energy_callbacks.report.render.tables import energy_tables, run_tables
 _NARROWEST = 40
 # Names are not cut to fewer characters than this.
 _NARROWEST_COLUMN = 6
-# Heads of the columns that contain names. Cells of these columns and of the first column of a table
-# may be cut. Numbers are never cut, because a cut number would be wrong.
+# Cells may be cut in the first column of a table, and in columns with these heads. Other cells are
+# never cut, because a cut number would be wrong.
 _NAMES = ("host", "cards")
 
 
