@@ -47,7 +47,7 @@ class Clock(Protocol):
         ...
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
-        """Run ``job`` immediately and then every ``interval_s`` seconds, on its own thread.
+        """Run ``job`` in the background, immediately and then every ``interval_s`` seconds.
 
         Args:
             interval_s: time from the start of one call of ``job`` to the start of the next.

@@ -16,8 +16,7 @@ _one_at_a_time = threading.RLock()
 def quiet_codecarbon() -> Iterator[None]:
     """Suppress CodeCarbon's log messages from this thread inside the block.
 
-    CodeCarbon is imported before the block if it is installed and not imported yet. Its logger has
-    its own handler, which writes to stderr (``propagate = False``, level INFO). A CodeCarbon
+    CodeCarbon is imported before the block if it is installed and not imported yet. A CodeCarbon
     tracker that the user runs on another thread still logs its messages. Only one thread at a time
     can be inside the block; other threads wait.
     """

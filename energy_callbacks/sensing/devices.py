@@ -85,7 +85,7 @@ def choose(
     environment: Mapping[str, str] | None = None,
     driver: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card to measure, its UUID or the UUIDs of its MIG instances in use.
+    """Return, for each card to measure, its UUID or the UUIDs of its chosen MIG instances.
 
     Args:
         devices: ``"auto"`` (the cards that this run uses), ``"all"`` (every card that NVML
@@ -219,7 +219,7 @@ def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Ch
 
 
 def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
-    """Return the cards and MIG instances that a mask of indices, GPU UUIDs or MIG UUIDs lists."""
+    """Return the cards and MIG instances that a mask lists, in the order of the mask."""
     form = _form(mask)
     ordered = _in_cuda_order(environment, inventory) if form == "index" else ()
     visible: list[GpuChoice] = []
@@ -250,9 +250,9 @@ def _form(entry: str) -> str:
 def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
     """Raise ``SourceUnavailable`` if ordinals depend on how many MIG instances the driver shows.
 
-    With a driver before R570, a process sees a single MIG instance and no other card. Since R570,
-    it sees one MIG device for each *GPU instance*, a part of a card (NVIDIA's MIG user guide, "CUDA
-    device enumeration"). If only one card is visible, every ordinal is on that card in any case.
+    With a driver before R570, a process sees a single MIG instance and nothing else. Since R570, it
+    can see several MIG instances (NVIDIA's MIG user guide, "CUDA device enumeration"). If only one
+    card is visible, every ordinal is on that card in any case.
     """
     if len(visible) > 1 and any(choice.is_split for choice in visible):
         raise SourceUnavailable(

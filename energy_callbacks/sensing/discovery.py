@@ -27,16 +27,16 @@ logger = logging.getLogger("energy_callbacks")
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Environment variable with the path at which a container mounts the host's powercap folder."""
 _Uuids = tuple[tuple[str, ...], ...]
-"""For each card, its own UUID or the UUIDs of its MIG instances in use."""
+"""For each card to measure, its UUID or the UUIDs of its chosen MIG instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredSources:
-    """The sources that a run reads, and the sensors that cannot be read.
+    """The sources that a run reads, and the sensors that are not read.
 
     Attributes:
         sources: sources to open and read.
-        unavailable: (name, reason, what the user can do) for each sensor that cannot be read.
+        unavailable: (name, reason, what the user can do) for each sensor that is not read.
     """
 
     sources: tuple[Source, ...] = ()
@@ -51,7 +51,7 @@ def discover(
     host: bool = True,
     other_program: bool = False,
 ) -> DiscoveredSources:
-    """Return the sources for this process, and the sensors that cannot be read.
+    """Return the sources for this process, and the sensors that are not read.
 
     Args:
         clock: clock that the sources use.
@@ -59,15 +59,15 @@ def discover(
             printed by nvidia-smi and UUIDs.
         used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use; empty if the run uses
             no GPU. ``None`` if not known: then the devices on which this process has a CUDA context
-            are measured; if there are none, the device whose ordinal is the environment variable
-            ``LOCAL_RANK``, or device 0 without this variable.
+            are measured. If there are none, one device is measured: the one whose ordinal is in the
+            environment variable ``LOCAL_RANK``, otherwise device 0.
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
-        SourceUnavailable: if ``devices`` names a GPU and NVML is not available.
+        SourceUnavailable: if ``devices`` names a GPU and NVML lists no GPUs.
     """
     memory = HostMemorySource(clock, only_descendants=other_program)
     parts = (
@@ -126,7 +126,10 @@ def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...
 def _chosen(
     devices: Devices, used_ordinals: Sequence[int] | None
 ) -> tuple[_Uuids, tuple[tuple[str, str, str], ...]]:
-    """Return the cards to measure, and an entry for ``unavailable`` if other cards may be used."""
+    """Return the cards to measure, and entries for ``unavailable``.
+
+    There is an entry if several cards are visible, and it is unknown which of them are used.
+    """
     cards = _cards()
     if devices == "auto" and used_ordinals is not None and not used_ordinals:
         raise SourceUnavailable(
@@ -167,8 +170,8 @@ def _cards() -> tuple[GpuInfo, ...]:
 def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
     """Return the ordinals of devices with a context of this process.
 
-    If there are none, return ``LOCAL_RANK`` (set by torchrun), unless the driver lists no device
-    with this ordinal.
+    If there are none, return ``LOCAL_RANK`` (set by torchrun), or nothing if the driver lists too
+    few devices.
     """
     active = cuda_driver.active_ordinals()
     local_rank = os.environ.get("LOCAL_RANK", "")

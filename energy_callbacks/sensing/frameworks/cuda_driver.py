@@ -20,9 +20,9 @@ class _Uuid(ctypes.Structure):
 def awake_driver() -> ctypes.CDLL | None:
     """Return the CUDA driver library, or ``None`` if it is not initialised in this process.
 
-    ``RTLD_NOLOAD`` opens only a library that is already loaded, and before ``cuInit`` every
-    function returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), also in a
-    forked child. Therefore this function initialises no device.
+    This function initialises no device: ``RTLD_NOLOAD`` opens only a library that is already
+    loaded, and before ``cuInit`` every function only returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA
+    driver API, "Initialization"). A forked child gets this error too.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
