@@ -25,8 +25,7 @@ _FROM: Final = (iv.END, iv.AREA, iv.NOISE, iv.NOISE, iv.END, iv.BEND, iv.EDGE, i
 # Relative rounding error of sums over days. A coverage that differs from 0 or 1 by less than this
 # counts as 0 or 1.
 _ROUNDING: Final = 1e-9
-# Knots older than ``keep_s`` are thinned as soon as the old knots that are not yet thinned span
-# this time, s.
+# Minimum time span of the knots that are thinned at once, s.
 _COMPACT_S: Final = 20.0
 # Types of the columns whose values do not grow during the attempt; the other columns need float64.
 _TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
@@ -73,10 +72,10 @@ class CumulativeEnergy(BoundedColumns):
     WALK    variance of C due to unknown power between readings, J^2; grows from knot to knot
     LOOSE   the part of WALK from intervals that are not between two anchors, J^2
     UNSEEN  the part of the time since the first knot that no reading covers, s
-    POINT   variance of C(t) relative to the anchors, J^2; does not include LOOSE
+    POINT   variance of C between two anchors, including the variance at the anchors, J^2
     METHOD  * index into ``METHODS``
-    BEND    * increase of power from the start to the end of the interval, W: C is a parabola
-            in the interval
+    BEND    * increase of power from the start to the end of the interval, W; power is linear
+            in between
     EDGE    * additional variance of C at each moment of the interval, J^2; does not accumulate
             from knot to knot
     INSIDE  * additional error of C inside the interval, J: the variance at position u (0 at the

@@ -4,7 +4,8 @@ The energy counter determines the total, and power readings determine the shape:
 
     shape    S(t) = integral of (s + tau ds/dt)   s: power readings, shifted back by the sensor's
                                                   lag; tau: the sensor's response time
-    anchor   a reading of the counter             between two anchors, C rises as the counter does
+    anchor   a reading of the counter             between two anchors, C rises by as much as the
+                                                  counter
     segment  the time between two anchors         in a segment, C has the shape of S
     factor   rise of the counter / rise of S      averaged over recent segments; S is multiplied by
                                                   the factor where there are no anchors
@@ -60,8 +61,8 @@ _POWER_SILENT_S: Final = 2.0
 _DENSE: Final = 1.05
 # New readings are processed at the next query, or earlier if there are more of them than this.
 _MOST_UNREAD: Final = 500
-# In a segment with fewer intervals than this, anchors reduce the error EDGE (``power_intervals``),
-# which is then multiplied by (number of intervals) / _LONG_SEGMENT.
+# In a segment with fewer intervals than this, anchors reduce the variance EDGE
+# (``power_intervals``). It is then multiplied by (number of intervals) / _LONG_SEGMENT.
 _LONG_SEGMENT: Final = 18
 # Number of segments over which variances and the length of segments are averaged.
 _VARIANCE_MEMORY: Final = 10.0
@@ -149,7 +150,7 @@ class EnergyCurve:
         return self._shape.impossible
 
     def energy(self, start_s: float, end_s: float) -> Energy:
-        """Return the energy from ``start_s`` to ``end_s``, which must be later, with its errors."""
+        """Return the energy from ``start_s`` to the later time ``end_s``, with its errors."""
         self._process_unread()
         width_s = end_s - start_s
         is_scaled = self._factor is not None
@@ -164,7 +165,7 @@ class EnergyCurve:
     def intervals(
         self, start_s: float, end_s: float, *, provisional: bool = False
     ) -> Intervals | None:
-        """Return the intervals that end at ``start_s < t_s <= end_s``; ``None`` if there are none.
+        """Return the intervals that end in (``start_s``, ``end_s``]; ``None`` if there are none.
 
         Args:
             start_s: start of the time span, monotonic time.
@@ -279,7 +280,7 @@ class EnergyCurve:
     def _is_usual(self, rise_j: float, segment: Array) -> bool:
         """Return whether the counter's rise agrees with the readings' energy times the factor.
 
-        It does not agree if the counter stopped for a part of the segment. Returns ``True`` if this
+        The two differ, for example, if the counter stopped for a while. Returns ``True`` if this
         cannot be checked: before the factor is known, or if the segment has gaps.
         """
         has_holes = bool((segment[:, iv.SEEN] == 0.0).any())
@@ -312,11 +313,11 @@ class EnergyCurve:
         return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
-        """Multiply NOISE by the variance ratio, and reduce EDGE if the segment is short.
+        """Update the variance ratio, multiply NOISE by it, and reduce EDGE in a short segment.
 
         Args:
             segment: intervals of the power readings between two anchors, changed in place.
-            energy_j: energy of the segment by the counter, divided by the factor.
+            energy_j: energy of the segment according to the counter, divided by the factor.
             point: variance of C at the anchors, J^2.
         """
         off_j = energy_j - segment[:, iv.AREA].sum()
@@ -384,8 +385,8 @@ def _gap(start_s: float, end_s: float, neighbour: Array) -> Array:
 def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
     """Return whether the counter's rise, divided by the energy of the readings, is in a range.
 
-    The energy of the readings is uncertain, because power may have jumped at any time between two
-    readings.
+    The energy of the readings is uncertain by ``slack_j``, because power may have jumped at any
+    time between two readings.
 
     Args:
         rise_j: rise of the counter in the segment.
@@ -402,7 +403,7 @@ def _fitted(intervals: Array, energy_j: float) -> Array:
     """Return the intervals, changed so that their energies sum to ``energy_j``.
 
     Intervals with a larger NOISE change more. If the energy of an interval would become negative,
-    all energies are multiplied by one number instead.
+    all energies are multiplied by the same number instead.
     """
     fitted, area = intervals.copy(), intervals[:, iv.AREA]
     total_j, noise = area.sum(), intervals[:, iv.NOISE]
@@ -440,8 +441,8 @@ def _without_gaps(intervals: Array) -> Array:
 def _anchor_variance(before: Reading, anchor: Reading) -> float:
     """Return the variance of C at two adjacent anchors, J^2, due to the error of their times.
 
-    The time error is uniform in +- ``t_error_s``. Half of its variance is used, because adjacent
-    anchors have nearly the same error: their times come from one clock.
+    The time error is uniform in +- ``t_error_s``. Half of its variance is used, because the errors
+    of adjacent anchors are similar and partly cancel.
     """
     power_w = (anchor.value - before.value) / (anchor.t_s - before.t_s)
     return float((power_w * max(before.t_error_s, anchor.t_error_s)) ** 2 / 6.0)

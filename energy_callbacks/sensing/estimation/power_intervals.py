@@ -29,7 +29,7 @@ class _Hidden:
     ``SignalVariability.variance``.
 
     Attributes:
-        noise: variance of the energy of an interval, which later readings do not reduce.
+        noise: variance of the energy of an interval; later readings do not reduce it.
         edge: variance of the energy from the start of the interval to a moment inside it; later
             readings compensate this error.
         smooth_ratio: argument of ``SignalVariability``.
@@ -40,17 +40,17 @@ class _Hidden:
     smooth_ratio: float
 
 
-# The following numbers are fitted so that the 95 % confidence intervals of six sensors contain the
-# true energy in 95 % of cases and are not too wide (tests/benchmarks/calibration.py): _FILTERED for
-# sensors with a response time, _PLAIN for sensors without one, and _MEAN (a pair as in ``_Hidden``)
-# for means. For comparison with the fitted 0.003 of _FILTERED: computed for a single jump of power
-# and a first-order filter, this ``noise`` is 0.0053 (response time 15 ms, interval 20 ms wide).
+# The following numbers are fitted for six sensors, so that 95 % confidence intervals contain the
+# true energy often enough and are not too wide. tests/benchmarks/calibration.py measures both.
+# _FILTERED is for sensors with a response time, _PLAIN for sensors without one, and _MEAN (a pair
+# as in ``_Hidden``) for means. Theory gives 0.0053 instead of the fitted 0.003 for one jump of
+# power (response time 15 ms, interval 20 ms).
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
 # A mean does not show changes of power that repeat within its window. They add a variance, W^2, of
-# (_UNSEEN x mean)^2 or, if there are instant readings in the window, of _UNSEEN_BY_INSTANT times
-# the mean square deviation of these readings from the mean.
+# (_UNSEEN x mean)^2. If there are instant readings in the window, the variance is instead
+# _UNSEEN_BY_INSTANT times the mean square deviation of these readings from the mean.
 _UNSEEN: Final = 0.072
 _UNSEEN_BY_INSTANT: Final = 0.037
 # If the window of a gauge is at least this fraction of the interval between two readings, _UNSEEN
@@ -78,7 +78,7 @@ class PowerIntervals:
     START   time of the start, s
     END     time of the end, s
     AREA    energy according to the readings, J: width times mean power of both readings, plus
-            response time times increase of power; width times reading for a channel of means
+            response time times increase of power; for a channel of means, width times reading
     NOISE   variance of AREA, J^2; later readings do not reduce it
     SEEN    seconds that readings cover: the width, or 0 for a gap
     BEND    increase of power from the start to the end of the interval, W
@@ -178,20 +178,20 @@ class PowerIntervals:
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
         """Set the errors of the interval before ``row``.
 
-        The sensor is a first-order filter. If power is constant during an interval, the reading
-        approaches it by a known fraction, so that the power can be computed from two readings. If
+        The sensor is a first-order filter. If power is constant during an interval, readings
+        approach this power by a known fraction, so that it can be computed from two readings. If
         power jumps, the computed power changes in two steps: in the interval of the jump and in the
-        next interval. How the jump is divided between them depends on its time. The errors are
+        next interval. The sizes of the steps depend on the time of the jump. The errors are
         computed from the product of the two steps, which is 0 for a jump at the time of a reading.
 
         Args:
-            row: the interval of the newest reading, which is added to the intervals later.
-            low_w: reading at its start.
-            high_w: reading at its end.
+            row: the interval that ends at the newest reading; not yet in ``_rows``.
+            low_w: reading at the start of ``row``.
+            high_w: reading at the end of ``row``.
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._set_newest_errors()  # a gap follows ``_newest``
+            self._set_newest_errors()  # readings are missing after ``_newest``
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w

@@ -14,8 +14,8 @@ Array = NDArray[np.float64]
 class BoundedColumns:
     """A table of numbers whose rows are in time order; the first column is time.
 
-    Storage grows by about 2 % at a time and is reused. Each column is contiguous in memory, because
-    searches and maxima read long parts of a single column.
+    The storage of dropped rows is reused. Each column is contiguous in memory, because searches and
+    maxima read long parts of a single column.
 
     Args:
         width: number of columns.
@@ -40,7 +40,7 @@ class BoundedColumns:
         self._length = min(length, self._length)
 
     def rows(self, first: int = 0, last: int | None = None) -> Array:
-        """Return a copy of the rows from ``first`` up to, but without ``last``, (n, width)."""
+        """Return a copy of the rows from ``first`` to before ``last``, (n, width)."""
         return np.column_stack([column[: self._length][first:last] for column in self._table])
 
     def row(self, index: int) -> list[float]:
@@ -59,8 +59,7 @@ class BoundedColumns:
     def splice(self, first: int, last: int, rows: Array) -> None:
         """Replace the rows from ``first`` to before ``last`` by ``rows``, of shape (m, width).
 
-        Rows before ``first`` are not copied, so that regular thinning does not copy the knots of a
-        whole day.
+        Rows before ``first`` are not copied, because there may be very many.
         """
         moved, tail = first + len(rows), self._length - last
         self._reserve(moved + tail)

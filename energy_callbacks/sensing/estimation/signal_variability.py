@@ -1,15 +1,15 @@
 """Estimates from a series of readings how much the load varies between readings.
 
 If readings rise once and then stay constant, the load does not vary between readings. If readings
-rise and fall all the time, the load varies. A ratio distinguishes the two cases: the mean square of
-the difference between a reading and the one two readings earlier, divided by the mean square of the
-difference between consecutive readings. The ratio is 2 or more for single jumps, 1 for independent
-readings, and less than 1 if readings alternate, because the load repeats faster than it is read.
+rise and fall all the time, the load varies between readings. A ratio distinguishes the two cases:
+the mean square of the difference between a reading and the one two readings earlier, divided by the
+mean square of the difference between consecutive readings. The ratio is 2 or more for single jumps,
+1 for independent readings, and less than 1 if readings alternate between high and low.
 """
 
 from typing import Final
 
-# The ratio, see above, of independent readings.
+# The ratio (see above) of independent readings.
 _ROUGH: Final = 1.0
 # Number of readings over which means are taken, with exponential weights. It is the number of power
 # samples of an H200 in one second.
@@ -26,8 +26,8 @@ class SignalVariability:
         local: square of the newest difference between consecutive readings, or half of the square
             of the previous difference if this half is larger.
         spread: mean square deviation of the readings from their mean.
-        smooth: how much the series resembles single jumps between constant levels (1) instead of
-            independent or alternating readings (0); from 0 to 1.
+        smooth: 1 if the series resembles single jumps between constant levels, 0 if it resembles
+            independent or alternating readings; otherwise between 0 and 1.
 
     Args:
         smooth_ratio: the lowest ratio, as defined in the module, for which ``smooth`` is 1; must be
@@ -56,7 +56,9 @@ class SignalVariability:
             count = self._count = count + 1.0
         square = (value - last) ** 2
         self.local, self._newest = max(square, self._newest / 2.0), square
-        once = self.typical  # excludes this reading, because its jump may not persist
+        # A jump adds once to ``typical`` and two times to ``_twice``, the second time at the next
+        # reading. Therefore ``once`` does not include the newest difference.
+        once = self.typical
         self.typical = once + (square - once) / count
         off = value - self._mean
         self._mean += off / count
