@@ -58,7 +58,7 @@ class _Worker:
         channels: channels that the source offers; empty before it has been opened.
         is_over: whether the source is not read any more.
         missed: number of failed readings.
-        missed_in_a_row: number of failed readings since the last one that succeeded.
+        missed_in_a_row: number of failed readings since the last successful reading.
         is_last_turn: whether the next call of the job is the last one.
         has_arrived: whether ``Timeline.arrived`` was called for the source.
         started_s: monotonic time at which the present call of the job started; ``None`` between
@@ -78,7 +78,7 @@ class _Worker:
 
 
 class Sampler:
-    """Reads sources into a timeline until it is stopped.
+    """Reads sources into a timeline until ``ask_to_stop`` or ``stop`` is called.
 
     Args:
         sources: sources to read. Each source is opened on its own thread, because opening may take
@@ -138,7 +138,7 @@ class Sampler:
         )
 
     def hung_s(self, limit_s: float) -> dict[str, float]:
-        """Return the duration so far, s, of each call longer than ``limit_s``, by source name."""
+        """Return the duration so far, s, of running calls longer than ``limit_s``, by source."""
         now_s = self._clock.monotonic_s()
         # Each ``started_s`` is read once, because the source's thread may reset it at any time.
         started_s = [(worker.source.name, worker.started_s) for worker in self._workers]
@@ -162,8 +162,8 @@ class Sampler:
         """
         if worker.is_over:
             return _LONGEST_BACK_OFF_S
-        # Copied, because ``ask_to_stop`` may be called during this call, which is then not the
-        # last.
+        # Copied, because ``ask_to_stop`` may set it during this reading: then the next reading is
+        # the last.
         is_last = worker.is_last_turn
         worker.started_s = self._clock.monotonic_s()
         try:

@@ -1,8 +1,7 @@
 """Computes when periodic work runs: at the same moments in all threads and ranks of a host.
 
-Every thread that wakes up disturbs the training. Therefore sensors that buffer or accumulate
-values are read at common reading moments of the monotonic clock, and the journal is written shortly
-after them::
+Every thread that wakes up disturbs the training. Therefore most sensors are read at common reading
+moments of the monotonic clock, and the journal is written shortly after these moments::
 
     sensors   |         |         |         BEAT_S apart, LEAD_S before the journal
     journal     |         |         |
@@ -15,9 +14,8 @@ from typing import Final
 
 # Time between two common reading moments, s.
 BEAT_S: Final = 0.8
-# Time from a common reading moment to the next write of the journal, s. All readings take less
-# time: the energy counter is read first and delays the other readings of a card by up to 25 ms
-# (H200).
+# Time from a common reading moment to the next write of the journal, s. The readings take less: on
+# an H200 the energy counter, which is read first, delays the other readings by up to 25 ms.
 LEAD_S: Final = 0.1
 # Tolerance for threads that wake up too early, s.
 _EARLY_S: Final = 0.01

@@ -14,7 +14,7 @@ _MAPS: Final = Path("/proc/self/maps")
 def is_hip_loaded(maps: Path = _MAPS) -> bool:
     """Return whether this process has loaded HIP, AMD's counterpart of the CUDA runtime.
 
-    In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES``
+    In such a process PyTorch's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES``
     selects AMD cards, as ``HIP_VISIBLE_DEVICES`` does (ROCm, "GPU isolation techniques"). The end
     of the library's file name differs between wheels, the beginning does not.
     """
@@ -35,7 +35,7 @@ def awake_tensorflow() -> Any:
     """Return the module ``tensorflow`` if its context is initialised, otherwise ``None``."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     context = eager.context_safe() if eager is not None else None
-    # Every public function about devices initialises the context; this attribute does not.
+    # Most public functions about devices initialise the context; this attribute does not.
     is_awake = context is not None and context._context_handle is not None  # noqa: SLF001
     return sys.modules.get("tensorflow") if is_awake else None
 

@@ -3,7 +3,7 @@
 ::
 
     training thread     mark     queues an event after the work of a step
-    journal's thread    settle   records an anchor, and computes the times of past events from it
+    journal's thread    settle   records an anchor, and computes when past events occurred
 
 CUDA reports only the time between two events. An anchor is an event on an empty stream, so that it
 occurs at once. The host reads its clock before it records an anchor, and again after it has
@@ -13,9 +13,9 @@ time:
 
     [anchor recorded, anchor observed] + elapsed +- slack   and   [step queued, step end observed]
 
-Here ``elapsed`` is the device time from the anchor to the step's event, and ``slack`` bounds its
-error: the drift between the two clocks plus the resolution of ``elapsed``. Half the width of the
-intersection bounds the error of the end. No thread waits for the end of a step.
+Here ``elapsed`` is the device time from the anchor to the step's event. ``slack`` bounds the error
+of ``elapsed``: the drift between the clocks of device and host plus the resolution. Half the width
+of the intersection bounds the error of the end. No thread waits for the end of a step.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ _LEAST_SPARE: Final = 64
 _DRIFT: Final = 3e-4
 # Sum of two resolutions: cuEventElapsedTime has "a resolution of around 0.5 microseconds", and its
 # result is a 32-bit floating-point number of milliseconds, whose resolution is 0.5 us up to eight
-# seconds. Anchors become at most that old if ``settle`` is called at least once a second.
+# seconds. Anchors are at most eight seconds old if ``settle`` is called at least once a second.
 _RESOLUTION_S: Final = 1e-6
 # Recording and observing an anchor takes 10 to 50 us; half of this time is the error of the anchor.
 # If the error is not below _GOOD_S, for example because the thread was delayed, another anchor is
@@ -188,10 +188,9 @@ class StepEnds:
             self._free.append(event)
 
     def _make_spare(self, events: Events) -> None:
-        """Create events until as many are free as are pending, so that ``mark`` creates none.
+        """Create events until at least as many are free as are pending, so that ``mark`` is fast.
 
-        At least ``_LEAST_SPARE`` events are made free, and at most ``pool_size`` are created in
-        total.
+        At least ``_LEAST_SPARE`` events are made free. At most ``pool_size`` are created in total.
         """
         wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
         for _ in range(wanted):

@@ -2,10 +2,10 @@
 
 CPU: ``P = TDP * (0.1 + 0.9 * load**3)``, the ``cpu_load`` mode of CodeCarbon 3.3.2
 (``external/hardware.py``). The TDP (thermal design power) comes from CodeCarbon's table; for a CPU
-that is not in the table, 4 W per hardware thread are assumed. Memory: constant power, from
-CodeCarbon's guess of the number of modules. The devices are marked as estimated. This module reads
-the load itself: if CodeCarbon read it, that would reset the baseline of ``psutil.cpu_percent``,
-which the user may be using too.
+that is not in the table, 4 W per hardware thread are assumed. Memory: a constant power that
+CodeCarbon guesses from the size of the memory. The devices are marked as estimated. This module
+reads the load itself: if CodeCarbon read it, that would reset the baseline of
+``psutil.cpu_percent``, which the user may be using too.
 """
 
 import platform
@@ -29,11 +29,10 @@ _UNKNOWN_POWER_PER_THREAD_W = 4.0
 
 # Bound of the relative error if the TDP is known. Compared with an external meter, CodeCarbon was
 # wrong by up to 40 % of a machine's energy (Fischer, arXiv 2509.22092). The bound is larger,
-# because the error of the CPU alone is larger.
+# because the error of the CPU alone may be larger.
 _KNOWN_TDP_ERROR = 0.5
-# Bound of the relative error if the TDP or the number of memory modules is guessed, or if this is a
-# virtual machine, whose share of the CPU package is unknown: the true power may be anywhere between
-# zero and twice the estimate.
+# Bound of the relative error of a CPU whose TDP is guessed, of a virtual machine's CPU, and of the
+# memory: the true power may be anywhere between zero and twice the estimate.
 _GUESS_ERROR = 1.0
 _CITATION = "bound assumed; CodeCarbon against a meter: errors up to 40 %, arXiv 2509.22092"
 
@@ -109,8 +108,8 @@ class HostEstimateSource:
     def read(self) -> Sequence[Reading]:
         """Return the mean power since the last call that returned readings, or since ``open``.
 
-        If CPUs are estimated, the list is empty until the kernel's CPU time increases, in steps of
-        10 ms.
+        The list is empty if CPUs are estimated and the kernel's CPU time has not increased since
+        then. CPU time increases in steps of 10 ms.
 
         Raises:
             ReadingMissed: if the operating system did not report the CPU load.
@@ -158,7 +157,7 @@ class _Load:
         if total_delta_s <= 0:
             return None
         self._busy_s, self._total_s = busy_s, total_s
-        # The kernel's I/O waiting time may decrease: the total may rise less than the busy time.
+        # If the kernel's I/O waiting time decreases, the total may rise less than the busy time.
         return min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
 
 
