@@ -2,7 +2,7 @@
 
 A call that reads the energy counter takes 2.3 to 24 ms of processor time on an H200. The counter
 changes only every 100 ms, so its value is not the energy *at* the moment of the call. However, the
-ticks are periodic (``TickClock``). From time to time, two consecutive calls locate a tick::
+ticks are periodic (see ``tick_clock``). From time to time, two consecutive calls locate a tick::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
@@ -53,20 +53,20 @@ _GOLDEN_SHARE: Final = 0.618
 # A search for a tick whose time is not predicted is given up after this duration, s. The duration
 # is more than twice the longest known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
-# Minimum time between the starts of two calls of such a search, s, and maximum number of calls of
-# any search.
+# Minimum time between the starts of two calls of such a search, s.
 _SPACING_S: Final = 0.009
+# Maximum number of calls of a search, whether the time of the tick is predicted or not.
 _MOST_CALLS: Final = 40
 # If a tick is not found by its latest predicted time plus the longest duration of a call plus this
 # time, s, the clock of the ticks is discarded.
 _SLACK_S: Final = 0.02
-# Maximum pause after a failed call or a search for any tick that found none, s.
+# Maximum pause after failures (see ``CounterTicks``), s.
 _LONGEST_PAUSE_S: Final = 32.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A change of the counter to ``value`` at time ``t_s``, known to +- ``t_error_s``, s."""
+    """A change of the counter to ``value`` at the time ``t_s`` +- ``t_error_s``, in seconds."""
 
     t_s: float
     value: float
@@ -90,8 +90,8 @@ class _Search:
         number: number of the tick to find; ``None`` in a search for any tick, because the tick
             that is found becomes number 0.
         end_s: monotonic time at which the search is given up.
-        is_next: whether the search begins directly after the previous tick was located, so that
-            the next change is tick ``number``, although its time is not predicted.
+        is_next: whether the search begins directly after tick ``number - 1`` was located, so that
+            the next change is known to be tick ``number``.
         last: the last call of this search; ``None`` before the first call.
         calls: number of calls so far.
     """
@@ -108,7 +108,7 @@ class _Search:
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
-        """Return the time of the call after ``call``: immediately if the tick is predicted."""
+        """Return the time of the next call: directly after ``call`` if the tick is predicted."""
         return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
@@ -163,16 +163,16 @@ class CounterTicks:
     def last_tick(self) -> Tick | None:
         """Make a last call, and return the last tick before the call.
 
-        ``None`` if the number of the tick is not certain. If a search is in progress, no call is
-        made and ``None`` is returned.
+        ``None`` if this tick cannot be determined. If a search is in progress, no call is made and
+        ``None`` is returned.
         """
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        # Calls are late if this thread must wait for the interpreter's lock. This is a slowly
-        # decaying maximum of their delay.
+        # A slowly decaying maximum of the delay of calls. Calls are late if this thread must wait
+        # for the interpreter's lock.
         self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()
@@ -181,7 +181,7 @@ class CounterTicks:
             raise
         stop_s = self._clock.monotonic_s()
         call_s = stop_s - start_s
-        # A slowly decaying maximum, so that no search is given up before its last call returns.
+        # A slowly decaying maximum of the duration of calls.
         self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
         self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
         return None if value is None else _Call(start_s, stop_s, value)
@@ -189,7 +189,7 @@ class CounterTicks:
     # --- planning
 
     def _plan(self, number: int, call: _Call) -> None:
-        """Plan a single call or a search, after ``call`` has located tick ``number``."""
+        """Plan a single call or a search, after ``call`` has shown the value of tick ``number``."""
         wanted_s = self._mean_call_s / _CORE_SHARE
         interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
         shortest_s, longest_s = self._ticks.period_s
@@ -267,7 +267,7 @@ class CounterTicks:
         search.calls += 1
         is_first = before is None and search.is_expected
         if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
-            return self._placed(call)  # may be after the tick: used as a single call
+            return self._placed(call)  # the call may be after the tick
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS

@@ -1,9 +1,9 @@
 """Converts a driver's Unix time stamps to the monotonic clock.
 
 The offset between the wall clock and the monotonic clock is nearly constant until the wall clock is
-set. Each call of ``new`` measures the offset. If the offset has jumped since the previous call, a
-sample may have been stamped before or after the jump. Such a sample is used only if exactly one of
-the offsets before and after the jump gives a plausible time.
+set. Each call of ``new`` measures the offset. If the offset has jumped since the previous call, it
+is unknown whether a new sample was stamped before or after the jump. Then a sample is used only if
+exactly one of the two offsets gives a plausible time.
 """
 
 from collections.abc import Sequence
@@ -58,8 +58,8 @@ class DriverStamps:
         offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
         fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
         self._seen_us, self._offset_s = frozenset(stamps), offset_s
-        # No stamp of the previous call is left: the driver has changed the stamps of all samples,
-        # so that new samples cannot be distinguished from old ones.
+        # If no stamp of the previous call is left after a jump, the driver has probably changed all
+        # stamps. Then new samples cannot be distinguished from old ones.
         if is_jump and len(fresh) == len(self._seen_us):
             return []
         last_s, latest_s = self._last_s, now_s + _FUTURE_S

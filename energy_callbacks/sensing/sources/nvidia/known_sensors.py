@@ -49,10 +49,10 @@ def _polled(
     """Return a sensor that is polled at times unrelated to its updates.
 
     The lag of the sensor is half the window plus half the period: a value belongs to the middle of
-    its window, and is on average half a period old when it is read. This was checked with the
-    instant field of the study's RTX 3090 (period and window 0.1 s), which was polled every 0.1 s,
-    against an external meter. The error of the energy of 1 s (95th percentile) is 1.1 % with this
-    lag of 0.1 s, and 2.3 % with a lag of half the window.
+    its window, and is on average half a period old when it is read. This was checked with a
+    recording of the study: the field POWER_INSTANT of an RTX 3090 (period and window 0.1 s, polled
+    every 0.1 s) and an external meter. The error of the energy of 1 s (95th percentile) is 1.1 %
+    with this lag of 0.1 s, and 2.3 % with a lag of half the window.
     """
     return Sensor(
         name=name,
@@ -97,7 +97,7 @@ _BY_MAJOR: Final = {
     5: _old("Maxwell", 0.1),
     6: CardGeneration(name="Pascal", usage=_polled(0.02, 0.01)),
     # The energy counter of a V100 changes every 20 ms, and that of an H200 every 100 ms (measured);
-    # PETSc's documentation gives 20 to 100 ms. ``counter_period_s`` is only a first guess, because
+    # PETSc's documentation gives 20 to 100 ms. ``counter_period_s`` is only a first guess;
     # ``counter_ticks`` measures the period.
     7: CardGeneration(name="Volta", usage=_polled(0.02, 0.01), counter_period_s=0.02),
     8: CardGeneration(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1)),

@@ -143,7 +143,7 @@ def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any =
 def power(card: NvmlCard) -> Reader | None:
     """Return the best power reader that the card supports; ``None`` if it supports none.
 
-    From best to worst, these are: buffered samples, instant power, power usage.
+    From best to worst, the readers are: buffered samples, instant power, power usage.
     """
     makers = (SampledPower.found_on, _polled_instant, _polled_usage)
     return next(filter(None, (tried(card, make) for make in makers)), None)
@@ -251,7 +251,7 @@ def _polled_power(card: NvmlCard, sensor: Sensor, power_mw: Query) -> Reader | N
 
 
 class EnergyCounter:
-    """Reads the energy counter, J since the driver was loaded, at ticks: when its value changes.
+    """Reads the energy counter, J since the driver was loaded, at its ticks (``counter_ticks``).
 
     Raises:
         NVMLError: if the card has no counter.

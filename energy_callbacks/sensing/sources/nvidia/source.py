@@ -163,7 +163,7 @@ class NvmlSource:
 
 
 def inventory() -> tuple[GpuInfo, ...]:
-    """Return all cards that the driver lists, in the order of the driver.
+    """Return the cards that the driver lists, in the order of the driver.
 
     A card that does not answer is left out, for example because it has lost its PCIe connection or
     because this user may not use it.
