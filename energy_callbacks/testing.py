@@ -25,7 +25,7 @@ __all__ = ["FakeClock", "InMemoryOutput", "ReplaySource", "ScriptedSource"]
 class FakeClock:
     """A clock with virtual time, which passes only in ``advance`` and ``sleep``.
 
-    Periodic jobs run during ``advance``, each at its virtual time, in order of time.
+    Periodic jobs run during ``advance``, in the order in which they are due.
 
     Args:
         start_s: initial monotonic time, in seconds.
@@ -79,7 +79,7 @@ class FakeClock:
         self._now_s = max(self._now_s, end_s)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy of the clock, which has the same time and no jobs."""
+        """Return the state of the clock without its jobs, for copying and pickling."""
         return self.__dict__ | {"_queue": []}
 
     def _put(self, due_s: float, periodic: "_FakePeriodic") -> None:
@@ -99,7 +99,7 @@ class _FakePeriodic:
         return self.job() or self.interval_s
 
     def ask_to_stop(self) -> None:
-        """End the periodic calls of the job; ``wait`` calls it a last time."""
+        """End the periodic calls of the job; ``wait`` calls the job a last time."""
         self.is_stopped = True
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 Answer = TypeVar("Answer")
 
 PATIENCE_S: Final = 10.0
-"""Time limit for calls of NVIDIA's driver, s. Without the persistence daemon, the driver takes one
-to three seconds to initialise each GPU (NVIDIA, "Driver Persistence")."""
+"""Time limit for NVIDIA's driver to initialise or list its GPUs, s. Without the persistence daemon,
+the driver takes one to three seconds to initialise each GPU (NVIDIA, "Driver Persistence")."""
 
 _hanging: dict[str, threading.Thread] = {}
 

@@ -13,13 +13,13 @@ from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.series import TimeSeries
 
-# Returns the end of a curve; ``None`` before it has one.
+# A function that returns the end of a curve, or of its final part; ``None`` for an empty curve.
 _EndOf = Callable[[EnergyCurve], float | None]
 
-# A pause between two readings adds at most this much to ``_Track.read_s``; every source is read at
-# least every 1.6 s.
+# A longer pause between two readings adds only this much to ``_Track.read_s``, s. Without faults,
+# every source is read at least every 1.6 s.
 _PAUSE_S: Final = 2.0
-# Maximum number of raw power readings kept: ten minutes of the fastest sensor, one every 10 ms.
+# Maximum number of raw power readings kept: ten minutes of readings every 10 ms.
 _MOST_FOLLOWED: Final = 60_000
 
 
@@ -59,16 +59,17 @@ class Timeline:
     """Stores the energy curve and the other quantities of each device; safe to use from any thread.
 
     Args:
-        keep_s: how long readings stay at full resolution, s. Energy is kept permanently: exact at
-            pinned moments (see ``pin``), otherwise at one knot per second.
+        keep_s: how long readings and energy are kept at full resolution, s. Older readings are
+            dropped. Older energy stays exact at pinned moments (see ``pin``); in addition, one knot
+            per second is kept.
     """
 
     def __init__(self, keep_s: float = 600.0) -> None:
         self._keep_s = keep_s
         self._lock = threading.RLock()
         self._tracks: dict[str, _Track] = {}
-        # Pinned moments, kept for devices that open later: their buffers may have readings from
-        # before they opened.
+        # Pinned moments, kept for sources that open later, because a source may return readings
+        # from before it was opened.
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
         self._expected = 0
@@ -81,7 +82,7 @@ class Timeline:
             self._expected += sources
 
     def arrived(self) -> None:
-        """Note that one expected source has opened, or that it cannot be opened."""
+        """Record that one expected source has opened, or that it cannot be opened."""
         with self._lock:
             self._expected -= 1
 
@@ -171,7 +172,7 @@ class Timeline:
 
     @property
     def metered(self) -> tuple[str, ...]:
-        """Keys of all devices with a channel of power or energy, in any scope."""
+        """Keys of all devices with a channel of power or energy."""
         with self._lock:
             return tuple(key for key, track in self._tracks.items() if track.is_metered)
 
@@ -221,14 +222,14 @@ class Timeline:
             return self._tracks[key].curve.energy(start_s, end_s)
 
     def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Return the joules and the coverage that ``energy`` returns, but not their errors."""
+        """Return the joules and the coverage as ``energy`` does, without computing errors."""
         with self._lock:
             return self._tracks[key].curve.seen(start_s, end_s)
 
     def intervals(
         self, key: str, start_s: float, end_s: float, *, provisional: bool = False
     ) -> Intervals | None:
-        """Return the energy of one device between its readings; see ``EnergyCurve.intervals``."""
+        """Return the intervals of one device's energy curve; see ``EnergyCurve.intervals``."""
         with self._lock:
             return self._tracks[key].curve.intervals(start_s, end_s, provisional=provisional)
 
@@ -255,8 +256,8 @@ class Timeline:
         seconds is ignored.
 
         Returns:
-            The moment, which never decreases. ``None`` if it is not known yet, or if for every
-            device it is at least ``patience_s`` ago.
+            The moment, which never decreases. ``None`` if it is not known yet, or if all devices
+            are ignored.
         """
         return self._reached_s(_final_until, now_s, patience_s)
 
@@ -284,8 +285,8 @@ class Timeline:
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """Return the moment up to which the energy of every device with readings is final.
 
-        A device whose driver hangs delays the result by at most ``patience_s``, which by default
-        is longer than for ``settled_s``. A lost device does not delay the result.
+        A device whose driver hangs delays the result by at most ``patience_s`` seconds. A lost
+        device does not delay the result.
         """
         with self._lock:
             ends = [_final_until(t.curve) for t in self._tracks.values() if not t.is_lost]
@@ -351,7 +352,7 @@ class Timeline:
             return self._series(key, quantity).rate(start_s, end_s)
 
     def latest(self, key: str, quantity: Quantity, after_s: float) -> float | None:
-        """Return the newest value of a gauge or counter, if it is later than ``after_s``."""
+        """Return the newest value of a gauge or counter; ``None`` if none is after ``after_s``."""
         with self._lock:
             return self._series(key, quantity).latest(after_s)
 

@@ -22,7 +22,7 @@ _STOP_TIMEOUT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLook:
-    """State of one device at one moment; ``None`` for unknown values.
+    """State of one device at one moment; an unknown number is ``None``.
 
     Attributes:
         device: the device.
@@ -34,9 +34,10 @@ class DeviceLook:
         memory_used_bytes: used memory.
         temperature_c: temperature, degrees Celsius.
         clock_hz: clock frequency of the GPU's multiprocessors.
-        throttled_s: total time in which heat, the power limit or the power brake reduced the clock
-            frequency, as counted by the driver, s.
-        processes: processes on a GPU, in order of decreasing memory; empty for other devices.
+        throttled_s: sum of the times in which heat, the power limit or the power brake reduced the
+            clock frequency, s.
+        processes: processes on a GPU, in order of decreasing memory; empty for other devices, or if
+            unknown.
     """
 
     device: Device

@@ -82,9 +82,9 @@ class RaplSource:
     """Reports the energy of each CPU package, and of its memory, since ``open``, J.
 
     Values start at 0 and never decrease. If a read of the file of a zone fails, the zone has no
-    reading at that time, and its next reading includes the missing energy. Two readings must not be
-    further apart than a minute, because a second wrap between them is not detected. The counter of
-    a 500 W package wraps around every nine minutes, and the counter of memory sooner.
+    reading at that time, and its next reading includes the missing energy. Readings must be at most
+    a minute apart, because two wraps between two readings would count as one. A counter wraps
+    around after some minutes at full power: nine minutes for a package of 500 W.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -208,7 +208,7 @@ class _Counter:
         return int(text)
 
     def advance(self, raw_uj: int, t_s: float) -> float:
-        """Add the increase up to a new value of the file, and return the joules since ``open``.
+        """Take a new value of the file, and return the joules since the file was opened.
 
         Args:
             raw_uj: value of the file, microjoules.
@@ -262,7 +262,7 @@ def _opened(
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
     """Return whether two zones show the same counter.
 
-    They do if they have the same package, the same kind, and nearly the same value above 0.
+    This is assumed if package and kind are the same, and both values are nearly equal and not 0.
     """
     sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
     if sockets[0] != sockets[1] or first.device.kind != second.device.kind:

@@ -1,4 +1,4 @@
-"""Replays recorded readings: returns each reading when the clock reaches its time."""
+"""Replays recorded readings, each as soon as the clock has reached the time of the reading."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _time_s = attrgetter("t_s")
 class ReplaySource:
     """A source whose readings are given in advance.
 
-    ``read`` returns each reading once, as soon as the clock has reached the time of the reading.
+    Each reading is returned once, by the first call of ``read`` at or after the reading's time.
     After ``close`` and ``open``, ``read`` continues with the readings not returned yet.
 
     Args:
@@ -65,8 +65,8 @@ class ReplaySource:
         time so that the recorded attempt starts at the time of this call.
 
         Raises:
-            JournalError: if the file is not a recording of readings, or its format is newer than
-                this package.
+            JournalError: if the file is not a recording of readings, or has a format that is
+                newer than this package.
         """
         start_s = clock.monotonic_s()
         channels, readings = recording.read(path)
