@@ -1,9 +1,9 @@
 """Measures the memory of the devices that a training uses, and synchronizes the devices.
 
 The functions query the training's own framework and initialize no device. Memory is reported for
-the fullest device (see ``DeviceMemory``). If no device reports its memory, the resident memory of
-this process is reported; the size is then the memory of the machine, or the limit of the container
-if that is smaller.
+the fullest device (see ``DeviceMemory.share``). If no device reports its memory, the resident
+memory of this process is reported; the size is then the memory of the machine, or the limit of the
+container if that is smaller.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ class DeviceMemory:
     """Memory of one device, in bytes.
 
     Attributes:
-        peak_bytes: highest use since ``reset_peak``. For PyTorch it includes other processes. For
-            JAX it is ``None`` if it cannot be distinguished from an earlier peak.
+        peak_bytes: highest use since ``reset_peak``. For PyTorch it includes the memory of other
+            processes. For JAX it is ``None`` if the use has not exceeded an earlier peak.
         size_bytes: total memory; for JAX, the part of it that JAX may use.
     """
 
@@ -93,7 +93,7 @@ def memory() -> DeviceMemory | None:
 
 
 def _torch_devices() -> Iterator[tuple[Any, tuple[int, ...]]]:
-    """Yield PyTorch's backends with the arguments that select a device of this process.
+    """Yield (backend, arguments) for each PyTorch device; the arguments select the device.
 
     On CUDA only devices with a context are yielded, because a call for another device would create
     a context. Apple's backend has a single device without a number.
@@ -131,7 +131,7 @@ def _of_tensorflow() -> Iterator[DeviceMemory]:
 
 
 def _card_bytes(ordinal: int) -> int | None:
-    """Return the bytes of a CUDA device; ``None`` if this process has not initialized CUDA."""
+    """Return the total memory of a CUDA device in bytes; ``None`` if CUDA is not initialized."""
     import ctypes
 
     from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver
@@ -145,7 +145,7 @@ def _card_bytes(ordinal: int) -> int | None:
 
 
 def _of_jax() -> Iterator[DeviceMemory]:
-    """Yield JAX's devices. JAX cannot reset a peak: a peak that has not risen counts as unknown."""
+    """Yield JAX's devices. JAX cannot reset a peak, so a peak that has not risen is unknown."""
     for number, stats in _stats_of_jax():
         peak_bytes = stats["peak_bytes_in_use"]
         is_new = peak_bytes > _jax_peaks.get(number, 0)

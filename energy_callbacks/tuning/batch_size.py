@@ -45,11 +45,11 @@ def tune_batch_size(
     module itself and not the wrapper for distributed training.
 
     Args:
-        step: ``step(size)`` runs one whole training step with ``size`` samples. If
-            ``global_batch_size`` is set, ``step(size, accumulation)`` is called instead: it must
-            run ``accumulation`` micro-batches of ``size`` samples, and then one step of the
-            optimizer. An out-of-memory error means that the size does not fit; any other exception
-            propagates.
+        step: ``step(size)`` runs a whole training step with ``size`` samples, or
+            ``steps_per_call`` such steps. If ``global_batch_size`` is set,
+            ``step(size, accumulation)`` is called instead: a training step must then run
+            ``accumulation`` micro-batches of ``size`` samples, and one step of the optimizer. An
+            out-of-memory error means that the size does not fit; any other exception propagates.
         keep: objects that the step changes; they are restored bit for bit after each trial. They
             may be modules, optimizers, schedulers and scalers of PyTorch, and any object with
             ``state_dict`` and ``load_state_dict``. The global random generators are always
@@ -68,10 +68,10 @@ def tune_batch_size(
 
     Raises:
         NothingFits: if no size fits, or no size can be recommended.
-        RuntimeError: if ``step`` has raised an error on another rank.
+        RuntimeError: if ``step`` has raised an error on another rank, except out of memory.
         TypeError: for an object in ``keep`` that cannot be restored, or an unknown option.
-        ValueError: for invalid options, options that differ between ranks, or a tensor in ``keep``
-            that has no values yet.
+        ValueError: for invalid options, options that differ between ranks, a tensor in ``keep``
+            that has no values yet, or ``keep`` without PyTorch.
     """
     ranks = Ranks()
     try:

@@ -1,10 +1,10 @@
 """Runs a training step at one batch size until its time, energy and memory are known.
 
-::
+The function ``step`` is called in blocks. The device is synchronized only after each block::
 
-    warm up      blocks of 1, 2, 4, ... steps, until two in a row take the same time per step
-    measure      blocks of steps, until the mean time of a step is known well enough, or the
-                 time limit is reached; the device is synchronized only between blocks
+    warm up      blocks of 1, 2, 4, ... calls, until the time per call is stable
+    measure      equal blocks, until the mean time of a block is known well enough, or the time
+                 limit is reached
     afterwards   the state of the training is restored, also after an error
 """
 
@@ -22,10 +22,10 @@ from energy_callbacks.tuning import accelerator
 from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 from energy_callbacks.tuning.search.trial import Trial
 
-# The warm-up can end if the times per step of two successive blocks differ by at most this
+# The warm-up can end if the times per call of two successive blocks differ by at most this
 # fraction.
 _SETTLED: Final = 0.03
-_LEAST_WARM_UP: Final = 4  # steps, in which libraries select kernels and compilers compile
+_LEAST_WARM_UP: Final = 4  # calls, in which libraries select kernels and compilers compile
 _MOST_WARM_UP: Final = 12  # blocks
 _FEWEST_BLOCKS: Final = 4
 _REASON: Final = 200  # maximum length, characters
@@ -36,11 +36,12 @@ class Patience:
     """Limits on the duration of a trial.
 
     Attributes:
-        block_s: minimum duration of a block of steps, s. After each block the device waits
-            some tens of microseconds for the host, which is a small error in a long block.
+        block_s: planned duration of a measured block, s; a block has at least one call of ``step``.
+            After each block the device waits some tens of microseconds for the host, which is a
+            small error in a long block.
         least_s: minimum duration of a measurement, s, because sensors may be slow.
-        most_s: duration of a measurement after which no new block starts, s; four blocks are always
-            measured.
+        most_s: duration of a measurement after which no new block starts, s; but at least four
+            blocks are measured.
         error: sufficient standard error of the mean time of a block, as a fraction of that mean.
         seen_s: maximum time to wait for the sensors' readings of a trial, s.
     """
@@ -90,7 +91,7 @@ class Bench:
         """Run one trial of a batch size, and restore the training.
 
         Raises:
-            Exception: any error of ``step`` other than out of memory.
+            Exception: any error of ``step`` or ``worst`` other than out of memory.
         """
         start_s = self.meter.now_s()
         accelerator.forget_compiled()
@@ -144,7 +145,10 @@ class Bench:
         return self.meter.now_s() - start_s
 
     def _warm_up(self, trial: Trial) -> int:
-        """Call ``step`` until its duration is stable; return the number of calls of a block."""
+        """Call ``step`` until its duration is stable; return how often a measured block calls it.
+
+        After ``_MOST_WARM_UP`` blocks the warm-up ends in any case.
+        """
         steps, done, step_s = 1, 0, math.inf
         for _ in range(_MOST_WARM_UP):
             block_s = self._block_s(trial, steps)

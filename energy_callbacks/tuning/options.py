@@ -30,8 +30,8 @@ class TuningOptions(TypedDict, total=False):
             size.
         memory_margin: share of the device's memory that must stay free, 0 or more and below 1.
         max_trials: maximum number of trials.
-        max_s: time limit of the search in seconds. The search ends if another trial, of the mean
-            duration of the trials so far, would exceed the limit. ``None`` for no limit.
+        max_s: time limit of the search in seconds. The search ends if another trial of mean
+            duration would exceed the limit. ``None`` for no limit.
         global_batch_size: number of samples per optimizer step on all ranks together; ``None`` if
             not fixed. If it is fixed, the sizes that are tried are sizes of micro-batches; one or
             more micro-batches make up an optimizer step.

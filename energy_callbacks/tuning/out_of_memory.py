@@ -9,8 +9,8 @@ from typing import Final
 
 from energy_callbacks.tuning.torch_devices import used_backends
 
-# Patterns of messages of libraries that ran out of memory, each with the source file that has the
-# message.
+# Patterns of messages of libraries that ran out of memory. The comments name the source files that
+# contain the messages.
 _TEXTS: Final = (
     # PyTorch, c10/cuda/CUDACachingAllocator.cpp ("HIP" on ROCm), c10/xpu, and other vendors:
     # "CUDA out of memory. Tried to allocate 2.00 GiB."

@@ -83,7 +83,7 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
     The size fits if it fits on all ranks. The steps and their duration are those of the slowest
     rank, because the other ranks would wait for it. The energy is the sum of the ranks' energies,
     each scaled to the number of steps of the slowest rank. The peak is the memory of the smallest
-    device minus the least memory that is free on any device.
+    device minus the least memory that a device has free at its peak.
 
     Args:
         results: trial and memory of the device, in bytes, of each rank; the memory is ``None`` if
