@@ -15,7 +15,7 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# Excess of the expected cost over the least cost, as a fraction, that the search accepts.
+# The search accepts a size whose expected cost exceeds the least cost by at most this fraction.
 ENOUGH: Final = 0.005
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
@@ -159,7 +159,9 @@ class Choice:
         return max(self._candidates, key=lambda size: reductions[size])
 
     def _reduction(self, knees: Array, costs: Array) -> float:
-        """Return how much a trial reduces the variance of the knee, in a linear model.
+        """Return a number proportional to the reduction of the knee's variance by a trial.
+
+        The costs and the knees are assumed to depend on each other linearly.
 
         Args:
             knees: (draws,) logarithms of the knees, minus their mean.
@@ -224,8 +226,8 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Return sizes that suit devices: ``multiple`` times 1, 3, 5 or 7 times a power of two.
 
-    The largest size is included too, rounded down to a multiple of ``multiple`` times each power of
-    two. At these sizes the tiles (the blocks of data that a kernel processes) are full. If the user
+    The largest size is added, rounded down to multiples of ``multiple`` times 1, 2, 4 and so on. At
+    these sizes the tiles (the blocks of data that a kernel processes) are usually full. If the user
     has restricted the sizes to powers of two or to divisors, all sizes are returned.
     """
     if not isinstance(sizes, range):

@@ -9,8 +9,8 @@ additional loss::
 With ``p`` = 1 the parts add up (no overlap); with a large ``p`` only the larger part counts. At b =
 ``r`` both parts are equal. With ``q`` = infinity there is no additional loss. ``p`` = 1 and ``q`` =
 infinity have a positive prior probability. A Gaussian process in the logarithm of the size models
-deviations from this family of curves. The strength of the deviations is estimated from the trials:
-if the family does not fit, the curves still follow the measured points.
+deviations from this family of curves. The strength of the deviations is estimated from the trials,
+so that the curves follow the measured points even if the family does not fit.
 
 Curves are drawn from the posterior distribution of ``r``, ``p``, ``q`` and the strength
 (sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k`` and the
@@ -121,7 +121,7 @@ class _Fit:
         return np.asarray(-0.5 * np.einsum("ij,ij->i", rest, rest))
 
     def _posterior(self) -> Array:
-        """Draw parameters, (draws, 3), by adaptive tempering from a prior uniform in logarithms."""
+        """Draw parameters, (draws, 3), by adaptive tempering; the prior is uniform in the logs."""
         points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 3))
         likelihoods = self._likelihoods(points)
         heat = 0.0
@@ -138,7 +138,7 @@ class _Fit:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do a Metropolis step with each point; the best stride is 2.38 / sqrt(3) = 1.374 (3-D)."""
+        """Do a Metropolis step with each point; the best stride in 3-D is 2.38 / sqrt(3)."""
         root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
         stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)

@@ -17,9 +17,9 @@ class Limits:
         high: the smallest size that did not fit, or ran without leaving the memory margin free; the
             number of sizes if there is none.
         guess: the expected largest size that fits; at least ``low`` and below ``high``.
-        probe: the next size to try in a search for the largest size that fits: ``guess``, but at
-            least ``low + 1``, if ``guess`` is derived from measured peaks; otherwise the middle of
-            ``low`` and ``high``. In both cases at most ``high - 1``.
+        probe: the next size to try in a search for the largest size that fits. If ``guess`` is
+            derived from measured peaks, ``probe`` is ``guess``, but at least ``low + 1``. Otherwise
+            it is the middle of ``low`` and ``high``. It is always below ``high``.
     """
 
     low: int
@@ -29,7 +29,7 @@ class Limits:
 
 
 def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
-    """Derive the limits of the sizes that fit from trials.
+    """Return the limits that the trials show.
 
     Args:
         sizes: all allowed sizes in ascending order.
@@ -67,8 +67,8 @@ def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> flo
 
     The peak is extrapolated along a line through the peak of the largest measured size. The slope
     of the line is the steepest of the slopes between this peak and the peaks of sizes at most half
-    as large. Thus peaks that grow faster at larger sizes are underestimated less, and
-    the allocator's block size has little influence.
+    as large. Thus peaks that grow faster at larger sizes are underestimated less, and the
+    allocator's block size has little influence.
 
     Args:
         peaks: peak in bytes of each size that ran.

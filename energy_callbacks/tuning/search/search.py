@@ -8,14 +8,15 @@
     search.answer()
 
 A search has no clock and no device. Its state is the list of trials, so a second search with the
-same trials continues in the same way.
+same settings and trials continues in the same way.
 
-The first sizes are far apart: each is eight times the previous one, up to the largest size that
-fits according to the measured peaks of memory. With the objective ``largest``, the next sizes
-narrow down the largest size that fits. The other objectives use curves that are consistent with the
-trials (``curve.py``). Each further trial runs the size, new or already tried, that may change the
-answer most. The search can end when the expected cost at the answer is within 0.5 % of the least
-cost or, with the objective ``knee``, when the standard error of the knee is at most 1 %.
+The first sizes are far apart: each is up to eight times the previous one, and at most the largest
+size that fits according to the measured peaks of memory. With the objective ``largest``, the next
+sizes narrow down the largest size that fits. The other objectives use curves that are consistent
+with the trials (``curve.py``). Each further trial runs the size, new or already tried, that may
+change the answer most. The search can end when the expected cost at the answer is within 0.5 % of
+the least cost. With the objective ``knee`` it can end when the standard error of the knee is at
+most 1 %.
 """
 
 import math
@@ -33,9 +34,9 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
-# With the objective ``largest``, another size is close to the largest size that fits so far if it
-# is less than this number of allowed sizes away. Each tried size that is close doubles the minimum
-# step to the next trial, because close sizes show that predictions were too low.
+# With the objective ``largest``: a tried size is close if its index differs by less than this from
+# the index of the largest size that fits so far. Each other size that is close doubles the minimum
+# step to the next size, because close sizes show that predictions were too low.
 _CLOSE: Final = 16
 
 
@@ -234,13 +235,13 @@ class Search:
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
-        """Return the index of the next size at the start of a search; the sizes are far apart.
+        """Return the index of the next size at the start of a search; ``None`` after the start.
 
         The first size is ``start_size`` or the smallest size. Each later size is at most ``_WIDE``
         times the largest size that fits so far; if none fits so far, it is about 1 / ``_WIDE`` of
         the smallest size that did not fit.
 
-        The result is ``None`` as soon as one size fits and a larger size does not, or the predicted
+        The start is over as soon as one size fits and a larger size does not, or the predicted
         largest size is less than 1.5 times the largest size that fits so far.
         """
         if not self.trials:
