@@ -16,8 +16,8 @@ def resized(loader: Any, size: int, *, drop_last: bool) -> Any:
     """
     resized = copy.copy(loader)
     sampler = type(loader.batch_sampler)(loader.sampler, size, drop_last)
-    # ``vars`` is used because DataLoader raises an error if these attributes are set. The loader is
-    # copied because not every subclass can be created from its attributes.
+    # ``vars`` is used because ``DataLoader.__setattr__`` raises an error for these attributes. The
+    # loader is copied because not every subclass can be created from its attributes.
     vars(resized).update(
         batch_size=size, drop_last=drop_last, batch_sampler=sampler, _iterator=None
     )

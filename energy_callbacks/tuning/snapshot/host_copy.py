@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# Attributes with the structure of a module. ``keep_attributes`` leaves them out:
-# ``TorchSnapshot`` restores them, except ``_modules``, which is not restored.
+# Attributes of a module that ``keep_attributes`` leaves out. ``TorchSnapshot`` restores all of them
+# except ``_modules``.
 _STRUCTURE: Final = frozenset(
     {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 )
@@ -29,8 +29,8 @@ class HostTensor:
     def into_place(self) -> Any:
         """Restore the values of the tensor, and return the tensor.
 
-        If the tensor was freed, or if its device, type or shape has changed, a new tensor with the
-        old values is returned.
+        If the tensor was freed, or if its device, type, layout or shape has changed, a new tensor
+        with the old values is returned; see ``anew``.
         """
         tensor = self._tensor()
         if tensor is None or tensor.device != self._device or not is_alike(tensor, self._values):
@@ -39,7 +39,10 @@ class HostTensor:
         return tensor
 
     def anew(self) -> Any:
-        """Return a new tensor with the old values, on the device of the copied tensor."""
+        """Return a new tensor with the old values, on the device of the copied tensor.
+
+        Expanded dimensions of the copied tensor have size 1 in the new tensor.
+        """
         return self._values.to(self._device, copy=True)
 
 
@@ -166,7 +169,7 @@ def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
 
     def restore() -> None:
         for held, items in kept:
-            # Unchanged containers are not written, because dicts of scripted modules cannot be.
+            # Unchanged containers are not written: the dicts of scripted modules are read-only.
             if _ids(held) != _ids(items):
                 _refill(held, items)
 
@@ -178,7 +181,7 @@ def _ids(held: Any) -> Any:
 
 
 def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:
-    # Items that were added after the copy are deleted first: they may be large tensors.
+    # Items that were added after the copy are deleted first, because they may occupy much memory.
     for key in held.keys() - items.keys():
         del held[key]
     return _refill(held, {key: item() for key, item in items.items()})

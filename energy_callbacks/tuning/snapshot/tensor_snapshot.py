@@ -6,7 +6,7 @@ from energy_callbacks.tuning.snapshot.host_copy import is_strided, keep, to_host
 
 
 class TensorSnapshot:
-    """Snapshot of a parameter or buffer: values, memory, gradient and ``requires_grad``.
+    """Snapshot of a parameter or buffer: values, storage, gradient and ``requires_grad``.
 
     Args:
         tensor: the parameter or buffer; it must have values, so it must not be lazy or on the meta
@@ -30,7 +30,7 @@ class TensorSnapshot:
             self._tensor.grad = None
 
     def restore(self) -> None:
-        """Restore the memory, values, ``requires_grad`` and gradient of the tensor."""
+        """Restore the storage, values, ``requires_grad`` and gradient of the tensor."""
         if not _is_at(self._tensor, self._view):
             self._tensor.data = self._view
         write(self._values, self._tensor)
@@ -41,9 +41,9 @@ class TensorSnapshot:
 
 
 def _is_at(tensor: Any, view: Any) -> bool:
-    """Return whether a tensor still has the device, type, layout and memory of ``view``.
+    """Return whether a tensor still has the device, type, layout and storage of ``view``.
 
-    The memory of sparse tensors is not compared.
+    The storage of sparse tensors is not compared.
     """
     if (tensor.device, tensor.dtype, tensor.layout) != (view.device, view.dtype, view.layout):
         return False

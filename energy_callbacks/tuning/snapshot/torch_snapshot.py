@@ -78,8 +78,8 @@ class TorchSnapshot:
     def restore(self) -> None:
         """Restore the state of all objects; may be called any number of times.
 
-        Do not call this method between a forward pass and its ``backward``: the autograd graph
-        would be lost.
+        Do not call this method between a forward pass and its ``backward``, because it changes
+        tensors that ``backward`` needs.
         """
         for one, state in self._states:
             one.load_state_dict(state())
