@@ -71,7 +71,7 @@ class InputCounter:
         self._expected += self._replicas
 
     def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count the inputs of a forward pass, once for each micro-batch (and replica).
+        """Count the inputs of a forward pass, once per micro-batch and replica of the model.
 
         Forward passes in evaluation mode or without gradients, such as those of generation, are
         not counted.
@@ -109,7 +109,8 @@ class InputCounter:
             The sum; ``None`` if there are no counts, or fewer counts than micro-batches.
         """
         counts = [found[name] for found in self._counts if name in found]
-        # There may be fewer counts than replicas: DataParallel skips replicas if a batch is small.
+        # A micro-batch may have fewer counts than there are replicas: DataParallel does not use all
+        # replicas for a small batch.
         return sum(counts) if counts and len(counts) >= micro_batches else None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -13,16 +13,16 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     >>> trainer = Trainer(..., callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    Figures are added to the logs that contain the loss, every ``args.logging_steps`` steps. The
-    names of the figures are described in ``docs/reference/metrics.md``.
+    Figures are added to the logs that contain the loss. The names of the figures are described in
+    ``docs/reference/metrics.md``.
 
     Args:
         batch_size_fn: returns the number of samples in the inputs of a forward pass; ``None`` uses
             the batch size of the loader.
         length_fn: returns the number of tokens in the inputs of a forward pass; ``None`` uses the
-            Trainer's own count. If ``include_num_input_tokens_seen`` is off, the Trainer does not
-            count tokens, and there are no figures per token.
-        **settings: see ``CallbackSettings``; the default run folder is
+            Trainer's own count; the Trainer counts no tokens if
+            ``args.include_num_input_tokens_seen`` is off.
+        **settings: see ``CallbackSettings``; the default of ``report_dir`` is
             ``<args.output_dir>/energy``.
 
     Raises:

@@ -83,7 +83,7 @@ class OtherTrainerCallbacks:
             self._callbacks[:] = [self._ours, *others]
 
     def add_filters(self) -> None:
-        """Add filters around TensorBoard's callback and the console callbacks.
+        """Add filters around TensorBoard's and the console callbacks, and add ``LastCallback``.
 
         The filters hide all our figures from TensorBoard's callback, and most of our figures from
         console callbacks.
@@ -103,7 +103,7 @@ class OtherTrainerCallbacks:
         return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures to TensorBoard, to the trainer's log history, and into a logged row.
+        """Write our figures to TensorBoard, and add them to ``logs`` and to the trainer's history.
 
         Args:
             logs: the row that the Trainer passes to callbacks; figures are added to it.

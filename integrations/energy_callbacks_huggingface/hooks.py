@@ -2,7 +2,7 @@
 
 ::
 
-    on_init_end                       moves the callback to the front of the list
+    on_init_end                       moves one energy callback to the front of the list
     on_train_begin                    meter.start, phase train
                                         (auto_find_batch_size calls it again: window tuning)
       on_epoch_begin                    mark batch_done: the loop waits for data
@@ -10,7 +10,7 @@
       on_substep_end                    counts a micro-batch
       on_step_end                       meter.step
       on_log                            records metrics, adds figures to the row with the loss
-      on_prediction_step                the first call: evaluation began at the previous event
+      on_prediction_step                notes when an evaluation or prediction began
       on_evaluate | on_predict          window validation | predict
       on_save                           window checkpoint, since the previous event
     on_log of the last row            phase train ends, meter.stop, last figures, report
@@ -40,7 +40,7 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def on_init_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move this callback to the front of the list when the trainer is created."""
+        """Move this callback to the front, unless another energy callback has precedence."""
         callbacks = find_callback_list(self) or []
         if not self._prior(callbacks):
             OtherTrainerCallbacks(self, callbacks, None).take_first_place()
@@ -67,7 +67,11 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def wait_for_data(self) -> None:
-        """Mark that the loop waits for data. ``LastCallback`` also calls this method."""
+        """Mark that the loop waits for data.
+
+        ``LastCallback`` in ``log_filter.py`` also calls this method, when all callbacks have
+        received an event.
+        """
         if (session := self._session) is not None:
             self._meter.mark("batch_done")
             session.see()
@@ -81,7 +85,7 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def on_step_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start a step. Its micro-batches have been fetched, but are not on the device yet."""
+        """Start an optimizer step. All its micro-batches have been fetched."""
         if (session := self._session) is not None:
             session.begin_step()
 
@@ -128,7 +132,7 @@ class EnergyHooks(EnergySessions):
             return
         if is_final := loop.is_final_row(logs):
             session.stop()  # now, because TensorBoard's writer may be closed in on_train_end
-            # The report is saved now, because the Trainer loads the best checkpoint next, and that
+            # The report is saved now, because the Trainer may load the best checkpoint next, which
             # may fail.
             session.summary = self._save_report(state) or ""
         elif state.is_world_process_zero:
@@ -136,7 +140,7 @@ class EnergyHooks(EnergySessions):
             self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
         scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
         if state.is_world_process_zero:
-            # ``train`` returns the last row, which describes the whole training: it gets totals.
+            # The last row describes the whole training, so totals are added to it.
             in_logs = self._meter.totals() if is_final else scalars
             session.write(logs, scalars, in_logs, state)
         session.see()
@@ -144,7 +148,7 @@ class EnergyHooks(EnergySessions):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
     ) -> None:
-        """Note a batch of an evaluation or prediction: the Trainer has no hook for their start."""
+        """Note a batch of an evaluation or prediction. There is no hook for their start."""
         session = self._running() or self._begin_alone(args, state, model)
         if session is not None:
             session.predict()

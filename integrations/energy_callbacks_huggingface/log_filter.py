@@ -22,7 +22,7 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Select no figures for TensorBoard's callback: ``TrainerTensorBoardOutput`` writes them."""
+    """Select no figures, for TensorBoard's callback; ``callback_list.py`` has the reason."""
     return {}
 
 
@@ -77,7 +77,7 @@ class LogFilter(TrainerCallback):
 class LastCallback(TrainerCallback):
     """The trainer's last callback: tells our callback when all callbacks have received an event.
 
-    After the last event of a step, the training loop waits for data.
+    Our callback then marks that the training loop waits for data.
 
     Args:
         ours: our callback, an ``EnergyHooks``.

@@ -51,8 +51,8 @@ def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
     The first rank of a host also measures the GPUs of the host's other ranks, if these GPUs are
-    visible to it. Otherwise the figures that rank 0 logs would include its own GPU only. The report
-    counts each GPU once.
+    visible to it. Without them, the figures that rank 0 logs would cover a single GPU. The report
+    counts a GPU once, even if two ranks measure it.
     """
     if args.device.type != "cuda":
         return ()
