@@ -17,7 +17,7 @@ class Session:
 
     Args:
         meter: a running meter.
-        call: the user's call; ``None`` if it was not found. Its end cannot be detected then.
+        call: the user's call; ``None`` if it was not found, so that its end cannot be detected.
         phase: ``train`` for a call of ``train``; ``validation`` or ``predict`` for other calls.
         others: the other callbacks of the trainer.
         inputs: counts samples and tokens in the inputs of the model.
@@ -68,7 +68,8 @@ class Session:
     def tuned(self) -> None:
         """Assign the time since the last step or window to the phase ``tuning``.
 
-        Called after an out-of-memory error, when the Trainer restarts with a smaller batch size.
+        If there was none, the time since the session began is assigned. Called after an
+        out-of-memory error, when the Trainer restarts with a smaller batch size.
         """
         self._name("tuning", self._settled_s)
 
@@ -96,9 +97,8 @@ class Session:
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
         """End an epoch, and count micro-batches that belong to no optimizer step.
 
-        There are such micro-batches if a callback stops the training within a step. In transformers
-        4.50 there are also some if the number of dataset rows and the number of batches have
-        different remainders when divided by ``gradient_accumulation_steps``.
+        There are such micro-batches if a callback stops the training within a step, and in
+        transformers 4.50 also at the end of some epochs.
         """
         if left_over := self._micro_batches:
             self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
@@ -107,7 +107,7 @@ class Session:
     def _consumed(
         self, args: Any, state: Any, loader: Any, *, since_step: int
     ) -> tuple[float | None, float | None]:
-        """Return the numbers of samples and tokens since this method was called last.
+        """Return the numbers of samples and tokens since the last call of this method.
 
         The numbers are those of this rank. However, if the Trainer counts the tokens, their number
         is the mean over all ranks. A number is ``None`` if unknown.

@@ -74,7 +74,7 @@ class EnergySessions(TrainerCallback):
     def _is_redundant(self, prior: list["EnergySessions"]) -> bool:
         """Return whether another callback makes this one unnecessary; if so, warn once.
 
-        Two callbacks of the user may both measure if their run folders differ.
+        Two callbacks of the user both measure if their run folders differ.
         """
         folders = [one._meter.config.run_folder for one in prior]  # noqa: SLF001 - of our class
         if not prior or not (self.is_from_report_to or self._meter.config.run_folder in folders):
@@ -125,7 +125,7 @@ class EnergySessions(TrainerCallback):
     def _forget_last(self) -> None:
         """Close the session of a call that has ended without its last hook.
 
-        The meter ends the attempt by itself, unless the call was not found.
+        If the call was found, the meter ends the attempt by itself.
         """
         session, self._session = self._session, None
         if session is not None:
