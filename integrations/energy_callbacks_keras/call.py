@@ -23,7 +23,9 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class EnergyCalls(keras.callbacks.Callback):
-    """Starts and stops a meter for each call; ``EnergyHooks`` handles the events inside a call.
+    """Starts and stops a meter for each call.
+
+    The subclass ``EnergyHooks`` in ``hooks.py`` handles the events inside a call.
 
     Args:
         meter: the meter of this callback.
@@ -62,9 +64,9 @@ class EnergyCalls(keras.callbacks.Callback):
         self._meter.abandon(message)
 
     def set_model(self, model: Any) -> None:
-        """Store the model, and move this callback to the front of the list.
+        """Store the model, and move this callback to the front of Keras' list of callbacks.
 
-        Keras calls this hook once per call, when it creates the list.
+        Keras calls this hook when it creates the list.
         """
         super().set_model(model)
         OtherKerasCallbacks(self).lead()
@@ -83,7 +85,7 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @property
     def _is_inside(self) -> bool:
-        """Whether a measured call is still running; no hook reports that a call has raised."""
+        """Whether a measured call is still running; Keras calls no hook after an exception."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
     def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
@@ -110,11 +112,12 @@ class EnergyCalls(keras.callbacks.Callback):
         return used_gpus
 
     def _run_folder(self) -> Path:
-        """Return the run folder.
+        """Return the run folder: the first of these folders that is known.
 
-        It is the configured folder if there is one, otherwise ``energy`` in TensorBoard's
-        ``log_dir`` (unless that is a cloud bucket), otherwise the meter's last run folder,
-        otherwise a new default folder.
+        - the configured run folder;
+        - ``energy`` in TensorBoard's ``log_dir``, if that is not in the cloud;
+        - the meter's last run folder;
+        - a new default folder.
         """
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir
@@ -192,7 +195,7 @@ class EnergyCalls(keras.callbacks.Callback):
             logger.info("%s", summary)
 
     def _finish_last(self, owner: str) -> None:
-        """End the call after the progress bar and all other callbacks have got the current hook."""
+        """End the call after Keras has called the current hook of all other callbacks."""
         if self._others is not None and self._others.all:
             self._others.call_last(lambda: self._finish(owner))
         else:

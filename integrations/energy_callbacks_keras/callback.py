@@ -13,8 +13,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     >>> model.fit(x, y, callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    The tags are described in ``docs/reference/metrics.md``. At the end of each epoch, if a single
-    process trains, the figures are also added to ``logs``, for ``History``, ``CSVLogger`` and
+    The names of the figures are described in ``docs/reference/metrics.md``. If a single process
+    trains, figures are also added to the ``logs`` of each epoch, for ``History``, ``CSVLogger`` and
     ``ModelCheckpoint(monitor="efficiency/total_j_per_sample", mode="min")``.
 
     Args:
@@ -25,7 +25,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             it only at the end of an epoch.
         tokens_per_sample: number of tokens in a sample; with ``None`` there are no figures per
             token.
-        **settings: see ``CallbackSettings``; the default run folder is
+        **settings: see ``CallbackSettings``; the default of ``report_dir`` is
             ``<log_dir>/energy`` with the ``log_dir`` of the TensorBoard callback, or
             ``./energy_runs/<time>/energy`` if there is no such callback.
 
@@ -74,7 +74,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
 
 def _check_update_freq(value: str | int) -> int | None:
-    """Return the number of batches between two rows; ``None`` for one row per epoch.
+    """Return the number of batches per row of figures; ``None`` for one row per epoch.
 
     Raises:
         ValueError: if ``value`` is none of ``"epoch"``, ``"batch"`` and the numbers from 1 on.

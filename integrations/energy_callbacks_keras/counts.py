@@ -33,7 +33,7 @@ class Data:
         batch_size: samples per batch of this process, from the data adapter, otherwise the mean of
             the previous epoch; ``None`` if unknown.
         is_exact_size: whether the batch size is from the data adapter.
-        short: ``batch_size`` minus the samples of the last batch of an epoch; 0 if unknown.
+        short: number of samples that the last batch of an epoch lacks; 0 if unknown.
     """
 
     model: Any = None
@@ -162,10 +162,10 @@ def _read(owner: Any, variable: str) -> float:
 def counted_samples(model: Any) -> float | None:
     """Return the number of samples since Keras' loss tracker was reset; ``None`` if unknown.
 
-    The tracker is a mean that ``train_step`` weights with the size of each batch (all three
-    backends, Keras 3.6 and 3.15), so the sum of its weights is the number of samples. A user's own
-    ``train_step`` may use other weights. Call this function only between the last batch of an epoch
-    and the next reset of the model's metrics.
+    Keras' ``train_step`` adds the loss of each batch to the tracker, with the size of the batch as
+    weight. Therefore the sum of the weights is the number of samples (all three backends, Keras 3.6
+    and 3.15). A user's own ``train_step`` may use other weights. Call this function only between
+    the last batch of an epoch and the next reset of the model's metrics.
     """
     tracker: Any = getattr(model, "_loss_tracker", None)
     step = getattr(model, "train_step", None)

@@ -13,7 +13,7 @@ from energy_callbacks_keras.counts import asked
 def used_gpus(model: Any) -> tuple[int, ...] | None:
     """Return the ordinals of this process's GPUs that hold the model's first weight.
 
-    The result is empty if the weight is on a CPU, and ``None`` if unknown.
+    The result is empty if the weight is on a CPU, and ``None`` if its device is unknown.
     """
     find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
 
