@@ -113,7 +113,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _settle(self) -> None:
-        """Count the samples so far from the training metrics, before Keras resets them."""
+        """Count the epoch's samples before the evaluation resets the metric that counts them."""
         if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 

@@ -76,7 +76,7 @@ class KerasStepCounter:
         self._mark(self._anchor + self._micro // self._data.accumulation)
 
     def _mark(self, steps: int) -> None:
-        """Report steps until their number since the start of ``fit`` is ``steps``."""
+        """Report optimizer steps to the meter, until ``done`` equals ``steps``."""
         size = self._batch_size or self._data.batch_size
         samples = None if size is None else size * self._data.accumulation
         for _ in range(steps - self.done):
@@ -92,7 +92,7 @@ class KerasStepCounter:
     def settle(self) -> None:
         """Count the last batches of an epoch, and correct its numbers of samples and tokens.
 
-        Call this method before Keras resets the model's metrics: the loss tracker is one of them.
+        Call this method before Keras resets the loss tracker, which contains the number of samples.
         """
         if self._is_settled:
             return

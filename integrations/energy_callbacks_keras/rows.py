@@ -68,7 +68,7 @@ class Rows:
 
     @property
     def is_due(self) -> bool:
-        """Whether a row must be written at the current step."""
+        """Whether a row must be written now, within an epoch."""
         every = self._batches_per_row
         return every is not None and self.step % every == 0 and self.step not in (0, self._written)
 
@@ -101,7 +101,7 @@ class Rows:
 
 
 class KerasTensorBoardOutput:
-    """Writes scalars, with unchanged tags, by the writer of the user's TensorBoard callback.
+    """Writes scalars with the writer of the user's TensorBoard callback; tags are unchanged.
 
     Args:
         tensorboard: the TensorBoard callback, which opens and closes the writer.
@@ -119,7 +119,9 @@ class KerasTensorBoardOutput:
 
     @property
     def _writer(self) -> Any:
-        return self._tensorboard._train_writer  # noqa: SLF001 - a second writer disturbs live views
+        # A second writer would create a second event file. TensorBoard, while it is open, reads new
+        # values only from the newest file of a folder.
+        return self._tensorboard._train_writer  # noqa: SLF001
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write all scalars of a step as tensors, as Keras does."""

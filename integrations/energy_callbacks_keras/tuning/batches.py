@@ -24,9 +24,9 @@ class BatchSource:
         samples: a lower bound of the number of samples; infinite for data without end, ``None`` if
             unknown.
         of: called with a batch size; returns (arguments for Keras' ``EpochIterator``, number of
-            whole batches per pass). The number is ``None`` if unknown or infinite; otherwise an
-            incomplete batch may follow the whole batches. Raises ``ValueError`` if the batches of
-            the data do not have that size.
+            whole batches per pass). The number is ``None`` if unknown or infinite. If it is known,
+            an incomplete batch may follow the whole batches. Raises ``ValueError`` if the batches
+            of the data do not have that size.
     """
 
     samples: float | None

@@ -1,4 +1,4 @@
-"""Yields whole batches of one size from Keras' own epoch iterator, without end.
+"""Reads whole batches of one size with Keras' own epoch iterator.
 
 A pass is one iteration over the data.
 """
@@ -20,7 +20,7 @@ _ITERATORS: Final = {
 
 
 class Passes:
-    """Yields whole batches of one size; a new pass begins when the data ends.
+    """Reads whole batches of one size, in any number of passes.
 
     Args:
         model: the model that is trained.
@@ -29,7 +29,9 @@ class Passes:
 
     Attributes:
         epochs: Keras' epoch iterator.
-        data: iterator over the inputs of ``model.train_function``.
+        data: iterator over the inputs of ``model.train_function``. If the number of batches is
+            unknown, ``train_function`` raises an error of ``ends()`` at the end of a pass; the
+            caller must then call ``again``.
 
     Raises:
         ValueError: if the data has too few whole batches for one call of ``train_function``.

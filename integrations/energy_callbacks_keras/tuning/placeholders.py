@@ -29,7 +29,7 @@ class Placeholders:
                 vars(self._model)[name] = _unbuilt_twin(one)
 
     def release(self) -> None:
-        """Restore all of the model's own parts."""
+        """Restore all attributes of the model that a trial may replace."""
         vars(self._model).update(self._own)
 
 
@@ -37,8 +37,8 @@ def _unbuilt_twin(one: Any) -> Any:
     """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
     The first batch builds such an object, and Keras cannot undo that. The user's object must remain
-    unbuilt: ``fit`` fetches an additional batch to build it. For a built object, ``fit`` would skip
-    this fetch, and the training would use other random numbers than it does without a search.
+    unbuilt, because ``fit`` fetches an additional batch to build it. Without this fetch, the
+    training would use other random numbers.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):

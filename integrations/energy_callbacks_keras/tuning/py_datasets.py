@@ -50,7 +50,7 @@ def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
 
 
 class WholeBatches(keras.utils.PyDataset):
-    """Contains the whole batches of a user's data set, without calling the data set's epoch hooks.
+    """Contains the whole batches of a user's data set, whose epoch hooks are not called.
 
     Args:
         data: the data set of the user.
