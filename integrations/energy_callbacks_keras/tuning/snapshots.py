@@ -1,4 +1,4 @@
-"""Takes bitwise snapshots of a Keras model and of random generators, for every backend."""
+"""Takes bitwise snapshots of a Keras model (TensorFlow, JAX, torch) and of random generators."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -53,7 +53,7 @@ def _of_metrics(model: Any) -> list[Any]:
 
 
 def _keep_tensorflow(variable: Any) -> Callable[[], None]:
-    # A strategy mirrors each variable, with one value per replica; these values may differ.
+    # A distribution strategy keeps one value of a variable per replica; these may differ.
     parts = getattr(variable.value, "values", (variable.value,))
     values = [(part, np.array(part.numpy())) for part in parts]
 
@@ -134,5 +134,5 @@ class TensorFlowRandom:
         self._ops.global_generator = self._generator
         if self._seeds is not None:
             self._seeds.setstate(self._state)
-            # A cached kernel of an operation would continue the sequence of its seed.
+            # A cached kernel would continue its old sequence of random numbers.
             self._context.clear_kernel_cache()
