@@ -22,8 +22,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     ``ModelCheckpoint(monitor="efficiency/gpu_j_per_sample")``.
 
     Args:
-        log_every_n_steps: number of optimizer steps between logged rows; ``None`` uses the
-            trainer's setting.
+        log_every_n_steps: number of steps between logged rows, counted as Lightning counts the
+            steps of loggers (see ``loop.py``); ``None`` uses the trainer's setting.
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
         length_fn: returns the number of tokens in a batch; with ``None`` there are no figures per
@@ -83,7 +83,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         return {**state, "stepped_batches": self._steps.stepped_batches}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Store the state of a run, which the meter continues at its next start.
+        """Store the state of a run. The meter will continue this run when it starts next.
 
         Lightning also calls this method in a new run, after its own search for a batch size.
         """

@@ -85,7 +85,7 @@ class EnergyHooks(Base):
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Start measuring if ``fit`` begins with a search for a batch size or a learning rate."""
+        """Start measuring if ``fit`` begins with a search; see ``loop.is_searching``."""
         if loop.is_searching(trainer):
             self._start(trainer)
             self._meter.enter("tuning")

@@ -25,7 +25,7 @@ say, warn = rank_zero_info, rank_zero_warn
 
 
 class LightningStepCounter:
-    """Counts optimizer steps, samples, tokens and the step of the loggers.
+    """Counts optimizer steps, samples and tokens, and computes the step of the loggers.
 
     Args:
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
@@ -47,7 +47,7 @@ class LightningStepCounter:
 
     @property
     def logger_step(self) -> int:
-        """The step at which Lightning logs the loss of the batch that was counted last."""
+        """The step at which Lightning logs the last batch that ``stepped_batches`` counts."""
         return max(self.stepped_batches - 1, 0)
 
     def begin(self, trainer: Any) -> None:
@@ -73,7 +73,7 @@ class LightningStepCounter:
         if not steps:
             return []
         consumed, self._samples, self._tokens = (self._samples, self._tokens), 0, 0
-        # Several optimizers may have used the same samples. They count once, for the first step.
+        # Several optimizers may have used the same samples. Samples count once, for the first step.
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
@@ -112,8 +112,8 @@ def _first_dimension(batch: Any) -> int:
 def is_searching(trainer: Any) -> bool:
     """Return whether ``fit`` will first search for a batch size or a learning rate.
 
-    The result is ``False`` if ``fit`` resumes a run, because the meter cannot start before the
-    checkpoint of the run has been read.
+    If so, the caller starts the meter before the search. The result is ``False`` if ``fit`` resumes
+    a run: the meter must then start later, when the checkpoint of the run has been read.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
     # These names are the same in both Lightning packages.

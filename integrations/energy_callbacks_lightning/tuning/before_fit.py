@@ -26,8 +26,8 @@ def tune_batch_size(
 
     If the module or datamodule has an attribute with the name ``batch_arg_name``, that attribute is
     set to the chosen batch size. With ``global_batch_size``, ``trainer.accumulate_grad_batches`` is
-    set too. Loaders in ``train_dataloaders`` are not changed:
-    ``with_batch_size(loader, result.size)`` returns a copy of a loader with the chosen batch size.
+    set too. Loaders in ``train_dataloaders`` are not changed. For ``fit``, copy them with the
+    chosen batch size: ``with_batch_size(loader, result.size)``.
 
     Args:
         trainer: the trainer that will run ``fit``.

@@ -83,8 +83,8 @@ class TrainLoaders:
     def at(self, size: int) -> Any:
         """Return a ``CombinedLoader`` that yields full batches of ``size`` samples.
 
-        Attributes with the batch size are set to ``size``. The loaders use the samplers of the
-        training.
+        Attributes with the batch size are set to ``size``. Samples are distributed over the ranks
+        as in the training.
 
         Raises:
             ValueError: if ``train_dataloader()`` does not use the attribute.
