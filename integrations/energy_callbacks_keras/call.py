@@ -23,9 +23,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class EnergyCalls(keras.callbacks.Callback):
-    """Starts and stops a meter for each call.
-
-    The subclass ``EnergyHooks`` in ``hooks.py`` handles the events inside a call.
+    """Starts and stops a meter for each call; the subclass in ``hooks.py`` handles its events.
 
     Args:
         meter: the meter of this callback.
