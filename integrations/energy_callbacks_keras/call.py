@@ -112,10 +112,8 @@ class EnergyCalls(keras.callbacks.Callback):
     def _run_folder(self) -> Path:
         """Return the run folder: the first of these folders that is known.
 
-        - the configured run folder;
-        - ``energy`` in TensorBoard's ``log_dir``, if that is not in the cloud;
-        - the meter's last run folder;
-        - a new default folder.
+        The configured run folder; ``energy`` in TensorBoard's ``log_dir``, if that is not in the
+        cloud; the meter's last run folder; a new default folder.
         """
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir
