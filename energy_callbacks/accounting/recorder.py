@@ -24,19 +24,17 @@ from energy_callbacks.sensing.timeline import Timeline
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
-# Minimum time that a ``steps`` line covers (except the last line), s. The energy of a shorter time
-# is inaccurate, because few readings lie in this time. The first ``update`` after this time writes
-# a line, so that few steps are lost if the process is killed.
+# Minimum time that a ``steps`` line covers (except the last line), s. The report computes the
+# energy between the ends of these lines; in a shorter time, there are too few readings.
 _POOL_S = 0.5
 # Time without readings, s, after which ``settled_s`` and ``seen_s`` do not wait for a device any
-# more; its energy then has a gap. Lines with the energy of a span and ``so_far`` lines may wait
-# longer: see ``Timeline.complete_s``.
+# more. Lines with energies may wait longer, see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
 # Minimum interval between two ``so_far`` lines with the total energy, s. The report needs such a
 # line if the process is killed.
 _SO_FAR_S = 10.0
-# A warning is written if CUDA events have not measured the ends of more than this share of the
-# steps. A few such steps are normal: the last steps may still run on the device when the training
+# Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
+# written. A few such steps are normal: the last steps may still run on the device when the training
 # ends.
 _FEW_HOST_MARKS = 0.05
 
@@ -46,8 +44,8 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-# For each quantity that ``series`` lines contain: the quantity's key in the journal, and the
-# function that reduces all values since the previous line to one value.
+# For each quantity in ``series`` lines, except power and energy: the quantity's key in the journal,
+# and the function that reduces all values since the previous line to one value.
 _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "utilisation": ("utilisation", mean),
     "sm_active": ("sm_active", mean),
@@ -208,7 +206,7 @@ class JournalRecorder:
 
         Args:
             status: ``finished``, ``failed`` or ``interrupted``.
-            error: text of the exception that ended the training; ``None`` if there was none.
+            error: why the training ended early; ``None`` if it finished.
             values: further fields of the ``totals`` line.
         """
         now_s = self._clock.monotonic_s()

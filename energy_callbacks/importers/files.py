@@ -38,7 +38,7 @@ class Damage:
 
     Attributes:
         places: number of damaged places, at which lines or records were skipped.
-        is_cut_off: whether the file ends within a record, or its end could not be read.
+        is_cut_off: whether the file seems incomplete, or its end could not be read.
     """
 
     def __init__(self) -> None:

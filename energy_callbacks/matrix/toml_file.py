@@ -43,7 +43,7 @@ def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Engine
         folder: working directory of the command.
 
     Raises:
-        ValueError: if a key is unknown or a value is invalid.
+        ValueError: if a key is unknown or missing, or a value is invalid.
         TypeError: if a value has the wrong type.
     """
     others = ("energy", "folder", *_TABLES)

@@ -54,7 +54,7 @@ class PreviousAttempts:
 def usage_before(
     folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
 ) -> PreviousAttempts:
-    """Return the energy that a run used before an attempt.
+    """Return the energy of earlier attempts that this process adds to its own.
 
     If an exception occurs, a warning is logged and the result is empty.
 

@@ -2,7 +2,7 @@
 
 CPython has a queue of pending calls (``Py_AddPendingCall``). The main thread makes these calls when
 it enters a Python function, after it has called a function, and when a loop jumps back (CPython
-3.11 to 3.13, ``make_pending_calls`` in ``ceval_gil.c``). No signal and no timer is involved.
+3.11 to 3.13, ``make_pending_calls``). No signal and no timer is involved.
 
 This module adds the C function ``PyObject_IsTrue`` to the queue, with an object whose ``__bool__``
 runs the job. If a signal handler raises an exception in ``__bool__``, the exception reaches the

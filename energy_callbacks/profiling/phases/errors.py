@@ -138,7 +138,7 @@ def _shares(pieces: Spans, phase_of: Numbers) -> Array:
 def _variances(
     spans: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, weights: Array, rest_w: Array
 ) -> Array:
-    """Return the variance of each phase's mean power that noise and varying power cause, in W^2.
+    """Return the variance that noise and varying power cause in each phase's mean power, in W^2.
 
     Args:
         spans: spans whose labels are pieces of phases.

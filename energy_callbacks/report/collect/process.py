@@ -214,9 +214,9 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
-    """Set unknown counts in the last lines of ``earlier`` to 0 if they are known in ``line``.
+    """Set unknown counts in the last lines of ``earlier`` to 0, because ``line`` includes them.
 
-    The counts in ``line`` include those of the earlier lines.
+    A count that is known in ``line`` includes those of all lines since the last known count.
     """
     known = [name for name in ("samples", "tokens") if line[name] is not None]
     for name in known:
