@@ -13,7 +13,7 @@ from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.series import TimeSeries
 
-# A function that returns the end of a curve, or of its final part; ``None`` for an empty curve.
+# A function that returns the end of a curve, or of its settled part; ``None`` for an empty curve.
 _EndOf = Callable[[EnergyCurve], float | None]
 
 # A longer pause between two readings adds only this much to ``_Track.read_s``, s. Without faults,
