@@ -44,6 +44,7 @@ class Intervals:
         edge_j2: additional variance of the cumulative energy at any moment inside the interval, not
             part of ``noise_j2``, (n,).
         seen_s: seconds of the interval that readings cover, (n,).
+        is_counted: whether ``energy_j`` is from the counter alone, (n,).
         method: the least accurate of the methods by which the energies were computed.
         relative_error: bound of the systematic error of ``energy_j``, as a fraction of it.
     """
@@ -53,6 +54,7 @@ class Intervals:
     noise_j2: Array
     edge_j2: Array
     seen_s: Array
+    is_counted: NDArray[np.bool_]
     method: Method
     relative_error: float
 
@@ -242,6 +244,7 @@ class CumulativeEnergy(BoundedColumns):
             noise_j2=steps[:, 2],
             edge_j2=rows[1:, EDGE],
             seen_s=np.maximum(steps[:, 0] - steps[:, 3], 0.0),
+            is_counted=rows[1:, METHOD] == METHODS.index("counter"),
             method=METHODS[int(rows[1:, METHOD].max())],
             relative_error=relative_error,
         )
