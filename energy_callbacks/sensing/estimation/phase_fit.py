@@ -108,12 +108,17 @@ class PhaseFit:
 
     Args:
         shape: how energies depend on power.
+
+    Attributes:
+        is_exact: ``shape.is_exact``.
     """
 
     def __init__(self, shape: Shape) -> None:
+        self.is_exact = shape.is_exact
         shares = RESPONSES if shape.response_s else (1.0,)
         shapes = [replace(shape, response_s=share * shape.response_s) for share in shares]
         self._exposures = [Exposure(one) for one in shapes]
+        self._exact = [Exposure(Shape(is_exact=True))] * len(shapes)
         self._size = len(shapes) * len(DELAYS_S)
         self._count = 0
         self._products = np.zeros((self._size, 0, self._size, 0))
@@ -121,27 +126,32 @@ class PhaseFit:
         self._square = 0.0
         self._intervals = 0
         self._changes = np.zeros((0, 0))
-        self._recent: deque[tuple[Array, Array, Edges]] = deque()
+        self._recent: deque[tuple[Array, Array, Edges, bool]] = deque()
         self._recent_count = 0
+
+    def __bool__(self) -> bool:
+        """Return whether there are intervals."""
+        return self._intervals > 0
 
     @property
     def reach_s(self) -> float:
         """Time from an edge to the last interval that depends on it, s."""
         return float(DELAYS_S[-1]) + max(one.reach_s for one in self._exposures)
 
-    def add(self, t_s: Array, energy_j: Array, edges: Edges) -> None:
+    def add(self, t_s: Array, energy_j: Array, edges: Edges, *, is_exact: bool) -> None:
         """Add consecutive intervals.
 
         Args:
             t_s: ends of the intervals, (n + 1,).
             energy_j: energy of each interval, (n,).
             edges: edges from ``reach_s`` before the first interval to ``reach_s`` after the last.
+            is_exact: whether each interval contains the energy between its ends, as with a counter.
         """
         self._make_room(max(edges.labels) + 1)
         self._square += float((energy_j**2 / np.diff(t_s)).sum())
         self._intervals += len(energy_j)
         if len(edges.t_s):
-            exposed = self._exposed(t_s, edges)
+            exposed = self._exposed(t_s, edges, is_exact=is_exact)
             weighted = exposed / np.diff(t_s)
             flat = exposed.reshape(-1, len(energy_j))
             products = weighted.reshape(-1, len(energy_j)) @ flat.T
@@ -153,7 +163,7 @@ class PhaseFit:
             label = edges.labels[0]
             self._products[:, label, :, label] += t_s[-1] - t_s[0]
             self._rates[:, label] += energy_j.sum()
-        self._recent.append((t_s, energy_j, edges))
+        self._recent.append((t_s, energy_j, edges, is_exact))
         self._recent_count += len(energy_j)
         while self._recent_count - len(self._recent[0][1]) > _RECENT:
             self._recent_count -= len(self._recent.popleft()[1])
@@ -166,14 +176,15 @@ class PhaseFit:
             self._products = np.pad(self._products, [(0, 0), (0, more), (0, 0), (0, more)])
             self._rates = np.pad(self._rates, [(0, 0), (0, more)])
 
-    def _exposed(self, t_s: Array, edges: Edges) -> Array:
+    def _exposed(self, t_s: Array, edges: Edges, *, is_exact: bool) -> Array:
         """Return exposures of the intervals for each response and delay, (size, P, n)."""
         since_s = t_s - edges.t_s[:, None] - DELAYS_S[:, None, None]
         signs = np.zeros((self._count, len(edges.t_s)))
         changes = np.arange(len(edges.t_s))
         signs[list(edges.labels[1:]), changes] += 1.0
         signs[list(edges.labels[:-1]), changes] -= 1.0
-        exposed = np.concatenate([signs @ one.after_jump(since_s) for one in self._exposures])
+        exposures = self._exact if is_exact else self._exposures
+        exposed = np.concatenate([signs @ one.after_jump(since_s) for one in exposures])
         exposed[:, edges.labels[0]] += np.diff(t_s)
         return exposed
 
@@ -217,12 +228,12 @@ class PhaseFit:
         best = int(fits.misfit.argmin())
         weights, levels_w = candidates.weights[best], fits.levels_w[best]
         merged, mixed = np.zeros((len(_MERGED), 2)), np.zeros(2)
-        for t_s, energy_j, edges in self._recent:
+        for t_s, energy_j, edges, is_exact in self._recent:
             width_s = np.diff(t_s)
             exposed = np.zeros((self._count, len(width_s)))
             exposed[edges.labels[0]] = width_s
             if len(edges.t_s):
-                exposed = np.tensordot(weights, self._exposed(t_s, edges), axes=(0, 0))
+                exposed = np.tensordot(weights, self._exposed(t_s, edges, is_exact=is_exact), axes=(0, 0))
             left_j = energy_j - levels_w @ exposed
             for row, number in zip(merged, _MERGED, strict=True):
                 starts = np.arange(0, len(left_j), number)

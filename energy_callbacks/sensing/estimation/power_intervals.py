@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import Channel, Sensor
+from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
@@ -119,9 +120,20 @@ class PowerIntervals:
         self._newest: Row | None = None
         self.impossible = 0
         self.window_s = sensor.window_s or 0.0
-        period_s = sensor.period_s or 0.0
+        period_s = self._period_s = sensor.period_s or 0.0
         self.resolution_s = max(self.window_s, period_s) if channel else math.inf
         self.is_sparse = 0.0 < self.window_s < period_s
+
+    @property
+    def shape(self) -> Shape:
+        """How AREA depends on a jump of power."""
+        return Shape(
+            is_exact=self._is_mean,
+            window_s=self.window_s,
+            period_s=0.0 if self._response_s else self._period_s,
+            response_s=self._response_s,
+            assumed_response_s=self._response_s,
+        )
 
     @property
     def start_s(self) -> float | None:
