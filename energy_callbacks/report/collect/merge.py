@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total_of_neighbours
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.process import ProcessJournal, energies
 
@@ -239,7 +239,7 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]
-    closed = total([span.energy[key] for span in spans], durations_s)
+    closed = total_of_neighbours([span.energy[key] for span in spans], durations_s)
     stated = energies(process.so_far).get(key, UNKNOWN)
     known = max(closed, stated, key=lambda energy: energy.energy_j or 0.0)
     newest_j = process.last_energy_j(key)

@@ -11,7 +11,7 @@ from typing import Final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.core.records import Energy, Method
+from energy_callbacks.core.records import NORMAL_95, Energy, Method
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.series import Array, BoundedColumns
 
@@ -206,10 +206,11 @@ class CumulativeEnergy(BoundedColumns):
             return Energy(energy_j=None)
         walk, loose = end[WALK] - start[WALK], end[LOOSE] - start[LOOSE]
         held = min(max(walk - loose, 0.0), start[POINT] + end[POINT])
-        variance = loose + held + start[EDGE] + end[EDGE]
+        random_j2, edge_j2 = loose + held, start[EDGE] + end[EDGE]
         return Energy(
             energy_j=energy_j,
-            stderr_j=math.hypot(math.sqrt(max(variance, 0.0)), scale_error * energy_j),
+            stderr_j=math.hypot(math.sqrt(max(random_j2, 0.0)), scale_error * energy_j),
+            edge_j=NORMAL_95 * math.sqrt(max(edge_j2, 0.0)),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
             coverage=coverage,
