@@ -181,7 +181,7 @@ def measured(cell: PhaseCell, drawn: Training, random: Random, gain: float = 1.0
     for span in _rest(ahead, waiting):
         phases.add(span)
     timeline.finish()
-    phases.update(end_s)
+    phases.update(end_s, is_final=True)
     return phases.energies()[streams[0].channel.device.key]["validation"]
 
 
