@@ -101,6 +101,26 @@ class _Fits:
     misfit: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Noise:
+    """Spectral densities of what the best fit leaves of the power, J^2/s.
+
+    Attributes:
+        by_phase: density in each phase, (P,).
+        roughness: share of it that is seen in single intervals, (P,): 1 for white noise, less for
+            power that changes slowly.
+        mixed: density in mixed intervals.
+    """
+
+    by_phase: Array
+    roughness: Array
+    mixed: float
+
+    @property
+    def highest(self) -> float:
+        return float(max(self.by_phase.max(), self.mixed))
+
+
 class PhaseFit:
     """Sums over the intervals of one device, from which ``energies`` computes those of the phases.
 
@@ -192,12 +212,11 @@ class PhaseFit:
         """Return the energies of the phases that were added so far, by their number."""
         candidates = coarse(len(self._exposures), self._shortest_s())
         fits = self._fits(candidates, 0.0)
-        noise, mixed = self._noise(candidates, fits)
-        fits = self._fits(candidates, noise)
-        scale = self._scale(fits, mixed)
-        candidates = candidates.finer(fits.misfit / scale)
-        fits = self._fits(candidates, noise)
-        return self._averaged(candidates, fits, noise, mixed)
+        noise = self._noise(candidates, fits)
+        fits = self._fits(candidates, noise.highest)
+        candidates = candidates.finer(fits.misfit / self._scale(fits, noise))
+        fits = self._fits(candidates, noise.highest)
+        return self._averaged(candidates, fits, noise)
 
     def _shortest_s(self) -> float:
         """Return the mean duration of the phase with the shortest one; infinite without edges."""
@@ -223,27 +242,32 @@ class PhaseFit:
         left += ridge * ((levels_w - mean_w) ** 2).sum(axis=1)
         return _Fits(products=products, rates=rates, levels_w=levels_w, misfit=np.maximum(left, 0.0))
 
-    def _noise(self, candidates: Candidates, fits: _Fits) -> tuple[float, float]:
-        """Return the spectral density of power's noise, J^2/s: in all and in mixed intervals."""
+    def _noise(self, candidates: Candidates, fits: _Fits) -> _Noise:
         best = int(fits.misfit.argmin())
         weights, levels_w = candidates.weights[best], fits.levels_w[best]
-        merged, mixed = np.zeros((len(_MERGED), 2)), np.zeros(2)
+        merged = np.zeros((len(_MERGED), 2, self._count))
+        mixed = np.zeros(2)
         for t_s, energy_j, edges, is_exact in self._recent:
             width_s = np.diff(t_s)
             exposed = np.zeros((self._count, len(width_s)))
             exposed[edges.labels[0]] = width_s
             if len(edges.t_s):
-                exposed = np.tensordot(weights, self._exposed(t_s, edges, is_exact=is_exact), axes=(0, 0))
+                all_exposed = self._exposed(t_s, edges, is_exact=is_exact)
+                exposed = np.tensordot(weights, all_exposed, axes=(0, 0))
             left_j = energy_j - levels_w @ exposed
-            for row, number in zip(merged, _MERGED, strict=True):
+            for sums, number in zip(merged, _MERGED, strict=True):
                 starts = np.arange(0, len(left_j), number)
-                sums = np.add.reduceat(left_j, starts) ** 2 / np.add.reduceat(width_s, starts)
-                row += sums.sum(), len(starts)
+                wide_s = np.add.reduceat(width_s, starts)
+                shares = np.abs(np.add.reduceat(exposed, starts, axis=1)) / wide_s
+                square = np.add.reduceat(left_j, starts) ** 2 / wide_s
+                sums += shares @ square, shares.sum(axis=1)
             is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * width_s
             mixed += (left_j**2 / width_s)[is_mixed].sum(), is_mixed.sum()
         least = (_LEAST_NOISE * self._mean_w()) ** 2 * self._mean_s()
-        noise = max(float((merged[:, 0] / merged[:, 1]).max()), least)
-        return noise, max(float(mixed[0] / max(mixed[1], 1.0)), noise)
+        densities = np.maximum(merged[:, 0] / np.maximum(merged[:, 1], 1e-9), least)
+        lasting = densities.max(axis=0)
+        all_mixed = max(float(mixed[0] / max(mixed[1], 1.0)), least)
+        return _Noise(by_phase=lasting, roughness=densities[0] / lasting, mixed=all_mixed)
 
     def _jumps_w(self, fits: _Fits) -> Array:
         levels_w = fits.levels_w[fits.misfit.argmin()]
@@ -253,33 +277,35 @@ class PhaseFit:
     def _mean_s(self) -> float:
         return float(self._products[0, :, 0].sum() / self._intervals)
 
-    def _scale(self, fits: _Fits, mixed: float) -> float:
+    def _scale(self, fits: _Fits, noise: _Noise) -> float:
         """Return the misfit that raises the cost of a candidate by 1, J^2/s.
 
         The errors of places of edges are the same in all repetitions.
         """
         same = (self._changes * self._jumps_w(fits) ** 2).sum() * _EDGE_SHARE**2 * self._mean_s()
-        return float(mixed + same)
+        return float(noise.highest + same)
 
-    def _averaged(
-        self, candidates: Candidates, fits: _Fits, noise: float, mixed: float
-    ) -> PhaseEnergies:
+    def _averaged(self, candidates: Candidates, fits: _Fits, noise: _Noise) -> PhaseEnergies:
         unit = np.eye(self._count)
         durations_s = fits.products.sum(axis=2)
         mixing = durations_s[..., None] * unit - fits.products
         energy_j = fits.rates + np.einsum("npq,nq->np", mixing, fits.levels_w)
-        ridge = noise / (_PRIOR_SHARE * self._mean_w()) ** 2 + 1e-6
-        covariance = noise * np.linalg.inv(fits.products + ridge * unit)
+        ridge = noise.highest / (_PRIOR_SHARE * self._mean_w()) ** 2 + 1e-6
+        inverse = np.linalg.inv(fits.products + ridge * unit)
+        density = np.sqrt(np.outer(noise.by_phase, noise.by_phase))
+        spread = density * fits.products + noise.highest * ridge * unit
+        covariance = inverse @ spread @ inverse
         variances = np.einsum("npq,nqr,npr->np", mixing, covariance, mixing)
-        variances += mixed * np.maximum(np.einsum("npp->np", mixing), 0.0)
+        rough = noise.by_phase * noise.roughness**2
+        variances += (-mixing * (1.0 - unit) * (rough[:, None] + rough) / 2.0).clip(0.0).sum(axis=2)
         highest_w = np.maximum(fits.levels_w[..., None], fits.levels_w[:, None])
         both = self._changes + self._changes.T
         jitter = np.minimum(
             candidates.blur_s[:, None, None] ** 2 / 12.0,
-            _MIXED_PER_EDGE * mixed * self._mean_s() / np.maximum(self._jumps_w(fits), 1e-9) ** 2,
+            _MIXED_PER_EDGE * noise.mixed * self._mean_s() / np.maximum(self._jumps_w(fits), 1e-9) ** 2,
         )
         variances += (both * highest_w**2 * jitter).sum(axis=2)
-        cost = fits.misfit / self._scale(fits, mixed) + candidates.prior
+        cost = fits.misfit / self._scale(fits, noise) + candidates.prior
         weights = np.exp((cost.min() - cost) / 2.0) * candidates.measure
         weights /= weights.sum()
         mean_j = weights @ energy_j
