@@ -65,6 +65,6 @@ def test_unknown_energy_claims_nothing() -> None:
     ],
 )
 def test_a_window_too_short_says_so(energy: Energy, is_resolved: bool, text: str) -> None:
-    """If noise and edges exceed one half, only a bound is shown; systematic errors may exceed it."""
+    """If noise and edges exceed one half, only a bound is shown; systematic errors may be more."""
     assert energy.is_resolved == is_resolved
     assert str(energy) == text
