@@ -5,7 +5,7 @@ of the sensor. The weights of a candidate say how its exposures follow from thos
 sum to 1 and may be negative, because they interpolate.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,9 +31,8 @@ _TYPICAL_BLUR_S: Final = 0.04
 _EARLY_S: Final = 0.02
 # Number of delays by which a uniform distribution is replaced.
 _NODES: Final = 8
-# Candidates with a cost this much above the lowest are not refined: their weight is e^-15.
-_CLOSE: Final = 30.0
-_MOST_REFINED: Final = 60
+# Number of candidates that are refined in each round.
+_REFINED: Final = (60, 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,7 @@ class Candidates:
         measure: part of the parameter space that the candidate stands for.
         shortest_s: blurs are at most this, because edges keep their order.
         responses: number of responses in the grid.
+        rounds: number of calls of ``finer``.
     """
 
     response: Array
@@ -55,6 +55,7 @@ class Candidates:
     measure: Array
     shortest_s: float
     responses: int
+    rounds: int = 0
 
     @property
     def prior(self) -> Array:
@@ -74,39 +75,39 @@ class Candidates:
         return (by_response[:, :, None] * by_delay[:, None]).reshape(len(places), -1)
 
     def finer(self, cost: Array) -> "Candidates":
-        """Return finer candidates around those with the lowest cost."""
-        total = cost + self.prior
-        kept = np.argsort(total, kind="stable")[:_MOST_REFINED]
-        kept = kept[total[kept] <= total.min() + _CLOSE]
-        thirds = np.array([-1.0, 0.0, 1.0]) / 3.0
+        """Return candidates around those with the lowest cost, at a third of their distances.
+
+        Costs between two candidates may be much lower than theirs, so the number of refined ones
+        does not depend on their cost.
+        """
+        kept = np.argsort(cost + self.prior, kind="stable")[: _REFINED[self.rounds]]
+        step = 1.0 / 3.0 ** (self.rounds + 1)
+        thirds = step * np.array([-1.0, 0.0, 1.0])
         response_steps = 0.33 * thirds if self.responses > 1 else np.zeros(1)
         steps = np.stack(np.meshgrid(response_steps, _STEP_S * thirds, thirds, indexing="ij"), -1)
         steps = steps.reshape(-1, 3)
-        number = np.searchsorted(_BLURS_S, self.blur_s[kept])
-        widths_s = np.gradient(_BLURS_S)[number]
-        blur_s = np.abs(self.blur_s[kept][:, None] + widths_s[:, None] * steps[:, 2])
-        fine = Candidates(
+        blur_s = self.blur_s[kept]
+        widths_s = np.interp(blur_s, _BLURS_S, np.gradient(_BLURS_S))
+        return replace(
+            self,
             response=(self.response[kept][:, None] + steps[:, 0]).ravel(),
             delay_s=(self.delay_s[kept][:, None] + steps[:, 1]).ravel(),
-            blur_s=blur_s.ravel(),
+            blur_s=np.abs(blur_s[:, None] + widths_s[:, None] * steps[:, 2]).ravel(),
             measure=np.repeat(self.measure[kept], len(steps)),
-            shortest_s=self.shortest_s,
-            responses=self.responses,
-        )
-        return fine.possible()
+            rounds=self.rounds + 1,
+        ).possible()
 
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""
         limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
         is_inside = (self.delay_s >= DELAYS_S[0]) & (self.delay_s + self.blur_s / 2 <= DELAYS_S[-1])
         used = is_inside & (self.blur_s <= limit_s + 1e-9)
-        return Candidates(
+        return replace(
+            self,
             response=self.response[used],
             delay_s=self.delay_s[used],
             blur_s=self.blur_s[used],
             measure=self.measure[used],
-            shortest_s=self.shortest_s,
-            responses=self.responses,
         )
 
 

@@ -213,9 +213,11 @@ class PhaseFit:
         candidates = coarse(len(self._exposures), self._shortest_s())
         fits = self._fits(candidates, 0.0)
         noise = self._noise(candidates, fits)
+        for _ in range(2):
+            fits = self._fits(candidates, noise.highest)
+            candidates = candidates.finer(fits.misfit / self._scale(fits, noise))
         fits = self._fits(candidates, noise.highest)
-        candidates = candidates.finer(fits.misfit / self._scale(fits, noise))
-        fits = self._fits(candidates, noise.highest)
+        noise = self._noise(candidates, fits)
         return self._averaged(candidates, fits, noise)
 
     def _shortest_s(self) -> float:
