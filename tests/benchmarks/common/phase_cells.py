@@ -45,6 +45,8 @@ class PhaseRuns:
         total_j: half-width of the whole interval.
         gain: factor of the readings with which whole intervals are judged.
         is_resolved: 1 for results that are resolved, otherwise 0.
+        sum_shift: difference between the sum over phases and the energy of the whole training, as
+            a share.
         seconds: time that a run took.
     """
 
@@ -54,6 +56,7 @@ class PhaseRuns:
     total_j: Array
     gain: Array
     is_resolved: Array
+    sum_shift: Array
     seconds: Array
 
     def shares(self, *, is_whole: bool) -> tuple[Array, Array]:
@@ -106,13 +109,18 @@ def _row(cell: PhaseCell, seed: int) -> tuple[float, ...]:
     random = np.random.default_rng([seed, *cell.name.encode()])
     drawn = training(cell, random)
     found = measured(cell, drawn, random)
-    true_j = drawn.true_j("validation")
-    error_j = np.nan if found.energy_j is None else found.energy_j - true_j
-    shape_j = float(np.hypot(1.96 * found.stderr_j, getattr(found, "edge_j", 0.0)))
-    bound = found.systematic_j / found.energy_j if found.energy_j else 0.0
-    gain = 1.0 + max(bound, _GAIN_BOUND) * random.uniform(-1.0, 1.0)
-    took_s = time.perf_counter() - start_s
-    return error_j, true_j, shape_j, found.error_j, gain, float(found.is_resolved), took_s
+    energy, true_j = found.validation, drawn.true_j("validation")
+    bound = energy.systematic_j / energy.energy_j if energy.energy_j else 0.0
+    return (
+        np.nan if energy.energy_j is None else energy.energy_j - true_j,
+        true_j,
+        float(np.hypot(1.96 * energy.stderr_j, getattr(energy, "edge_j", 0.0))),
+        energy.error_j,
+        1.0 + max(bound, _GAIN_BOUND) * random.uniform(-1.0, 1.0),
+        float(energy.is_resolved),
+        abs(found.sum_j / found.whole_j - 1.0),
+        time.perf_counter() - start_s,
+    )
 
 
 def judged_cells(
