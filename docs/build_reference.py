@@ -33,7 +33,7 @@ The energy of waiting for data has no tag, because waits of a few seconds tell t
 |---|---|
 {rows}
 
-{intervals} have `_lo` and `_hi` beside them: the ends of the 95 % interval, from 1.96 standard errors and the systematic bound of the sensor or model.
+{intervals} have `_lo` and `_hi` beside them: the ends of the 95 % interval, from noise (1.96 standard errors), the error from the edges of time spans, and the systematic bound of the sensor or model.
 `emissions/total_g` itself is absent where nobody said which place the machine stands at; its interval is there all the same.
 
 At the end of a training these stand once, at the last step; what is not known is absent.

@@ -265,9 +265,10 @@ class EnergyMeter:
         """Report the samples and tokens of earlier steps, if they were unknown at ``step``.
 
         Args:
-            samples: total number of samples of all steps whose samples are still unknown. If there
-                is no such step, the number is added to the total, and may be negative.
-            tokens: the same for tokens.
+            samples: number of samples in all steps whose samples are still unknown, as one sum. If
+                there is no such step, this number corrects the total: it is added to the total, and
+                may be negative. ``None`` changes nothing.
+            tokens: number of tokens, with the same rules as ``samples``.
         """
         if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.note_alive(), samples, tokens)

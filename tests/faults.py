@@ -220,7 +220,7 @@ def assert_right_or_gap(run: Run, window: tuple[float, float], *, may_miss: bool
     assert found.energy_j is not None
     assert found.coverage == pytest.approx(1.0, abs=1e-3)
     # The simulated sensors have no gain error, which makes up most of a stated interval.
-    assert abs(found.energy_j - truth_j) <= 1.96 * found.stderr_j + GAIN * truth_j, (found, truth_j)
+    assert abs(found.energy_j - truth_j) <= found.resolution_j + GAIN * truth_j, (found, truth_j)
 
 
 def assert_total(run: Run, *, may_miss: bool) -> None:

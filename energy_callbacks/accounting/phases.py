@@ -1,7 +1,7 @@
 """Keeps the stack of phases of a process, and divides time into spans with one phase each."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,6 +11,23 @@ class PhaseSpan:
     name: str
     start_s: float
     end_s: float
+
+
+def joined(spans: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
+    """Return spans of one phase, in time order; neighbours that share an edge become one span.
+
+    >>> bounds = [(0.0, 2.0), (2.0, 3.0), (4.0, 5.0)]
+    >>> spans = [PhaseSpan(name="train", start_s=start_s, end_s=end_s) for start_s, end_s in bounds]
+    >>> [(span.start_s, span.end_s) for span in joined(spans)]
+    [(0.0, 3.0), (4.0, 5.0)]
+    """
+    found: list[PhaseSpan] = []
+    for span in spans:
+        if found and found[-1].end_s == span.start_s:
+            found[-1] = replace(found[-1], end_s=span.end_s)
+        else:
+            found.append(span)
+    return tuple(found)
 
 
 def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:

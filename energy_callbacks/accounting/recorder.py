@@ -15,7 +15,7 @@ from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter, Record
 from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
-from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, without
+from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
@@ -347,7 +347,8 @@ class JournalRecorder:
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
         """Return the parts of the time from ``start_s`` to ``end_s`` in phase ``train``.
 
-        Parts that ``window`` has assigned to another phase are left out.
+        Parts that ``window`` has assigned to another phase are left out. Parts that share an edge
+        are returned as one.
         """
         with self._phase_lock:
             newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
@@ -359,7 +360,7 @@ class JournalRecorder:
             PhaseSpan(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
             for s in spans
         )
-        return without([span for span in inside if span.end_s > span.start_s], renamed)
+        return without(joined(span for span in inside if span.end_s > span.start_s), renamed)
 
 
 def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:

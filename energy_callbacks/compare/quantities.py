@@ -155,10 +155,21 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
 
 
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
-    """Return the largest relative bound of the systematic error of the runs' energies.
+    """Return the largest relative bound of the error that repeated runs do not show.
 
-    The bound is limited to 0.99, so that the ends of intervals stay positive.
+    It is the systematic error of the energy of a run, plus the error from the edges of the phase
+    ``train``: that error has the same sign in all runs with the same phases. The bound is limited
+    to 0.99, so that the ends of intervals stay positive.
     """
-    totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
-    shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]
+    shares = [
+        figure.systematic_j / figure.energy_j + _edge_share(report, scope)
+        for report in reports
+        if (figure := getattr(report.energy, scope)).energy_j
+    ]
     return min(max(shares, default=0.0), 0.99)
+
+
+def _edge_share(report: EnergyReport, scope: Scope) -> float:
+    """Return the error from edges as a share of the energy per step; 0 if that is unknown."""
+    ratio: Ratio | None = getattr(report.efficiency, scope).j_per_step
+    return ratio.edge_j / ratio.value_j if ratio is not None and ratio.value_j > 0.0 else 0.0

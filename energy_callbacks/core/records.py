@@ -1,5 +1,6 @@
 """The records that all packages share: frozen, in SI units (temperatures in degrees Celsius)."""
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -22,9 +23,11 @@ Quantity = Literal[
     "allocated",  # byte, in the framework's device allocator
     "peak_allocated",  # byte, highest value of ``allocated`` since the user last reset it
 ]
-# Maximum random error of a resolved energy, as a share of the energy. The random error is the
-# half-width of the 95 % interval. With a larger error, the upper end of the interval is more than 3
-# times the lower end.
+# Half-width of the 95 % interval of a normal distribution, in standard deviations: its quantile for
+# the probability 0.975.
+NORMAL_95: Final = 1.96
+# Maximum resolution of a resolved energy, as a share of the energy; see ``Energy.resolution_j``.
+# With a larger share, the upper end of the interval is more than 3 times the lower end.
 _RESOLVED: Final = 0.5
 # How the energy of one device was computed: from its energy counter, from samples that its driver
 # buffers, from readings of its power, or by a model.
@@ -140,7 +143,11 @@ class Energy:
         energy_j: energy in J in the part of the span that readings cover; ``None`` if they cover
             no part of it.
         stderr_j: standard error of ``energy_j`` from causes that differ between spans (noise,
-            interpolation, edges of the span).
+            interpolation).
+        edge_j: bound (95 %) of the error from the two edges of the span. Between two readings, the
+            energy is interpolated; where power changes at an edge, this moves energy from the side
+            with more power to the other side. The error has the same sign each time that the same
+            change of power repeats, so the bounds of several spans or devices are added.
         systematic_j: bound of the error from causes that are the same in all spans (gain of the
             sensor, model).
         method: a ``Method`` or the name of another program; ``none`` for unknown energy. For a sum,
@@ -150,23 +157,33 @@ class Energy:
 
     energy_j: float | None
     stderr_j: float = 0.0
+    edge_j: float = 0.0
     systematic_j: float = 0.0
     method: str = "none"
     coverage: float = 0.0
 
     @property
     def error_j(self) -> float:
-        """Half-width of the 95 % interval: 1.96 standard errors plus the systematic bound."""
-        return 1.96 * self.stderr_j + self.systematic_j
+        """Half-width of the 95 % interval: ``resolution_j`` plus the systematic bound."""
+        return self.resolution_j + self.systematic_j
+
+    @property
+    def resolution_j(self) -> float:
+        """Half-width of the 95 % interval without the systematic bound.
+
+        It is the square root of the sum of two squares: 1.96 standard errors, and the bound of the
+        error from the edges.
+        """
+        return math.hypot(NORMAL_95 * self.stderr_j, self.edge_j)
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the random error (half-width of its 95 % interval) is at most half of the energy.
+        """Whether ``resolution_j`` is at most half of the energy.
 
         If not, the time span was too short for the sensor, and only the upper bound
         ``energy_j + error_j`` should be shown. Unknown energy is not resolved.
         """
-        return is_resolved(self.energy_j, self.stderr_j)
+        return is_resolved(self.energy_j, self.stderr_j, self.edge_j)
 
     def __str__(self) -> str:
         """Return the energy with its error, its upper bound if not resolved, or ``not known``."""
@@ -177,12 +194,14 @@ class Energy:
         return f"{self.energy_j:.6g} J ± {self.error_j:.2g} J"
 
 
-def is_resolved(energy_j: float | None, stderr_j: float) -> bool:
-    """Return whether the random error of an energy is at most half of the energy.
+def is_resolved(energy_j: float | None, stderr_j: float, edge_j: float) -> bool:
+    """Return whether the error of an energy without its systematic part is at most half of it.
 
-    The random error is 1.96 standard errors. The result is ``False`` for unknown energy.
+    The error is ``resolution_j`` of an ``Energy``. The result is ``False`` for unknown energy.
 
-    >>> is_resolved(100.0, 20.0), is_resolved(100.0, 30.0), is_resolved(0.0, 0.0)
+    >>> is_resolved(100.0, 20.0, 0.0), is_resolved(100.0, 20.0, 40.0), is_resolved(0.0, 0.0, 0.0)
     (True, False, True)
     """
-    return energy_j is not None and 1.96 * stderr_j <= _RESOLVED * abs(energy_j)
+    if energy_j is None:
+        return False
+    return math.hypot(NORMAL_95 * stderr_j, edge_j) <= _RESOLVED * abs(energy_j)

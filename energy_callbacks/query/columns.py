@@ -125,7 +125,10 @@ def _grams(name: str, path: str, meaning: str) -> SqlColumn:
 
 def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
     """Return the columns of an energy: value, half-width of its 95 % interval, and origin."""
-    error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
+    # Reports of earlier versions have no ``edge_j``; there, ``stderr_j`` includes it.
+    edge_j = f"coalesce({{number {path}.edge_j}}, 0)"
+    resolution_j = f"sqrt((1.96 * {{number {path}.stderr_j}}) ** 2 + {edge_j} ** 2)"
+    error_j = f"{resolution_j} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
         SqlColumn(f"{prefix}_error_wh", f"({error_j}) / 3600", "half of its 95 % interval"),

@@ -43,7 +43,9 @@ def build(
             is used to tell attempts that are still running from attempts that were cut off.
 
     Raises:
-        JournalError: if a path does not exist, or if no journal can be read.
+        JournalError: if a path does not exist, if a folder contains no journal, or if none of the
+            journals can be read.
+        MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
     """
     merged, other_runs, unreadable = gather(paths)
     report = _assemble(merged, time.time() if now_unix_s is None else now_unix_s)
@@ -66,7 +68,9 @@ def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt
         be read, the reason.
 
     Raises:
-        JournalError: if a path does not exist, or if no journal can be read.
+        JournalError: if a path does not exist, if a folder contains no journal, or if none of the
+            journals can be read.
+        MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     readable: list[ProcessJournal] = []
@@ -156,7 +160,7 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         batch_sizes=tuple(
             from_record(BatchSizeCurve, record)
             for attempt in merged
-            # All ranks run a search together, so one rank's journal contains the results.
+            # All ranks run a search together, and each of them records it: one record is enough.
             for record in attempt.lead.batch_sizes
         ),
         metrics=metrics(merged),

@@ -11,9 +11,10 @@ from typing import Final
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
+from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.series import TimeSeries
 
-# A function that returns the end of a curve, or of its final part; ``None`` for an empty curve.
+# A function that returns the end of a curve, or of its settled part; ``None`` for an empty curve.
 _EndOf = Callable[[EnergyCurve], float | None]
 
 # A longer pause between two readings adds only this much to ``_Track.read_s``, s. Without faults,
@@ -232,6 +233,11 @@ class Timeline:
         """Return the intervals of one device's energy curve; see ``EnergyCurve.intervals``."""
         with self._lock:
             return self._tracks[key].curve.intervals(start_s, end_s, provisional=provisional)
+
+    def shape(self, key: str) -> Shape:
+        """Return ``EnergyCurve.shape`` of one device."""
+        with self._lock:
+            return self._tracks[key].curve.shape
 
     def pin(self, t_s: float) -> None:
         """Keep all energy curves permanently exact at this moment.

@@ -119,9 +119,13 @@ def _energy(trials: Sequence[Trial], steps: int) -> Energy:
 
 
 def _scaled(energy: Energy, by: float) -> Energy:
-    scaled = None if energy.energy_j is None else energy.energy_j * by
-    stderr_j, systematic_j = energy.stderr_j * by, energy.systematic_j * by
-    return replace(energy, energy_j=scaled, stderr_j=stderr_j, systematic_j=systematic_j)
+    return replace(
+        energy,
+        energy_j=None if energy.energy_j is None else energy.energy_j * by,
+        stderr_j=energy.stderr_j * by,
+        edge_j=energy.edge_j * by,
+        systematic_j=energy.systematic_j * by,
+    )
 
 
 def _peak_bytes(results: Sequence[tuple[Trial, int | None]]) -> int | None:

@@ -159,6 +159,7 @@ def _ratio(trial: Trial) -> Ratio | None:
         low_j=max(value_j - error_j, 0.0),
         high_j=value_j + error_j,
         stderr_j=trial.energy.stderr_j / trial.samples,
+        edge_j=trial.energy.edge_j / trial.samples,
         systematic_j=trial.energy.systematic_j / trial.samples,
         steps=trial.steps,
     )

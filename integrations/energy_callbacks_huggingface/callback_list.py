@@ -63,13 +63,13 @@ class OtherTrainerCallbacks:
         self._own = FaultTolerantOutput(self._file, _NO_FILE) if self._file else None
 
     def runs(self) -> Iterator[Board]:
-        """Yield the TensorBoard runs to which the rows are written, if they are open."""
+        """Yield the open runs of TensorBoard's callbacks, or the run of our own event file."""
         yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
         yield from () if self._file is None else (self._file,)
 
     @property
     def _is_first(self) -> bool:
-        """Whether our callback is the first; a hook may change the rest of the list only then."""
+        """Whether our callback is first. If not, filters must be neither added nor removed."""
         return bool(self._callbacks) and self._callbacks[0] is self._ours
 
     def take_first_place(self) -> None:

@@ -13,7 +13,7 @@
       on_prediction_step                notes when an evaluation or prediction began
       on_evaluate | on_predict          window validation | predict
       on_save                           window checkpoint, since the previous event
-    on_log of the last row            phase train ends, meter.stop, last figures, report
+    on_log of the last row            phase train ends, meter.stop, report, last figures
     on_train_end                      prints the summary of the report
 
 Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first

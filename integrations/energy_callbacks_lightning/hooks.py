@@ -68,7 +68,7 @@ class EnergyHooks(Base):
             self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
-        """Write the newest scalars to ``callback_metrics`` and loggers, at the step of the loss."""
+        """Write the newest scalars to ``callback_metrics``, and to loggers at ``logger_step``."""
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return

@@ -120,6 +120,16 @@ def test_all_questions_together_are_allowed_for(groups):
     assert found.effect("new", "j_per_sample").p_holm > found.effect("new", "j_per_sample").p
 
 
+def test_unlike_cards_leave_open_what_edges_hide(tmp_path):
+    """The error from the edges of training has the same sign in all runs: 1500 of 30 000 J."""
+    old = group(tmp_path / "a", 400.0, relative_error=0.0, edge_j=1500.0)
+    more = {"devices": (GPU1, CPU, PROCESS), "key": "gpu1", "relative_error": 0.0}
+    new = group(tmp_path / "b", 400.0, edge_j=1500.0, **more)
+    share = 1500.0 * 2 / (60.0 * (400.0 * 0.99 + 100.0))
+    effect = compare({"a": old, "b": new}).effect("b", "j_per_sample")
+    assert effect.systematic == pytest.approx(2 * share, rel=0.01)
+
+
 def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
     """Systematic errors of 5 % cancel on the same GPU, but not between two GPUs."""
     devices = (GPU1, CPU, PROCESS)

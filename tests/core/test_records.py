@@ -37,6 +37,13 @@ def test_the_interval_is_196_standard_errors_and_the_systematic_bound() -> None:
     assert Energy(energy_j=100.0, stderr_j=10.0, systematic_j=5.0).error_j == pytest.approx(24.6)
 
 
+def test_the_error_from_edges_adds_in_quadrature_to_the_random_error() -> None:
+    """30 J from edges, 1.96 * 20.408 = 40 J at random and a bound of 5 J are 55 J."""
+    energy = Energy(energy_j=100.0, stderr_j=40.0 / 1.96, edge_j=30.0, systematic_j=5.0)
+    assert energy.resolution_j == pytest.approx(50.0)
+    assert energy.error_j == pytest.approx(55.0)
+
+
 def test_unknown_energy_claims_nothing() -> None:
     """Unknown energy has no method, no coverage and no error."""
     unknown = Energy(energy_j=None)
@@ -50,11 +57,14 @@ def test_unknown_energy_claims_nothing() -> None:
         (Energy(energy_j=10.0, stderr_j=2.5), True, "10 J ± 4.9 J"),
         (Energy(energy_j=10.0, stderr_j=3.0), False, "< 15.9 J (too short to tell)"),
         (Energy(energy_j=10.0, systematic_j=10.0), True, "10 J ± 10 J"),
+        (Energy(energy_j=10.0, edge_j=5.0), True, "10 J ± 5 J"),
+        (Energy(energy_j=10.0, edge_j=6.0), False, "< 16 J (too short to tell)"),
+        (Energy(energy_j=10.0, stderr_j=2.0, edge_j=4.0), False, "< 15.6 J (too short to tell)"),
         (Energy(energy_j=0.0), True, "0 J ± 0 J"),
         (Energy(energy_j=None), False, "not known"),
     ],
 )
 def test_a_window_too_short_says_so(energy: Energy, is_resolved: bool, text: str) -> None:
-    """With a random error above one half only a bound is shown; systematic errors do not matter."""
+    """If noise and edges exceed one half, only a bound is shown; systematic errors may exceed it."""
     assert energy.is_resolved == is_resolved
     assert str(energy) == text

@@ -199,7 +199,7 @@ def of(report: EnergyReport) -> dict[str, Any]:
     gpu, total = report.energy.gpu, report.energy.total
     return {
         "report_gpu_j": gpu.energy_j,
-        "report_gpu_error_j": 1.96 * gpu.stderr_j + gpu.systematic_j,
+        "report_gpu_error_j": gpu.error_j,
         "report_gpu_method": gpu.method,
         "report_total_j": total.energy_j,
         "report_s": report.run.duration_s,

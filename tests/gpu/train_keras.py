@@ -98,7 +98,7 @@ def main() -> None:
         "keras": keras.__version__,
         "devices": [(d.name, d.key) for d in report.devices],
         "report_gpu_j": gpu.energy_j,
-        "report_gpu_error_j": 1.96 * gpu.stderr_j + gpu.systematic_j,
+        "report_gpu_error_j": gpu.error_j,
         "report_s": report.run.duration_s,
         "counter_gpu_j": by_hand.energy_j,
         "counter_s": by_hand.duration_s,

@@ -96,8 +96,7 @@ def train(root: Path, seconds: float) -> dict[str, Any]:
         "by_hand_s": time.monotonic() - started_s,
         "report_gpu_j": ours.report.energy.gpu.energy_j,
         "report_gpu_method": ours.report.energy.gpu.method,
-        "report_error_j": 1.96 * ours.report.energy.gpu.stderr_j
-        + ours.report.energy.gpu.systematic_j,
+        "report_error_j": ours.report.energy.gpu.error_j,
         "report_s": ours.report.run.duration_s,
         "coverage": ours.report.energy.gpu.coverage,
         "sampler_core_share": ours.report.measuring.core_share,

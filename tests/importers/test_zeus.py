@@ -1,5 +1,7 @@
 """Tests of the CSV files of Zeus: windows, power, and the table of trainings."""
 
+import math
+
 import pytest
 
 from energy_callbacks.core.errors import JournalError
@@ -44,6 +46,23 @@ def test_windows_are_phases(tmp_path):
     assert phases["eval"] == (pytest.approx(10.0), pytest.approx(1_500.0))
     assert phases["not recorded"] == (pytest.approx(5.0), None)
     assert "gaps" in _codes(report)
+
+
+def test_the_ticks_of_the_counter_are_errors_from_edges(tmp_path):
+    """Windows with pauses add up linearly; windows that follow each other share their edges."""
+    edge_j = 1.96 * 100.0 * 0.1 / math.sqrt(6.0)
+    apart = [(20.0 * n, f"step{n}", 10.0, 1000.0) for n in range(10)]
+    report = load(_windows(tmp_path / "apart.csv", apart))
+    assert report.energy.gpu.edge_j == pytest.approx(10 * edge_j)
+    assert [phase.gpu.edge_j for phase in report.phases if phase.name == "step"] == [
+        pytest.approx(10 * edge_j)
+    ]
+    for pause_s in (0.0, 1e-4):
+        joined = [((10.0 + pause_s) * n, f"step{n}", 10.0, 1000.0) for n in range(10)]
+        report = load(_windows(tmp_path / f"joined{pause_s}.csv", joined))
+        (phase,) = report.phases
+        assert phase.gpu.edge_j == pytest.approx(math.sqrt(2.0) * edge_j, rel=1e-4)
+        assert report.energy.gpu.edge_j == pytest.approx(math.sqrt(2.0) * edge_j, rel=1e-4)
 
 
 def test_windows_inside_a_window_are_taken_out_of_it(tmp_path):

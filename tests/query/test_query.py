@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +86,22 @@ def test_a_row_is_the_report(tmp_path):
     assert (row["steps"], row["samples"]) == (report.throughput.steps, report.throughput.samples)
     assert row["device_peak_bytes"] == report.memory.device_used_peak_bytes
     assert json.loads(row["tags"]) == {"team": "vision"}
+
+
+def test_the_error_contains_edges_and_reads_reports_without_them(tmp_path):
+    """Noise and edges add in quadrature; reports of earlier versions have no ``edge_j``."""
+    report = saved(tmp_path / "run", edge_j=30.0)
+    assert report.energy.gpu.edge_j == 30.0
+    row = one("select gpu_error_wh from reports", tmp_path)
+    assert row["gpu_error_wh"] == pytest.approx(report.energy.gpu.error_j / 3600)
+    path = tmp_path / "run/energy_report.json"
+    old = json.loads(path.read_text())
+    del old["energy"]["gpu"]["edge_j"]
+    path.write_text(json.dumps(old))
+    row = one("select gpu_error_wh from reports", tmp_path)
+    assert row["gpu_error_wh"] == pytest.approx(
+        replace(report.energy.gpu, edge_j=0.0).error_j / 3600
+    )
 
 
 def test_questions_over_several_runs(runs):

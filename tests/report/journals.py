@@ -79,6 +79,7 @@ class Attempt:
         job: of a batch system, as ``accounting.job`` finds it.
         cut_off_at_s: when the process was killed: no later line, no totals.
         relative_error: systematic bound of each energy, as a share of it.
+        edge_j: error from the edges of each span, each window and the attempt.
         wait_energy: while it waited for data, of the first ``wait_known_s`` of waiting.
     """
 
@@ -112,6 +113,7 @@ class Attempt:
     memory_grows: float = 1.0
     coverage: float = 1.0
     relative_error: float = 0.01
+    edge_j: float = 0.0
     unavailable: Sequence[tuple[str, str, str]] = ()
     warnings: Sequence[tuple[str, str]] = ()
     missed: Mapping[str, int] = field(default_factory=dict)
@@ -238,6 +240,7 @@ def _energy(attempt: Attempt, energy_j: float | None) -> dict[str, Any]:
         Energy(
             energy_j=energy_j,
             stderr_j=1.0,
+            edge_j=attempt.edge_j,
             systematic_j=attempt.relative_error * energy_j,
             method="counter+samples",
             coverage=attempt.coverage,

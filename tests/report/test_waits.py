@@ -1,6 +1,7 @@
 """Energy of waiting for data in a report."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,11 +15,14 @@ from energy_callbacks.report.render.text import render
 from tests.report.journals import Attempt, data_wait, write
 
 
-def waited(energy_j: float, stderr_j: float = 0.0, systematic_j: float = 0.0) -> Energy:
+def waited(
+    energy_j: float, stderr_j: float = 0.0, systematic_j: float = 0.0, edge_j: float = 0.0
+) -> Energy:
     """A wait that was fully seen."""
     return Energy(
         energy_j=energy_j,
         stderr_j=stderr_j,
+        edge_j=edge_j,
         systematic_j=systematic_j,
         method="counter+samples",
         coverage=1.0,
@@ -51,6 +55,16 @@ def test_attempts_add_up(tmp_path):
     second = replace(first, attempt=2, unix_s=first.unix_s + 100.0)
     found = told(tmp_path, first, second)
     assert (found.total.value_j, found.total.systematic_j) == (2160.0, 240.0)
+
+
+def test_errors_from_edges_add_up_over_devices_and_attempts(tmp_path):
+    """40 J and 90 J from edges in two attempts are 260 J; 1.96 * 10 J at random in each attempt."""
+    waits = {"gpu0": waited(720.0, 10.0, edge_j=40.0), "cpu0": waited(360.0, edge_j=90.0)}
+    first = Attempt(wait_energy=waits)
+    second = replace(first, attempt=2, unix_s=first.unix_s + 100.0)
+    found = told(tmp_path, first, second).total
+    assert (found.edge_j, found.systematic_j) == (260.0, 0.0)
+    assert found.high_j - found.value_j == pytest.approx(math.hypot(260.0, 1.96 * 200.0**0.5))
 
 
 def test_an_attempt_without_training_takes_nothing_away(tmp_path):

@@ -66,7 +66,7 @@ def test_a_global_batch_is_that_of_all_ranks(ranks: list[Found]) -> None:
 
 def trial(steps=10, duration_s=1.0, energy_j=100.0, peak_bytes=50, **more) -> Trial:
     """Return a trial of one rank."""
-    energy = Energy(energy_j=energy_j, stderr_j=3.0, method="counter", coverage=1.0)
+    energy = Energy(energy_j=energy_j, stderr_j=3.0, edge_j=4.0, method="counter", coverage=1.0)
     return Trial(
         size=8, steps=steps, duration_s=duration_s, energy=energy, peak_bytes=peak_bytes, **more
     )
@@ -78,6 +78,7 @@ def test_the_slowest_sets_the_pace() -> None:
     assert both.samples_per_s == pytest.approx(2 * 8 * 5.0)
     assert both.energy.energy_j == pytest.approx(20 * (10.0 + 30.0))
     assert both.energy.stderr_j == pytest.approx((6.0**2 + 3.0**2) ** 0.5)
+    assert both.energy.edge_j == pytest.approx(8.0 + 4.0)
     assert both.j_per_sample == pytest.approx(40.0 / 16)
 
 

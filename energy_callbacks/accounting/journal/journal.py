@@ -48,7 +48,8 @@ COLUMNS: Final[Mapping[str, int]] = {
     "dram_active": 4,
 }
 
-_ENERGY: Final = tuple(field.name for field in fields(Energy))
+# Fields of every energy; ``edge_j`` is optional.
+_ENERGY: Final = tuple(field.name for field in fields(Energy) if field.name != "edge_j")
 # Name of the marker file in the folder of an attempt; its lines are the run id and the launch id.
 _MARKER: Final = "run_id"
 # Number of times that a process looks for the marker file, and the pause after each look, s: one
@@ -308,8 +309,9 @@ def check_writable(folder: Path) -> None:
 
 
 def energy_as_json(energy: Energy) -> Record:
-    """Convert an ``Energy`` to its record in a journal."""
-    return {name: getattr(energy, name) for name in _ENERGY}
+    """Convert an ``Energy`` to its record in a journal, without ``edge_j`` if it is 0."""
+    record = {name: getattr(energy, name) for name in _ENERGY}
+    return record | ({"edge_j": energy.edge_j} if energy.edge_j else {})
 
 
 def energies_as_json(energies: Mapping[str, Energy]) -> Record:
@@ -318,8 +320,11 @@ def energies_as_json(energies: Mapping[str, Energy]) -> Record:
 
 
 def energy_from_json(record: Mapping[str, Any]) -> Energy:
-    """Convert a record in a journal to an ``Energy``."""
-    return Energy(**{name: record[name] for name in _ENERGY})
+    """Convert a record in a journal to an ``Energy``.
+
+    Journals of earlier versions have no ``edge_j``: there, ``stderr_j`` includes it.
+    """
+    return Energy(**{name: record[name] for name in _ENERGY}, edge_j=record.get("edge_j", 0.0))
 
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:

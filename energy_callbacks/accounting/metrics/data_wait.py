@@ -10,10 +10,10 @@ the error is bounded::
     estimate  E x / w                                   exact for x = w, as inside a long wait
     bounds    E - P (w - x)  to  P x, within 0 to E     for 0 < x < w
 
-``P`` is the highest power that the device may draw. The systematic error of an interval with
+``P`` is the highest power that the device may draw. The error from edges of an interval with
 ``0 < x < w`` is the larger distance from the estimate to one of the two bounds, but at least 1.96
-times the square root of ``Intervals.edge_j2`` (see ``cumulative_energy``). The systematic errors of
-all intervals are added.
+times the square root of ``Intervals.edge_j2`` (see ``cumulative_energy``). The errors from edges of
+all intervals are added: they are ``edge_j`` of the sum.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import numpy as np
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.step_counts import StepLog
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import NORMAL_95, Energy
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
@@ -52,7 +52,7 @@ class _Sum:
         limit_w: power limit of the device, W; ``None`` if unknown.
         energy_j: energy during waits, J.
         noise_j2: variance of ``energy_j``, J squared.
-        bound_j: sum of the systematic errors of the intervals, J.
+        edge_j: sum of the errors from edges of the intervals, J.
         seen_s: waiting time that is covered by readings, s.
         highest_w: highest mean power of an interval so far, W.
         relative_error: bound of the sensor's systematic error, as a fraction of the energy.
@@ -63,7 +63,7 @@ class _Sum:
     limit_w: float | None
     energy_j: float = 0.0
     noise_j2: float = 0.0
-    bound_j: float = 0.0
+    edge_j: float = 0.0
     seen_s: float = 0.0
     highest_w: float = 0.0
     relative_error: float = 0.0
@@ -90,8 +90,8 @@ class _Sum:
         self.energy_j += float((energy_j * share).sum())
         self.noise_j2 += float((found.noise_j2[touched] * share**2).sum())
         self.seen_s += float((found.seen_s[touched] * share).sum())
-        edge_j = np.sqrt(found.edge_j2[touched])
-        self.bound_j += float(_bound_j(energy_j, waited_s, width_s, self._most_w, edge_j).sum())
+        least_j = NORMAL_95 * np.sqrt(found.edge_j2[touched])
+        self.edge_j += float(_edge_j(energy_j, waited_s, width_s, self._most_w, least_j).sum())
         self.relative_error = found.relative_error
         self.method = max(self.method, METHODS.index(found.method))
 
@@ -114,20 +114,21 @@ class _Sum:
         return Energy(
             energy_j=self.energy_j,
             stderr_j=float(np.sqrt(max(self.noise_j2, 0.0))),
-            systematic_j=self.relative_error * abs(self.energy_j) + self.bound_j,
+            edge_j=self.edge_j,
+            systematic_j=self.relative_error * abs(self.energy_j),
             method=METHODS[self.method],
             coverage=min(self.seen_s / waited_s, 1.0),
         )
 
 
-def _bound_j(
-    energy_j: Array, waited_s: Array, width_s: Array, most_w: float, edge_j: Array
+def _edge_j(
+    energy_j: Array, waited_s: Array, width_s: Array, most_w: float, least_j: Array
 ) -> Array:
-    """Return the systematic error of each of n intervals, J; see the docstring of this module."""
+    """Return the error from edges of each of n intervals, J; see the docstring of this module."""
     found_j = energy_j * waited_s / width_s
     high_j = np.minimum(energy_j, most_w * waited_s)
     low_j = np.maximum(energy_j - most_w * (width_s - waited_s), 0.0)
-    bound_j = np.maximum(np.maximum(high_j - found_j, found_j - low_j), 1.96 * edge_j)
+    bound_j = np.maximum(np.maximum(high_j - found_j, found_j - low_j), least_j)
     is_part = (width_s - waited_s) > 1e-9 * width_s
     return np.where(is_part, bound_j, 0.0)
 

@@ -3,8 +3,8 @@
 The random error of an energy comes mostly from the two ends of its span, so the relative random
 error decreases as the span grows. The relative systematic error does not depend on the span.
 
-Here, the random share of an energy is the half-width of its 95 % interval from random errors alone,
-divided by the energy. A tally is a ``StepCounts``.
+Here, the random share of an energy is the half-width of its 95 % interval without the systematic
+error (``Energy.resolution_j``), divided by the energy. A tally is a ``StepCounts``.
 """
 
 import math
@@ -84,9 +84,7 @@ def widened(
 
 def random_share(energies: Iterable[Energy]) -> float:
     """Return the largest random share of the energies; unknown and zero energies count as 0."""
-    return max(
-        (1.96 * one.stderr_j / one.energy_j for one in energies if one.energy_j), default=0.0
-    )
+    return max((one.resolution_j / one.energy_j for one in energies if one.energy_j), default=0.0)
 
 
 def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Energy:

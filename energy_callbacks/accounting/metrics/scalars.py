@@ -85,9 +85,10 @@ class ScalarBoard:
         emissions_kg: function from energy to kg CO2e with an interval.
 
     Attributes:
-        used_j: energy of the devices that this process measures, over all attempts of the run, J by
-            scope, ``gpu`` and ``host``; a scope whose energy is unknown is absent.
-        used: total of this energy, and newest power; ``None`` before the first figures.
+        used_j: energy in J by scope (``gpu`` and ``host``), of the devices that this process
+            measures. It includes earlier attempts. A scope whose energy is unknown is absent.
+        used: total of this energy, and mean power over the span of the newest figures; ``None``
+            before the first figures.
     """
 
     def __init__(
@@ -139,11 +140,12 @@ class ScalarBoard:
         """Note that there are new readings, and compute figures if a request is expected soon.
 
         Args:
-            is_final: whether the attempt has ended. The figures are then computed in any case, and
-                include the readings after the last step.
+            is_final: whether the attempt has ended. If so, the figures are computed even if no
+                request is expected, and their span ends at the newest readings, not at the last
+                step.
         """
         self._recent.add(self.recorder.steps.tally)
-        # ``_is_due`` is set last, because from then on another thread may run ``_renew``.
+        # ``_is_due`` is set last: once it is true, another thread may read ``_is_final``.
         self._is_final, self._is_due = is_final, True
         if is_final or self.recorder.seen_s - self._asked_s < _OFTEN_S:
             self._renew()
@@ -226,7 +228,11 @@ class ScalarBoard:
         )
 
     def _figures_of_time(self, start_s: float, end_s: float) -> Scalars:
-        """Return those figures of a span that do not depend on steps."""
+        """Return the figures that do not depend on steps, and update ``used`` and ``used_j``.
+
+        Power and gauges describe the span. Energies and emissions are totals of the run up to
+        ``end_s``. ``energy/measured_fraction`` describes this attempt up to ``end_s``.
+        """
         self._energies = {}
         return self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
 
@@ -265,10 +271,10 @@ class ScalarBoard:
         return (energy.energy_j or 0.0) / whole.energy_j
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
-        """Return the tally at which the pooled span begins, and the random share of that span."""
+        """Return the tally from which steps are pooled, and the random share of their energy."""
         spans = self.recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
-        # The pooled span begins after the last span of another phase, because that time is not
-        # training.
+        # Steps before the newest change from another phase to ``train`` are not pooled, because the
+        # time in the other phase is not training.
         since_s = spans[-1].start_s if spans else before.t_s
         is_training = bool(spans) and spans[-1].end_s >= before.t_s
         earlier = self._recent.between(since_s, before) if is_training else []

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total, total_of_neighbours
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.records import Device, Energy, Sensor
+from energy_callbacks.core.records import NORMAL_95, Device, Energy, Sensor
 from energy_callbacks.importers import files
 from energy_callbacks.importers import journal_lines as lines
 from energy_callbacks.importers.protocol import Log
@@ -94,7 +94,7 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
     yield lines.remark(
         NAME,
         "energy is that of its windows, from the counters of the cards read at both ends; what a "
-        "counter that ticks each 100 ms leaves open there is the random error",
+        "counter that ticks each 100 ms leaves open there is the error from edges",
     )
 
 
@@ -123,11 +123,12 @@ def _energy(energy_j: float | None, duration_s: float) -> Energy:
         return UNKNOWN
     # The window may start and end at any moment between two counter values. The error of each of
     # these two times is uniform over 100 ms, and the error of the duration between them has a
-    # standard deviation of 100 ms / sqrt(6).
-    stderr_j = energy_j / duration_s * _TICK_S / 6.0**0.5
+    # standard deviation of 100 ms / sqrt(6). It is an error from edges: where windows are parts of
+    # the training that repeat, each of them gets energy of the time before its start.
+    edge_j = NORMAL_95 * energy_j / duration_s * _TICK_S / 6.0**0.5
     return Energy(
         energy_j=energy_j,
-        stderr_j=stderr_j,
+        edge_j=edge_j,
         systematic_j=_RELATIVE_ERROR * energy_j,
         method="counter",
         coverage=1.0,
@@ -154,14 +155,26 @@ def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iter
     previous_s = 0.0
     for one in outer:
         start_s, end_s = max(one.start_s - zero_s, previous_s), one.end_s - zero_s
-        if start_s > previous_s:
+        if start_s > previous_s + _SLACK_S:
             yield lines.span(lines.UNSEEN, previous_s, start_s, dict.fromkeys(keys, UNKNOWN))
+        else:
+            start_s = previous_s
         yield lines.span(one.name, start_s, end_s, one.energy)
         previous_s = end_s
 
 
 def _sum(windows: Sequence[_Window], key: str, end_s: float) -> Energy:
     """Return the total energy of a card; the time between windows counts as not measured."""
-    durations_s = [one.end_s - one.start_s for one in windows]
-    between_s = max(end_s - math.fsum(durations_s), 0.0)
-    return total([*(one.energy[key] for one in windows), UNKNOWN], [*durations_s, between_s])
+    groups: list[list[_Window]] = [[]]
+    for one in windows:
+        if groups[-1] and one.start_s > groups[-1][-1].end_s + _SLACK_S:
+            groups.append([])
+        groups[-1].append(one)
+    durations_s = [[one.end_s - one.start_s for one in group] for group in groups]
+    parts = [
+        total_of_neighbours([one.energy[key] for one in group], lengths_s)
+        for group, lengths_s in zip(groups, durations_s, strict=True)
+    ]
+    known_s = [math.fsum(lengths_s) for lengths_s in durations_s]
+    between_s = max(end_s - math.fsum(known_s), 0.0)
+    return total([*parts, UNKNOWN], [*known_s, between_s])

@@ -55,8 +55,9 @@ class ProfileWindow:
     def end(self) -> None:
         """End the period, if it has not ended yet.
 
-        Before Python 3.12, a call on another thread than the profiled one takes effect later, and
-        only if the profiled thread is the main thread.
+        Before Python 3.12, only the profiled thread itself can end the period. If another thread
+        calls this method, the main thread soon ends its own period; a period of any other thread
+        does not end.
         """
         if self not in self._open:
             return

@@ -22,12 +22,14 @@ Bound = Literal["input", "launch", "memory", "compute", "unknown"]
 # Waiting for the host (for input, launches or other work of the host) is the limit only if these
 # waits together take at least this share of a step, and one of them at least half of this share.
 _IDLE_MATTERS: Final = 0.2
-# Memory is the limit if at least this share of its bandwidth is used while kernels run. A kernel
-# that only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but a step has other
-# kernels, too.
+# If waiting is not the limit, memory is the limit if at least this share of its bandwidth is used
+# while kernels or copies run, unless the roofline shows that arithmetic is the limit. A kernel that
+# only moves bytes reaches 0.8 to 0.9 of the data sheet's bandwidth, but a step has other kernels,
+# too.
 _BANDWIDTH_USED: Final = 0.5
-# Arithmetic is the limit if, while kernels run, tensor cores are active for at least this share of
-# the time. The roofline uses the same threshold for the share of the peak FLOP/s.
+# If neither waiting nor memory is the limit, arithmetic is the limit if tensor cores are active for
+# at least this share of the time in which kernels or copies run. The roofline uses the same
+# threshold for the share of the peak FLOP/s, averaged over the whole step.
 _TENSOR_USED: Final = 0.3
 # This threshold replaces ``_BANDWIDTH_USED`` if ``STREAMING`` kernels take most of the time. It is
 # lower because reductions do not reach the bandwidth of the data sheet.
@@ -56,7 +58,8 @@ class BoundVerdict(NamedTuple):
     """What limits the speed of a training.
 
     Attributes:
-        bound: name of the limit; ``unknown`` if no limit was found.
+        bound: name of the limit; ``unknown`` if no limit was found, or if the limit is work of the
+            host other than input and launches.
         sentence: the limit as a sentence.
         evidence: sentences with the numbers that support ``sentence``.
     """
@@ -113,7 +116,9 @@ def roofline(
     peak: Peak | None,
     devices: int,
 ) -> KernelRoofline | None:
-    """Return the position of a step in the roofline model; ``None`` if an input is unknown or zero.
+    """Return the position of a step in the roofline model; ``None`` if an input is unknown.
+
+    The result is also ``None`` if the duration of a step or the used memory bandwidth is 0.
 
     Args:
         flops_per_step: FLOPs of a step over all GPUs of this process; ``None`` if unknown.
@@ -121,7 +126,14 @@ def roofline(
         activity: means of the GPUs' counters, as shares from 0 to 1.
         peak: peak performance of one GPU; ``None`` if unknown.
         devices: number of GPUs of this process.
+
+    Raises:
+        ValueError: if ``devices`` is less than 1.
     """
+    if devices < 1:
+        raise ValueError(
+            f"devices must be at least 1, got {devices!r}; give the number of GPUs of this process"
+        )
     used = activity.get("dram_active")
     if flops_per_step is None or not step_s or peak is None or not used:
         return None

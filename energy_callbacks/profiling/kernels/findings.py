@@ -165,6 +165,7 @@ def _step_energy(run: KernelRun, scope: str) -> Energy:
     mean = Energy(
         energy_j=whole.energy_j / steps,
         stderr_j=whole.stderr_j / steps,
+        edge_j=whole.edge_j / steps,
         systematic_j=whole.systematic_j / steps,
         coverage=1.0,
     )

@@ -29,7 +29,9 @@ def folded(rows: Sequence[KernelRow], steps: int) -> str:
 
 
 def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
-    """Return the content of ``folded`` as a JSON document for speedscope.
+    """Return the energies of ``folded`` as a JSON document for speedscope.
+
+    Names of classes and kernels are not changed. Idle time is one frame, not a class and a kernel.
 
     Args:
         rows: kernels with their energy per step.

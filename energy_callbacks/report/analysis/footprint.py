@@ -76,7 +76,8 @@ def view(
     Args:
         report: report of the run; it is not changed.
         country: country, as in ``EnergyConfig``; ``None`` keeps the location of ``report``.
-        region: region of the country, as in ``EnergyConfig``; ``None`` for the whole country.
+        region: region of ``country``, as in ``EnergyConfig``; ``None`` for the whole country.
+            Without ``country``, ``None`` keeps the location of ``report``.
         pue: power usage effectiveness; ``None`` keeps the PUE of ``report``.
         price_per_kwh: price of electricity in any currency; ``None`` keeps the price of ``report``.
 

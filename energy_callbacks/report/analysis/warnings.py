@@ -241,16 +241,19 @@ def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple
 
 def _notes_of_errors() -> Iterator[str]:
     yield (
-        "An energy is given with the half-width of its 95 % interval: 1.96 standard errors plus "
-        "the systematic bound of its sensor or model."
+        "An energy is given with the half-width of its 95 % interval. The random error (1.96 "
+        "standard errors) and the error from the edges of time spans add in quadrature; the "
+        "systematic bound of the sensor or model is added to them."
     )
     yield (
-        "Where 1.96 standard errors are more than half of a figure, its time was too short for "
-        "the sensor: instead of the figure stands what it lies below."
+        "If the random error and the error from edges together are more than half of an energy, "
+        "its time was too short for the sensor: the report shows an upper bound instead of the "
+        "energy."
     )
     yield (
-        "In sums, random errors add in quadrature and systematic bounds linearly; coverage is "
-        "the mean share of the time that was seen, weighted with duration."
+        "In sums, random errors add in quadrature. Errors from edges and systematic bounds add "
+        "linearly, because they may have the same sign in all parts. Coverage is the mean share of "
+        "the time that was seen, weighted with duration."
     )
 
 

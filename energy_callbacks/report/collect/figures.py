@@ -202,6 +202,7 @@ def _interval(energy: amounts.Figure, count: float | None) -> dict[str, float] |
         "low_j": low_j / count,
         "high_j": high_j / count,
         "stderr_j": energy.stderr_j / seen,
+        "edge_j": energy.edge_j / seen,
         "systematic_j": energy.systematic_j / seen,
     }
 

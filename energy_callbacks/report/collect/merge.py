@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total_of_neighbours
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.process import ProcessJournal, energies
 
@@ -220,8 +220,8 @@ def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
 def energy_of(process: ProcessJournal, key: str) -> Energy:
     """Return the energy of a device over an attempt.
 
-    If the totals line of the journal is missing or does not contain the energy, the newest known
-    cumulative energy is returned.
+    This is the energy in the totals line of the journal. If that line is missing or does not
+    contain the energy, see ``_energy_so_far``.
     """
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
@@ -232,13 +232,14 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     """Return the energy of a device from all lines except the totals line.
 
-    The largest of three energies is returned: the sum of the spans, the newest ``so_far`` line and
-    the newest row. A row has no errors, so it gets the errors of the larger of the other two, with
-    the systematic bound scaled to the row. If neither is known, see ``_unqualified``.
+    The largest of three energies is returned: the sum of the spans, the newest ``so_far`` line, and
+    the newest ``energy_j`` of the ``series`` lines. The third has no errors in the journal. If it
+    is the largest, it gets the errors of the larger of the other two energies, with the systematic
+    bound scaled to it. If the other two are unknown, see ``_unqualified``.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]
-    closed = total([span.energy[key] for span in spans], durations_s)
+    closed = total_of_neighbours([span.energy[key] for span in spans], durations_s)
     stated = energies(process.so_far).get(key, UNKNOWN)
     known = max(closed, stated, key=lambda energy: energy.energy_j or 0.0)
     newest_j = process.last_energy_j(key)

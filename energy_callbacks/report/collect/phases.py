@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from energy_callbacks.accounting.journal.launch import COMMAND
-from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total, total_of_neighbours
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
@@ -89,10 +89,12 @@ def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -
         own: energies of the command by phase, including the energies of the trainings.
     """
     inside: list[tuple[str, float, Energy]] = []
+    wholes: list[Energy] = []
     for one in process.trainings:
         if key in one.process.devices:
             seconds = durations_s(one.process)
-            by_phase = energies(one.process, key, energy_of(one.process, key))
+            wholes.append(energy_of(one.process, key))
+            by_phase = energies(one.process, key, wholes[-1])
             inside += [(name, seconds.get(name, 0.0), by_phase[name]) for name in by_phase]
     known_j = math.fsum(energy.energy_j or 0.0 for *_, energy in inside)
     command = own.get(COMMAND, UNKNOWN)
@@ -105,7 +107,8 @@ def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -
     phases = {name: energy for name, energy in own.items() if name != COMMAND}
     for name, energy in taken.items():
         phases[name] = total([phases[name], energy]) if name in phases else energy
-    return {COMMAND: _minus(command, share * known_j, list(taken.values())), **phases}
+    # The errors at the edges between two phases of a training cancel in its whole energy.
+    return {COMMAND: _minus(command, share * known_j, wholes), **phases}
 
 
 def _times(energy: Energy, factor: float) -> Energy:
@@ -115,12 +118,16 @@ def _times(energy: Energy, factor: float) -> Energy:
 
 
 def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
-    """Return a known energy without the parts in ``taken``, whose sum is ``taken_j``."""
+    """Return a known energy without the parts in ``taken``, whose sum is ``taken_j``.
+
+    The edges of the parts are edges of the result too.
+    """
     taken_systematic_j = math.fsum(one.systematic_j for one in taken)
     return replace(
         energy,
         energy_j=(energy.energy_j or 0.0) - taken_j,
         stderr_j=math.hypot(energy.stderr_j, *(one.stderr_j for one in taken)),
+        edge_j=energy.edge_j + math.fsum(one.edge_j for one in taken),
         systematic_j=max(energy.systematic_j - taken_systematic_j, 0.0),
     )
 
@@ -172,7 +179,7 @@ def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece
         key: key of the device; ``None`` for durations without energies.
         whole: energy of the device over the attempt.
     """
-    pieces = [_piece(span, key) for span in process.spans]
+    pieces = _with_neighbours_joined([_piece(span, key) for span in process.spans])
     _balance(pieces, process, whole)
     starts_s = [piece.start_s for piece in pieces]
     moved: list[_Piece] = []
@@ -185,6 +192,25 @@ def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece
 def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
     energy = UNKNOWN if key is None else timed.energy.get(key, UNKNOWN)
     return _Piece(timed.name, timed.start_s, timed.end_s, timed.end_s - timed.start_s, energy)
+
+
+def _with_neighbours_joined(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Return the pieces; successive pieces of the same phase without a gap become one piece."""
+    groups: list[list[_Piece]] = []
+    for piece in pieces:
+        last = groups[-1][-1] if groups else None
+        if last is not None and (last.name, last.end_s) == (piece.name, piece.start_s):
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups]
+
+
+def _joined(group: Sequence[_Piece]) -> _Piece:
+    first, last = group[0], group[-1]
+    lengths_s = [piece.duration_s for piece in group]
+    energy = total_of_neighbours([piece.energy for piece in group], lengths_s)
+    return _Piece(first.name, first.start_s, last.end_s, last.end_s - first.start_s, energy)
 
 
 def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> None:
@@ -216,6 +242,9 @@ def _scale(pieces: list[_Piece], factor: float) -> None:
 def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
     """Return the energy of the open phase with its errors; unknown if ``whole`` is unknown.
 
+    The open phase begins at the end of the last span and ends with the attempt, so its error from
+    edges is at most that of both.
+
     Args:
         known: energies of the spans.
         whole: energy of the attempt.
@@ -224,10 +253,12 @@ def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
     if whole.energy_j is None:
         return UNKNOWN
     known_systematic_j = math.fsum(energy.systematic_j for energy in known)
+    last = next((energy for energy in reversed(known) if energy.energy_j is not None), UNKNOWN)
     return replace(
         whole,
         energy_j=rest_j,
         stderr_j=whole.stderr_j * math.sqrt(rest_j / whole.energy_j) if whole.energy_j else 0.0,
+        edge_j=math.hypot(last.edge_j, whole.edge_j),
         systematic_j=max(whole.systematic_j - known_systematic_j, 0.0),
     )
 
@@ -263,6 +294,7 @@ def _move(window: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Pie
             window.energy,
             energy_j=taken_j,
             stderr_j=window.energy.stderr_j * share,
+            edge_j=window.energy.edge_j * share,
             systematic_j=window.energy.systematic_j * share,
         )
         piece.energy = _minus(piece.energy, taken_j, [taken])

@@ -15,6 +15,8 @@ class Figure(Energy):
     Attributes:
         energy_j: energy in the part of the span that has readings, J; ``None`` if not known.
         stderr_j: random standard error, J.
+        edge_j: bound of the error from the edges of the span, J. The bounds of several spans and
+            devices are added.
         systematic_j: upper bound of the error that all readings share, J.
         method: how the energy was computed, such as ``counter``; for a sum, the methods of its
             parts, joined with ``", "``.
@@ -120,10 +122,13 @@ class Ratio:
     Attributes:
         value_j: best value.
         low_j: lower end of the interval, at least 0. The half-width of the interval is the sum of
-            1.96 standard errors, the bound of the systematic error, and the error that results from
-            time without readings.
+            the error without its systematic part (the root of the sum of the squares of 1.96
+            standard errors and of ``edge_j``), the bound of the systematic error, and the error
+            that results from time without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error; ``None`` if not known.
+        edge_j: bound of the error from the edges of time spans; 0 in reports of earlier versions,
+            in which it is part of ``stderr_j``.
         systematic_j: upper bound of the error that all readings share; ``None`` if not known.
         steps: number of optimizer steps in which the work was done; ``None`` if not known.
     """
@@ -132,13 +137,17 @@ class Ratio:
     low_j: float
     high_j: float
     stderr_j: float | None = None
+    edge_j: float = 0.0
     systematic_j: float | None = None
     steps: int | None = None
 
     @property
     def is_resolved(self) -> bool:
-        """Whether 1.96 ``stderr_j`` is at most half of ``value_j``, or ``stderr_j`` is ``None``."""
-        return self.stderr_j is None or is_resolved(self.value_j, self.stderr_j)
+        """Whether the error without its systematic part is at most half of ``value_j``.
+
+        It counts as resolved if ``stderr_j`` is ``None``.
+        """
+        return self.stderr_j is None or is_resolved(self.value_j, self.stderr_j, self.edge_j)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +179,13 @@ class WaitEnergy:
 
     Attributes:
         value_j: best value.
-        low_j: lower end of the 95 % interval, at least 0. The half-width of the interval is the
-            sum of 1.96 standard errors, the bound of the systematic error, and the error that
-            results from time without readings.
+        low_j: lower end of the 95 % interval, at least 0. The half-width of the interval is
+            computed as that of a ``Ratio``.
         high_j: upper end of the interval.
         stderr_j: random standard error.
-        systematic_j: upper bound of the errors that do not average out over readings or waits.
+        systematic_j: upper bound of the error that all readings share; in reports of earlier
+            versions, this includes the error from the edges of waits.
+        edge_j: bound of the error from the edges of waits.
     """
 
     value_j: float
@@ -183,13 +193,14 @@ class WaitEnergy:
     high_j: float
     stderr_j: float
     systematic_j: float
+    edge_j: float = 0.0
 
     @property
     def is_resolved(self) -> bool:
         """Whether the upper end of the interval is at most 1.5 times the value.
 
         If not, the waits were too short for the sensors. Unlike in ``Ratio``, the systematic error
-        counts here, because most of the error of short waits is systematic.
+        counts here, because it includes the error from the edges in reports of earlier versions.
         """
         return self.high_j <= 1.5 * self.value_j
 

@@ -18,7 +18,8 @@ Code = Literal[
     "copies",
 ]
 
-# Minimum share of the time or of the energy that justifies a recommendation.
+# Minimum share of the time or of the energy that justifies a recommendation. Recommendations with
+# the code ``straggler`` have other criteria, see ``report/collect/ranks.py``.
 MATTERS: Final = 0.05
 
 

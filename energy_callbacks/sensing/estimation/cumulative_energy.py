@@ -11,7 +11,7 @@ from typing import Final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.core.records import Energy, Method
+from energy_callbacks.core.records import NORMAL_95, Energy, Method
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.series import Array, BoundedColumns
 
@@ -44,6 +44,7 @@ class Intervals:
         edge_j2: additional variance of the cumulative energy at any moment inside the interval, not
             part of ``noise_j2``, (n,).
         seen_s: seconds of the interval that readings cover, (n,).
+        is_counted: whether ``energy_j`` is from the counter alone, (n,).
         method: the least accurate of the methods by which the energies were computed.
         relative_error: bound of the systematic error of ``energy_j``, as a fraction of it.
     """
@@ -53,6 +54,7 @@ class Intervals:
     noise_j2: Array
     edge_j2: Array
     seen_s: Array
+    is_counted: NDArray[np.bool_]
     method: Method
     relative_error: float
 
@@ -204,10 +206,11 @@ class CumulativeEnergy(BoundedColumns):
             return Energy(energy_j=None)
         walk, loose = end[WALK] - start[WALK], end[LOOSE] - start[LOOSE]
         held = min(max(walk - loose, 0.0), start[POINT] + end[POINT])
-        variance = loose + held + start[EDGE] + end[EDGE]
+        random_j2, edge_j2 = loose + held, start[EDGE] + end[EDGE]
         return Energy(
             energy_j=energy_j,
-            stderr_j=math.hypot(math.sqrt(max(variance, 0.0)), scale_error * energy_j),
+            stderr_j=math.hypot(math.sqrt(max(random_j2, 0.0)), scale_error * energy_j),
+            edge_j=NORMAL_95 * math.sqrt(max(edge_j2, 0.0)),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
             coverage=coverage,
@@ -242,6 +245,7 @@ class CumulativeEnergy(BoundedColumns):
             noise_j2=steps[:, 2],
             edge_j2=rows[1:, EDGE],
             seen_s=np.maximum(steps[:, 0] - steps[:, 3], 0.0),
+            is_counted=rows[1:, METHOD] == METHODS.index("counter"),
             method=METHODS[int(rows[1:, METHOD].max())],
             relative_error=relative_error,
         )

@@ -24,6 +24,7 @@ import numpy as np
 from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy, Intervals
+from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
@@ -143,6 +144,11 @@ class EnergyCurve:
         """
         self._process_unread()
         return self._disagreements
+
+    @property
+    def shape(self) -> Shape:
+        """How the energies of intervals that are not from the counter depend on a jump of power."""
+        return self._shape.shape
 
     @property
     def impossible(self) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import Channel, Sensor
+from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
@@ -42,9 +43,10 @@ class _Hidden:
 
 # The following numbers are fitted for six sensors, so that 95 % confidence intervals contain the
 # true energy often enough and are not too wide. tests/benchmarks/calibration.py measures both.
-# _FILTERED is for sensors with a response time, _PLAIN for sensors without one, and _MEAN (a pair
-# as in ``_Hidden``) for means. Theory gives 0.0053 instead of the fitted 0.003 for one jump of
-# power (response time 15 ms, interval 20 ms).
+# _FILTERED is for gauges with a response time, and _PLAIN for gauges without one. _MEAN is for
+# channels of means, and is a pair of variances as in ``_Hidden``. The first noise of _FILTERED is
+# fitted, too: 0.003. Theory gives 0.0053 for one jump of power (response time 15 ms, interval
+# 20 ms).
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
@@ -84,8 +86,9 @@ class PowerIntervals:
     BEND    increase of power from the start to the end of the interval, W
     EDGE    additional variance of the energy from START to any moment of the interval, J^2;
             does not accumulate over intervals
-    INSIDE  additional error of this energy, J: the variance at position u (0 at START, 1 at
-            END) is INSIDE^2 * u * (1 - u)
+    INSIDE  error of the energy from START to a moment of the interval, J, in addition to EDGE:
+            its variance is INSIDE^2 * u * (1 - u), where u is the position of the moment (0 at
+            START, 1 at END)
     ======  ==================================================================================
 
     Attributes:
@@ -117,9 +120,20 @@ class PowerIntervals:
         self._newest: Row | None = None
         self.impossible = 0
         self.window_s = sensor.window_s or 0.0
-        period_s = sensor.period_s or 0.0
+        period_s = self._period_s = sensor.period_s or 0.0
         self.resolution_s = max(self.window_s, period_s) if channel else math.inf
         self.is_sparse = 0.0 < self.window_s < period_s
+
+    @property
+    def shape(self) -> Shape:
+        """How AREA depends on a jump of power."""
+        return Shape(
+            is_exact=self._is_mean,
+            window_s=self.window_s,
+            period_s=0.0 if self._response_s else self._period_s,
+            response_s=self._response_s,
+            assumed_response_s=self._response_s,
+        )
 
     @property
     def start_s(self) -> float | None:
@@ -178,11 +192,12 @@ class PowerIntervals:
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
         """Set the errors of the interval before ``row``.
 
-        The sensor is a first-order filter. If power is constant during an interval, readings
-        approach this power by a known fraction, so that it can be computed from two readings. If
-        power jumps, the computed power changes in two steps: in the interval of the jump and in the
-        next interval. The sizes of the steps depend on the time of the jump. The errors are
-        computed from the product of the two steps, which is 0 for a jump at the time of a reading.
+        The sensor is a first-order filter: while power is constant, the difference between reading
+        and power decreases by a known factor per interval. Therefore the power in an interval is
+        computed from the readings at its two ends. If power jumps, the computed power changes in
+        two steps: in the interval of the jump and in the next interval. The sizes of the steps
+        depend on the time of the jump. The errors are computed from the product of the two steps,
+        which is 0 for a jump at the time of a reading.
 
         Args:
             row: the interval that ends at the newest reading; not yet in ``_rows``.

@@ -38,10 +38,10 @@ _CITATION = (
     "doi 10.1145/2989081.2989088 (memory)"
 )
 
-# A counter that decreases has either wrapped around at the end of its range or was reset. If a
-# reset were taken for a wrap, it would add up to 262 kJ at once (a range of 262143328850
-# microjoules is reported in hubblo-org/scaphandre issue 351). With a real wrap, the energy since
-# the previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
+# A counter decreases when it wraps around at the end of its range, or when it is reset. If a reset
+# counted as a wrap, up to the whole range would be added at once: 262 kJ for a range of
+# 262143328850 microjoules (hubblo-org/scaphandre issue 351). With a real wrap, the energy since the
+# previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
 # mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
 # (500 W, AMD EPYC 9965 data sheet). For this mean power, _GRACE_S is added to the time since the
 # previous reading, as a tolerance for late readings.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import NORMAL_95, Energy
 
 Status = Literal["ok", "out_of_memory"]
 _UNKNOWN: Final = Energy(energy_j=None)
@@ -75,5 +75,10 @@ class Trial:
 
     @property
     def energy_error(self) -> float:
-        """Relative random standard error of the energy per sample; 0 if the energy is unknown."""
-        return self.energy.stderr_j / self.energy.energy_j if self.energy.energy_j else 0.0
+        """Relative standard error of the energy per sample; 0 if the energy is unknown.
+
+        It includes the error from the edges of the trial, but not the systematic error.
+        """
+        if not self.energy.energy_j:
+            return 0.0
+        return self.energy.resolution_j / NORMAL_95 / self.energy.energy_j

@@ -90,7 +90,8 @@ class TorchSnapshot:
             if module.training != is_training:
                 module.training = is_training
         with sys.modules["torch"].no_grad():
-            # All memory that can be freed is freed before new memory is allocated.
+            # Gradients and optimizer states that did not exist at the snapshot are freed first. The
+            # others can then be restored in this memory.
             parts = [*self._tensors, *self._optimizers]
             for part in parts:
                 part.let_go()

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import threading
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -310,9 +311,18 @@ def test_an_energy_comes_back_unchanged(tmp_path: Path) -> None:
         Energy(energy_j=None),
         Energy(energy_j=0.0, method="power", coverage=1.0),
         Energy(energy_j=1 / 3, stderr_j=0.1, systematic_j=1e-9, method="counter", coverage=0.5),
+        Energy(energy_j=1 / 3, stderr_j=0.1, edge_j=1 / 7, method="counter", coverage=0.5),
     ):
         line = json.dumps(journal.energy_as_json(energy))
         assert journal.energy_from_json(json.loads(line)) == energy
+
+
+def test_an_energy_without_an_error_from_edges_is_written_as_before() -> None:
+    """``edge_j`` is optional: it is written if it is not 0, and read as 0 if it is missing."""
+    energy = Energy(energy_j=1.0, stderr_j=0.1, method="counter", coverage=1.0)
+    record = journal.energy_as_json(energy)
+    assert list(record) == ["energy_j", "stderr_j", "systematic_j", "method", "coverage"]
+    assert journal.energy_as_json(replace(energy, edge_j=0.5)) == record | {"edge_j": 0.5}
 
 
 def test_a_device_is_written_with_its_sensors() -> None:

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting.metrics.energy_sums import total
+from energy_callbacks.accounting.metrics.energy_sums import (
+    UNKNOWN,
+    interval_j,
+    total,
+    total_of_neighbours,
+    whole_window,
+)
 from energy_callbacks.core.records import Energy
 
 
@@ -26,6 +32,42 @@ def test_joules_and_systematic_bounds_add_and_random_errors_add_in_quadrature():
     assert found.energy_j == pytest.approx(30.0)
     assert found.stderr_j == pytest.approx(5.0)
     assert found.systematic_j == pytest.approx(3.0)
+
+
+def test_errors_from_edges_add_linearly() -> None:
+    """100 validations with 2 J from edges and 1 J at random: 200 J and 10 J."""
+    found = total([Energy(energy_j=10.0, stderr_j=1.0, edge_j=2.0, coverage=1.0)] * 100)
+    assert found.edge_j == pytest.approx(200.0)
+    assert found.stderr_j == pytest.approx(10.0)
+    assert found.error_j == pytest.approx(math.hypot(19.6, 200.0))
+
+
+def test_repetition_does_not_resolve_what_edges_hide() -> None:
+    """A phase with 60 % error from edges is not resolved, however often it is repeated."""
+    one = Energy(energy_j=10.0, edge_j=6.0, coverage=1.0)
+    assert not total([one] * 1000).is_resolved
+    random = Energy(energy_j=10.0, stderr_j=6.0 / 1.96, coverage=1.0)
+    assert total([random] * 1000).is_resolved
+
+
+def test_neighbours_have_the_edges_of_their_ends_only() -> None:
+    """Of 3, 9 and 4 J from edges, 5 J remain; random errors and bounds are as in any sum."""
+    parts = [
+        Energy(energy_j=10.0, stderr_j=stderr_j, edge_j=edge_j, systematic_j=1.0, coverage=1.0)
+        for stderr_j, edge_j in ((2.0, 3.0), (1.0, 9.0), (2.0, 4.0))
+    ]
+    found = total_of_neighbours(parts, [1.0, 1.0, 1.0])
+    assert (found.energy_j, found.stderr_j, found.systematic_j) == (30.0, 3.0, 3.0)
+    assert found.edge_j == pytest.approx(5.0)
+    assert total_of_neighbours(parts[:1], [1.0]) == parts[0]
+    assert total_of_neighbours([UNKNOWN], [1.0]) == UNKNOWN
+
+
+def test_the_error_from_edges_grows_with_the_extrapolation() -> None:
+    """9 J from edges in 90 % of the time are 10 J of the whole."""
+    seen = Energy(energy_j=90.0, edge_j=9.0, method="power", coverage=0.9)
+    assert whole_window(seen).edge_j == pytest.approx(10.0)
+    assert interval_j(seen) == pytest.approx((100.0, 80.0, 120.0))
 
 
 @pytest.mark.parametrize("parts", [[], [Energy(energy_j=None)] * 3])

@@ -242,11 +242,45 @@ def test_a_dated_step_widens_the_interval(tmp_path: Path, clock: FakeClock) -> N
     assert half_j == pytest.approx(1.96 * math.hypot(10.0, 10.0), rel=0.01)
 
 
+def test_edges_are_in_the_interval_that_is_logged(tmp_path: Path, clock: FakeClock) -> None:
+    """10 s of 200 W with 30 J from edges: 2000 +- 30 J over four steps."""
+    books = Books(tmp_path, ScriptedSource(clock, power_w=lambda _: 200.0), clock=clock)
+    now, before = (StepCounts(t_s=START_S + t, steps=n) for t, n in ((9, 8), (1, 4)))
+    books.enter("train")
+    clock.advance(10.0)
+    key = books.board._timeline.keys("gpu")[0]
+    found = Energy(energy_j=2000.0, edge_j=30.0, method="power", coverage=1.0)
+    books.board._energies[(key, before.t_s, now.t_s)] = found
+    row = books.board._efficiency(before, now)
+    assert row[f"{TAG}_hi"] == pytest.approx(2030.0 / 4)
+    assert row[f"{TAG}_lo"] == pytest.approx(1970.0 / 4)
+
+
+def test_neighbours_in_training_are_asked_for_at_once(tmp_path: Path, clock: FakeClock) -> None:
+    """Two spans of training without a pause are one span, with two edges."""
+    books = Books(tmp_path, ScriptedSource(clock, power_w=lambda _: 200.0), clock=clock)
+    books.enter("train")
+    clock.advance(3.0)
+    books.enter("train")
+    clock.advance(3.0)
+    books.enter("validation")
+    clock.advance(1.0)
+    books.leave("validation")
+    clock.advance(2.0)
+    spans = books.recorder.trained(START_S, START_S + 9.0)
+    assert [(one.start_s - START_S, one.end_s - START_S) for one in spans] == [
+        (pytest.approx(0.0), pytest.approx(6.0)),
+        (pytest.approx(7.0), pytest.approx(9.0)),
+    ]
+
+
 def test_the_share_is_that_of_the_worst_scope() -> None:
-    """Only the random part of the 95 % interval counts; unknown energies are ignored."""
+    """Noise and edges count, systematic errors do not; unknown energies are ignored."""
     sure = Energy(energy_j=100.0, stderr_j=1.0, systematic_j=50.0)
     unsure = Energy(energy_j=100.0, stderr_j=10.0)
     assert pooling.random_share([sure, unsure]) == pytest.approx(0.196)
+    edges = Energy(energy_j=100.0, stderr_j=30.0 / 1.96, edge_j=40.0)
+    assert pooling.random_share([sure, edges]) == pytest.approx(0.5)
     assert pooling.random_share([sure, Energy(energy_j=None)]) == pytest.approx(0.0196)
     assert pooling.random_share([Energy(energy_j=None), Energy(energy_j=0.0)]) == 0.0
 

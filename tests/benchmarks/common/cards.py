@@ -222,7 +222,7 @@ def _windows(
         found[width_s] = Windows(
             error_j=np.array([energy.energy_j or 0.0 for energy in energies]) - true_j,
             true_j=true_j,
-            random_j=np.array([1.96 * energy.stderr_j for energy in energies]),
+            random_j=np.array([energy.resolution_j for energy in energies]),
             total_j=np.array([energy.error_j for energy in energies]),
             method=energies[0].method,
             counter_error_j=counter_j and np.array([counter_j(*pair) for pair in unix]) - true_j,

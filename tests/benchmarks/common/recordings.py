@@ -96,7 +96,7 @@ def of_h200(name: str, recording: Mapping[str, Sequence[Sequence[float]]]) -> It
     compared = samples_and_counter(samples, ticks)
     found = compared.whole
     assert found.energy_j is not None
-    stated = f" (states {1.96 * found.stderr_j / found.energy_j:.1%})"
+    stated = f" (states {found.resolution_j / found.energy_j:.1%})"
     what = f"H200, samples against counter, {name}"
     yield Finding(what=what + stated, error=abs(compared.error), bar=COUNTER_BAR)
     parts = compared.errors_of_spans
@@ -136,7 +136,7 @@ def meter_errors(folder: Path, field: str, *, is_loaded: bool) -> Array:
         starts = np.random.default_rng(seed).uniform(span_s[0], span_s[1] - _WINDOW_S, _WINDOWS)
         pairs = [span_s, *((start_s, start_s + _WINDOW_S) for start_s in starts)]
         energies = [curve.energy(*pair) for pair in pairs]
-        found = np.array([[e.energy_j, 1.96 * e.stderr_j] for e in energies], dtype=float).T
+        found = np.array([[e.energy_j, e.resolution_j] for e in energies], dtype=float).T
         ratio, stated = found / np.diff(np.interp(pairs, times_s, true_j)).ravel()
         shares.append(np.array([np.abs(ratio / ratio[0] - 1.0), stated / ratio[0]])[:, 1:])
     return np.concatenate(shares, axis=1)

@@ -119,3 +119,12 @@ def test_no_roofline_without_its_parts() -> None:
     assert roofline(1e12, None, known, peak, 1) is None
     assert roofline(1e12, 0.01, {}, peak, 1) is None
     assert roofline(1e12, 0.01, known, peak_of("NVIDIA T4"), 1) is None
+
+
+@pytest.mark.parametrize("devices", [0, -1])
+def test_no_roofline_without_devices(devices: int) -> None:
+    """A number of devices below 1 is refused, with the number, even if other inputs are unknown."""
+    known = {"dram_active": 0.5}
+    for peak in (peak_of("NVIDIA H200"), None):
+        with pytest.raises(ValueError, match=f"devices must be at least 1, got {devices}; give"):
+            roofline(1e12, 0.01, known, peak, devices)

@@ -10,14 +10,16 @@ import pickle
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal.launch import TrainingProcess
-from energy_callbacks.profiling.kernels import KernelProfiler
-from energy_callbacks.profiling.kernels.schedule import Schedule
+from energy_callbacks.core.records import Energy
+from energy_callbacks.profiling.kernels import KernelProfiler, findings
+from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.profiling.kernels.lab import FakeRecorder
@@ -83,6 +85,24 @@ def test_the_whole_way(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> Non
         assert file is not None
         assert (tmp_path / file).is_file()
     assert len(found.traces) == 3
+
+
+def test_the_energy_of_a_step_has_the_edges_of_its_stretches() -> None:
+    """Two stretches of 50 steps with 6 J from edges each: 0.12 J a step, or it is not resolved."""
+    stretches = [Stretch(start_s=s, end_s=s + 1.0, steps=50) for s in (0.0, 2.0)]
+
+    def found(edge_j: float) -> Energy:
+        energy = Energy(energy_j=150.0, edge_j=edge_j, method="power", coverage=1.0)
+        meter = SimpleNamespace(
+            wait_until_seen=lambda until_s, patience_s: True,
+            energy=lambda start_s, end_s, _: energy,
+        )
+        run = SimpleNamespace(meter=meter, schedule=SimpleNamespace(stretches=stretches))
+        return findings._step_energy(run, "gpu")
+
+    assert found(6.0).edge_j == pytest.approx(0.12)
+    assert found(6.0).energy_j == pytest.approx(3.0)
+    assert found(80.0) == Energy(energy_j=None)
 
 
 def test_the_trace_has_power_beside_its_kernels(

@@ -97,6 +97,17 @@ def test_phases_are_those_of_the_trainings_and_sum_to_the_command(tmp_path: Path
     ]
 
 
+def test_the_edges_of_the_trainings_are_edges_of_the_command(tmp_path: Path) -> None:
+    """4 J each of the command and of two trainings; edges between their phases do not count."""
+    attempts = (replace(one, devices=(GPU,), edge_j=4.0) for one in (OUTER, FIRST, SECOND))
+    report = build(folder_of(tmp_path, *attempts))
+    edge_j = {phase.name: phase.gpu.edge_j for phase in report.phases}
+    assert edge_j == pytest.approx(
+        {"train": 8.0, "validation": 4.0, "idle": 4.0, "test": 4.0, COMMAND: 12.0}
+    )
+    assert report.energy.gpu.edge_j == 4.0
+
+
 def test_work_and_settings_are_the_trainings(tmp_path: Path) -> None:
     """Steps, samples, framework and place; what the command line says has precedence."""
     report = build(folder_of(tmp_path / "plain", OUTER, FIRST))

@@ -1,5 +1,7 @@
 """Knots of cumulative energy: queries between, outside and long after them."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -132,7 +134,7 @@ def test_thinning_twice_forgets_no_pin() -> None:
         knots.compact(len(knots))
     expected_j = fresh.energy(5.03, 20.25, 0.0).energy_j
     assert knots.energy(5.03, 20.25, 0.0).energy_j == pytest.approx(expected_j, rel=1e-12)
-    assert knots.energy(5.03, 20.35, 0.0).stderr_j > 0.0
+    assert knots.energy(5.03, 20.35, 0.0).edge_j > 0.0
 
 
 def test_thinning_says_how_far_off_it_may_be() -> None:
@@ -170,18 +172,34 @@ def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
     knots.append(knots.following(rows, 1.0, "power"))
     for share in (0.1, 0.5, 0.9):
         expected_j = np.sqrt(100.0 * share * (1.0 - share))
-        assert knots.energy(0.0, share, 0.0).stderr_j == pytest.approx(expected_j, rel=1e-12)
-    assert knots.energy(0.0, 2.0, 0.0).stderr_j == 0.0
+        found = knots.energy(0.0, share, 0.0)
+        assert found.edge_j == pytest.approx(1.96 * expected_j, rel=1e-12)
+        assert found.stderr_j == 0.0
+    assert knots.energy(0.0, 2.0, 0.0).error_j == 0.0
 
 
 def test_an_edge_adds_its_own_error_and_leaves_none_behind() -> None:
-    """Edge variances of 9 and 16 give an error of 5 J; a window with other ends has none."""
+    """Edge variances of 9 and 16 give 1.96 times 5 J; a window with other ends has none."""
     rows = intervals(*((float(t), t + 1.0, 100.0) for t in range(4)))
     rows[1, EDGE], rows[2, EDGE] = 9.0, 16.0
     knots = CumulativeEnergy(keep_s=600.0)
     knots.append(knots.following(rows, 1.0, "power"))
-    assert knots.energy(1.5, 2.5, 0.0).stderr_j == pytest.approx(5.0, rel=1e-12)
-    assert knots.energy(0.5, 3.5, 0.0).stderr_j == 0.0
+    found = knots.energy(1.5, 2.5, 0.0)
+    assert found.edge_j == pytest.approx(1.96 * 5.0, rel=1e-12)
+    assert found.stderr_j == 0.0
+    assert knots.energy(0.5, 3.5, 0.0).error_j == 0.0
+
+
+def test_noise_is_random_and_edges_are_not() -> None:
+    """Noise of variance 4 is 2 J of standard error; both give the interval in quadrature."""
+    rows = intervals(*((float(t), t + 1.0, 100.0) for t in range(4)))
+    rows[2, NOISE], rows[1, EDGE], rows[3, EDGE] = 4.0, 9.0, 16.0
+    knots = CumulativeEnergy(keep_s=600.0)
+    knots.append(knots.following(rows, 1.0, "power"))
+    found = knots.energy(1.5, 3.5, 0.0)
+    assert found.stderr_j == pytest.approx(2.0)
+    assert found.edge_j == pytest.approx(1.96 * 5.0)
+    assert found.error_j == pytest.approx(1.96 * math.sqrt(4.0 + 9.0 + 16.0))
 
 
 def test_between_anchors_the_error_is_held_at_both_ends() -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from energy_callbacks.core.records import Energy
+from energy_callbacks.tuning.result import points
 from energy_callbacks.tuning.search.limits import limits, predicted_largest
 from energy_callbacks.tuning.search.search import Search, SearchAnswer, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
@@ -451,9 +452,19 @@ def test_limit_lies_below_the_smallest_size_that_is_too_tight():
     assert Search(SearchSettings()).answer() == SearchAnswer(None, "nothing was tried")
 
 
+def test_the_edges_of_a_trial_are_in_its_error():
+    """3 % at random and 4 % from edges, as standard errors, are 5 %."""
+    energy = Energy(energy_j=100.0, stderr_j=3.0, edge_j=1.96 * 4.0, systematic_j=9.0, coverage=1.0)
+    trial = Trial(size=4, steps=2, duration_s=1.0, energy=energy)
+    assert trial.energy_error == pytest.approx(0.05)
+    (point,) = points([trial])
+    assert point.j_per_sample.edge_j == pytest.approx(1.96 * 4.0 / 8)
+    assert point.j_per_sample.high_j == pytest.approx((100.0 + 1.96 * 5.0 + 9.0) / 8)
+
+
 def test_energy_travels_through_json():
     """Joules and their errors are the same in a second search."""
-    energy = Energy(energy_j=3.0, stderr_j=0.1, method="counter", coverage=1.0)
+    energy = Energy(energy_j=3.0, stderr_j=0.1, edge_j=0.2, method="counter", coverage=1.0)
     search, again = (Search(SearchSettings(objective="energy")) for _ in range(2))
     search.tell(Trial(size=4, steps=2, duration_s=1.0, energy=energy, cost_s=9.0))
     for result in from_json(to_json(search.trials)):

@@ -16,8 +16,9 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, known
 
 # Interval between two samples, in multiples of ``schedule.BEAT_S``. Taking a sample takes 0.2 ms
-# (H200, driver 580). The interval must be long compared with 100 ms, because the driver's values
-# are up to 100 ms old (nvml.h, nvmlGpmSampleGet: samples should be more than 100 ms apart).
+# (H200, driver 580). NVML requires more than 100 ms between two samples, because it refreshes its
+# values only that often (nvml.h, nvmlGpmSampleGet). The interval is much longer, so that an age of
+# the values of up to 100 ms matters little.
 _BEATS: Final = 2
 _INTERVAL_S: Final = _BEATS * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {

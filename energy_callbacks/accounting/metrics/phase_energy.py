@@ -1,0 +1,189 @@
+"""Computes the energy of each phase of an attempt, over all its spans.
+
+The sum of the energies of the spans would be wrong if spans are short: see ``phase_fit``, which is
+used instead. It needs the phase of every moment shortly after that moment, so the energies follow
+the readings by ``_HOLD_S``, in which a window may still give a part of a span another phase.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.accounting.phases import PhaseSpan
+from energy_callbacks.core.records import Energy, Method
+from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
+from energy_callbacks.sensing.estimation.phase_fit import Edges, PhaseFit
+from energy_callbacks.sensing.timeline import Timeline
+
+# Time until the phase of a moment is taken as final, s. Windows are known when they end; a window
+# that is longer, such as the writing of a large checkpoint, is not seen (``is_complete``).
+_HOLD_S: Final = 60.0
+# A phase may begin this much before the readings show it, s: see ``edge_delays.DELAYS_S``.
+_AHEAD_S: Final = 0.1
+# Most phases: the size of the sums grows with the square of their number.
+_MOST_PHASES: Final = 8
+# Most intervals that are added at once: their exposures are computed for each edge and delay.
+_BATCH: Final = 64
+
+
+@dataclass(slots=True)
+class _Device:
+    """Sums of one device.
+
+    Attributes:
+        fit: sums over its intervals.
+        done_s: end of the last interval in the sums.
+        missing_s: time without readings in each phase.
+        method: the least accurate method of all intervals.
+        relative_error: bound of the systematic error, as a fraction of the energy.
+    """
+
+    fit: PhaseFit
+    done_s: float
+    missing_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    method: Method = METHODS[0]
+    relative_error: float = 0.0
+
+
+class PhaseEnergy:
+    """Computes the energy of each device in each phase.
+
+    Args:
+        timeline: provides the intervals of the energy curves.
+
+    Attributes:
+        is_complete: whether every moment was assigned to its phase; ``False`` after a window that
+            was known too late, or with too many phases.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._names: list[str] = []
+        self._start_s: float | None = None
+        self._edges_s: list[float] = []
+        self._labels: list[int] = []
+        self._end_s = 0.0
+        self._devices: dict[str, _Device] = {}
+        self.is_complete = True
+
+    def add(self, span: PhaseSpan) -> None:
+        """Add the next span, which begins where the previous one ended."""
+        if self._start_s is None:
+            self._start_s = self._end_s = span.start_s
+        if span.end_s > span.start_s:
+            self._append(self._end_s, self._label(span.name))
+            self._end_s = span.end_s
+
+    def rename(self, window: PhaseSpan) -> None:
+        """Give a part of the spans added so far another phase."""
+        start_s, end_s = max(window.start_s, self._start_s or 0.0), min(window.end_s, self._end_s)
+        if any(device.done_s > start_s for device in self._devices.values()):
+            self.is_complete = False
+            return
+        first, last = bisect_right(self._edges_s, start_s), bisect_right(self._edges_s, end_s)
+        if start_s < end_s and last:
+            after = self._labels[last - 1]
+            self._edges_s[first:last] = [start_s, end_s]
+            self._labels[first:last] = [self._label(window.name), after]
+
+    def _append(self, t_s: float, label: int) -> None:
+        if not self._labels or self._labels[-1] != label:
+            self._edges_s.append(t_s)
+            self._labels.append(label)
+
+    def _label(self, name: str) -> int:
+        if name not in self._names:
+            self._names.append(name)
+        return self._names.index(name)
+
+    def update(self, until_s: float, *, is_final: bool = False) -> None:
+        """Add the intervals that end at least ``_HOLD_S`` before ``until_s``.
+
+        Args:
+            until_s: time up to which energies are final.
+            is_final: whether to add all intervals up to ``until_s``.
+        """
+        self.is_complete &= len(self._names) <= _MOST_PHASES
+        if self._start_s is None or not self.is_complete:
+            return
+        end_s = until_s if is_final else min(until_s - _HOLD_S, self._end_s - _AHEAD_S)
+        for key in self._timeline.metered:
+            device = self._devices.get(key)
+            if device is None:
+                fit = PhaseFit(self._timeline.shape(key))
+                device = self._devices[key] = _Device(fit, self._start_s)
+            intervals = self._timeline.intervals(key, device.done_s, end_s)
+            if intervals is not None:
+                self._add(device, intervals)
+        self._forget()
+
+    def _add(self, device: _Device, intervals: Intervals) -> None:
+        device.done_s = float(intervals.t_s[-1])
+        device.relative_error = intervals.relative_error
+        device.method = METHODS[max(map(METHODS.index, (device.method, intervals.method)))]
+        widths_s = np.diff(intervals.t_s)
+        # Intervals without readings, and one that begins before the first phase, are left out.
+        is_used = intervals.seen_s > widths_s / 2.0
+        is_used &= intervals.t_s[:-1] >= (self._start_s or 0.0)
+        kinds = is_used * (1 + intervals.is_counted)
+        firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        for first, last in zip(firsts, [*firsts[1:], len(kinds)], strict=True):
+            for start in range(first, last, _BATCH):
+                end = min(start + _BATCH, last)
+                t_s = intervals.t_s[start : end + 1]
+                edges = self._edges(t_s[0] - device.fit.reach_s, t_s[-1] + _AHEAD_S)
+                if kinds[start]:
+                    is_exact = bool(kinds[start] == 2) or device.fit.is_exact
+                    device.fit.add(t_s, intervals.energy_j[start:end], edges, is_exact=is_exact)
+                else:
+                    self._miss(device, t_s[0], t_s[-1], edges)
+
+    def _miss(self, device: _Device, start_s: float, end_s: float, edges: Edges) -> None:
+        ends_s = np.clip(np.concatenate([[start_s], edges.t_s, [end_s]]), start_s, end_s)
+        for label, missing_s in zip(edges.labels, np.diff(ends_s).tolist(), strict=True):
+            device.missing_s[label] += missing_s
+
+    def _edges(self, start_s: float, end_s: float) -> Edges:
+        first, last = (bisect_right(self._edges_s, t_s) for t_s in (start_s, end_s))
+        first = max(first, 1)
+        return Edges(
+            t_s=np.array(self._edges_s[first : max(first, last)]),
+            labels=self._labels[first - 1 : max(first, last)],
+        )
+
+    def _forget(self) -> None:
+        """Drop edges that no later interval depends on."""
+        ends_s = [device.done_s - device.fit.reach_s for device in self._devices.values()]
+        old = bisect_right(self._edges_s, min(ends_s, default=-np.inf)) - 1
+        if old > 0:
+            del self._edges_s[:old], self._labels[:old]
+
+    def energies(self) -> dict[str, dict[str, Energy]]:
+        """Return the energy of each device in each phase; devices without readings are left out.
+
+        The errors of a phase include those of its edges. The energies of a device sum to the energy
+        between the first and the last reading that ``update`` has added.
+        """
+        return {key: self._by_phase(device) for key, device in self._devices.items() if device.fit}
+
+    def _by_phase(self, device: _Device) -> dict[str, Energy]:
+        found = device.fit.energies()
+        return {
+            self._names[label]: Energy(
+                energy_j=float(found.energy_j[label]),
+                stderr_j=float(found.stderr_j[label]),
+                edge_j=float(found.edge_j[label]),
+                systematic_j=device.relative_error * abs(float(found.energy_j[label])),
+                method=device.method,
+                coverage=_share(float(found.duration_s[label]), device.missing_s[label]),
+            )
+            for label in range(len(found.energy_j))
+        }
+
+
+def _share(seen_s: float, missing_s: float) -> float:
+    whole_s = seen_s + missing_s
+    return min(max(seen_s / whole_s, 0.0), 1.0) if whole_s > 0.0 else 0.0

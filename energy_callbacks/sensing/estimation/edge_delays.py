@@ -1,0 +1,158 @@
+"""Possible delays of a device behind the edges of its host, and weights for the grid of ``PhaseFit``.
+
+A candidate is a distribution of delays, uniform with a mean and a width (the blur), and a response
+of the sensor. The weights of a candidate say how its exposures follow from those of the grid; they
+sum to 1 and may be negative, because they interpolate.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.sensing.estimation.series import Array
+
+DELAYS_S: Final = np.arange(-0.02, 0.2251, 0.005)
+"""Grid of delays from the host's edge to the edge in the readings, s.
+
+Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms ahead
+of the card (median, docs/h200.md).
+"""
+RESPONSES: Final = (0.67, 1.0, 1.33)
+"""Grid of true responses, as shares of the assumed one: an H200's is 10 to 20 ms, not 15 ms."""
+
+_STEP_S: Final = float(DELAYS_S[1] - DELAYS_S[0])
+_BLURS_S: Final = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.16])
+# Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
+_TYPICAL_DELAY_S: Final = 0.1
+_TYPICAL_BLUR_S: Final = 0.04
+# A device does not change before its host; edges seem to be earlier by at most this, s, if the lag of
+# the sensor is smaller than assumed. This limits the differences between delays.
+_EARLY_S: Final = 0.02
+# Number of delays by which a uniform distribution is replaced.
+_NODES: Final = 8
+# Candidates with a cost this much above the lowest are not refined: their weight is e^-15.
+_CLOSE: Final = 30.0
+_MOST_REFINED: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Distributions of delays, with responses, (n,) each.
+
+    Attributes:
+        response: true response as a share of the assumed one.
+        delay_s: mean delay.
+        blur_s: width of the distribution.
+        measure: part of the parameter space that the candidate stands for.
+        shortest_s: blurs are at most this, because edges keep their order.
+        responses: number of responses in the grid.
+    """
+
+    response: Array
+    delay_s: Array
+    blur_s: Array
+    measure: Array
+    shortest_s: float
+    responses: int
+
+    @property
+    def prior(self) -> Array:
+        """Cost before any reading: twice the negative logarithm of the probability."""
+        delay_s = np.maximum(self.delay_s, 0.0)
+        cost: Array = 2.0 * (delay_s / _TYPICAL_DELAY_S + self.blur_s / _TYPICAL_BLUR_S)
+        return cost
+
+    @property
+    def weights(self) -> Array:
+        """Weights of the points of the grid, (n, responses x delays)."""
+        shifts = (np.arange(_NODES) + 0.5) / _NODES - 0.5
+        delays_s = self.delay_s[:, None] + self.blur_s[:, None] * shifts
+        places = np.clip((delays_s - DELAYS_S[0]) / _STEP_S, 0.0, len(DELAYS_S) - 1.0)
+        by_delay = _cubic(places, len(DELAYS_S)).mean(axis=1)
+        by_response = _quadratic(self.response) if self.responses > 1 else np.ones((len(places), 1))
+        return (by_response[:, :, None] * by_delay[:, None]).reshape(len(places), -1)
+
+    def finer(self, cost: Array) -> "Candidates":
+        """Return finer candidates around those with the lowest cost."""
+        total = cost + self.prior
+        kept = np.argsort(total, kind="stable")[:_MOST_REFINED]
+        kept = kept[total[kept] <= total.min() + _CLOSE]
+        thirds = np.array([-1.0, 0.0, 1.0]) / 3.0
+        response_steps = 0.33 * thirds if self.responses > 1 else np.zeros(1)
+        steps = np.stack(np.meshgrid(response_steps, _STEP_S * thirds, thirds, indexing="ij"), -1)
+        steps = steps.reshape(-1, 3)
+        number = np.searchsorted(_BLURS_S, self.blur_s[kept])
+        widths_s = np.gradient(_BLURS_S)[number]
+        blur_s = np.abs(self.blur_s[kept][:, None] + widths_s[:, None] * steps[:, 2])
+        fine = Candidates(
+            response=(self.response[kept][:, None] + steps[:, 0]).ravel(),
+            delay_s=(self.delay_s[kept][:, None] + steps[:, 1]).ravel(),
+            blur_s=blur_s.ravel(),
+            measure=np.repeat(self.measure[kept], len(steps)),
+            shortest_s=self.shortest_s,
+            responses=self.responses,
+        )
+        return fine.possible()
+
+    def possible(self) -> "Candidates":
+        """Return the candidates without impossible ones."""
+        limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
+        is_inside = (self.delay_s >= DELAYS_S[0]) & (self.delay_s + self.blur_s / 2 <= DELAYS_S[-1])
+        used = is_inside & (self.blur_s <= limit_s + 1e-9)
+        return Candidates(
+            response=self.response[used],
+            delay_s=self.delay_s[used],
+            blur_s=self.blur_s[used],
+            measure=self.measure[used],
+            shortest_s=self.shortest_s,
+            responses=self.responses,
+        )
+
+
+def coarse(responses: int, shortest_s: float) -> Candidates:
+    """Return candidates on a grid.
+
+    Args:
+        responses: number of responses in the grid of ``PhaseFit``: 1 for a sensor without response.
+        shortest_s: mean duration of the phase with the shortest one.
+    """
+    shares = np.array(RESPONSES) if responses > 1 else np.ones(1)
+    grid = np.stack(np.meshgrid(shares, _BLURS_S, DELAYS_S, indexing="ij"), -1).reshape(-1, 3)
+    return Candidates(
+        response=grid[:, 0],
+        blur_s=grid[:, 1],
+        delay_s=grid[:, 2],
+        measure=np.gradient(_BLURS_S)[np.searchsorted(_BLURS_S, grid[:, 1])],
+        shortest_s=shortest_s,
+        responses=responses,
+    ).possible()
+
+
+def _cubic(places: Array, count: int) -> Array:
+    """Return the weights of grid points for cubic interpolation, (..., count)."""
+    first = np.clip(np.floor(places).astype(np.intp) - 1, 0, count - 4)
+    u = places - first
+    four = np.stack(
+        [
+            -(u - 1) * (u - 2) * (u - 3) / 6,
+            u * (u - 2) * (u - 3) / 2,
+            -u * (u - 1) * (u - 3) / 2,
+            u * (u - 1) * (u - 2) / 6,
+        ],
+        axis=-1,
+    )
+    weights = np.zeros((*places.shape, count))
+    np.put_along_axis(weights, first[..., None] + np.arange(4), four, axis=-1)
+    return weights
+
+
+def _quadratic(share: Array) -> Array:
+    """Return the weights of the three ``RESPONSES`` for quadratic interpolation, (n, 3)."""
+    nodes = np.array(RESPONSES)
+    others = [np.delete(nodes, number) for number in range(3)]
+    columns = [
+        (share - a) * (share - b) / ((node - a) * (node - b))
+        for node, (a, b) in zip(nodes, others, strict=True)
+    ]
+    return np.stack(columns, axis=1)
