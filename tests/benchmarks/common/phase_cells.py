@@ -114,7 +114,7 @@ def _row(cell: PhaseCell, seed: int) -> tuple[float, ...]:
     return (
         np.nan if energy.energy_j is None else energy.energy_j - true_j,
         true_j,
-        float(np.hypot(1.96 * energy.stderr_j, getattr(energy, "edge_j", 0.0))),
+        float(np.hypot(1.96 * energy.stderr_j, energy.edge_j)),
         energy.error_j,
         1.0 + max(bound, _GAIN_BOUND) * random.uniform(-1.0, 1.0),
         float(energy.is_resolved),

@@ -12,10 +12,10 @@ from typing import Final, Literal
 
 import numpy as np
 
+from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy
 from energy_callbacks.sensing.timeline import Timeline
-from tests.benchmarks.common.phase_estimator import PhaseEnergy
 from tests.benchmarks.common.power_signal import Array, PowerSignal
 from tests.benchmarks.common.sensor_models import CARD_MODELS, Random, batches
 
@@ -197,7 +197,7 @@ def measured(cell: PhaseCell, drawn: Training, random: Random, gain: float = 1.0
     for span in _rest(ahead, waiting):
         phases.add(span)
     timeline.finish()
-    phases.update(end_s)
+    phases.update(end_s, is_final=True)
     key = streams[0].channel.device.key
     found = phases.energies()[key]
     return Measured(
