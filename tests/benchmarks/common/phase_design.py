@@ -9,7 +9,7 @@ from tests.benchmarks.common.sensor_models import CARD_MODELS
 
 FACTORS: Final = {
     "sensor": tuple(CARD_MODELS),
-    "validation_s": (0.03, 0.06, 0.12, 0.3, 0.6, 1.0, 2.0),
+    "validation_s": (0.03, 0.06, 0.12, 0.3, 0.7, 2.0),
     "repeats": (20, 60, 200),
     "load": ("flat", "staircase"),
     "delay": ((0.0, False), (0.03, False), (0.12, False), (0.0, True), (0.03, True), (0.12, True)),
