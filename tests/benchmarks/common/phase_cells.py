@@ -6,12 +6,14 @@ constants: their lengths, delays, levels and seeds differ from those that ``cali
 """
 
 import argparse
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Final
 
 import numpy as np
@@ -26,6 +28,7 @@ from tests.benchmarks.common.coverage import (
 from tests.benchmarks.common.phase_design import NAMED, design, for_fitting
 from tests.benchmarks.common.phase_runs import PhaseCell, measured, training
 from tests.benchmarks.common.power_signal import Array
+from tests.lanes import ONE_THREAD
 
 _FIT_SEED: Final = 1_000_000
 # Gains are drawn within the bound that the sensor states (10 % for RAPL), but at least this one.
@@ -92,7 +95,9 @@ def run_cells(
     tasks = [
         _Task(cell, tuple(seeds[part::parts])) for cell in cells.values() for part in range(parts)
     ]
-    with ProcessPoolExecutor() as pool:
+    # Threads of NumPy's linear algebra would wait for each other. New processes read the variable.
+    os.environ.update(ONE_THREAD)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         done = pool.map(_run, tasks)
         for name in cells:
             columns = np.concatenate([next(done) for _ in range(parts)]).T
