@@ -51,5 +51,5 @@ def pairwise(
 
 def pairs(choice: Choice) -> Iterator[_Pair]:
     """Yield the pairs of levels of a combination."""
-    for (first, level), (second, other) in combinations(choice.items(), 2):
+    for (first, level), (second, other) in combinations(sorted(choice.items()), 2):
         yield first, level, second, other

@@ -6,12 +6,14 @@ constants: their lengths, delays, levels and seeds differ from those that ``cali
 """
 
 import argparse
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Final
 
 import numpy as np
@@ -26,6 +28,7 @@ from tests.benchmarks.common.coverage import (
 from tests.benchmarks.common.phase_design import NAMED, design, for_fitting
 from tests.benchmarks.common.phase_runs import PhaseCell, measured, training
 from tests.benchmarks.common.power_signal import Array
+from tests.lanes import ONE_THREAD
 
 _FIT_SEED: Final = 1_000_000
 # Gains are drawn within the bound that the sensor states (10 % for RAPL), but at least this one.
@@ -45,6 +48,8 @@ class PhaseRuns:
         total_j: half-width of the whole interval.
         gain: factor of the readings with which whole intervals are judged.
         is_resolved: 1 for results that are resolved, otherwise 0.
+        sum_shift: difference between the sum over phases and the energy of the whole training, as
+            a share.
         seconds: time that a run took.
     """
 
@@ -54,6 +59,7 @@ class PhaseRuns:
     total_j: Array
     gain: Array
     is_resolved: Array
+    sum_shift: Array
     seconds: Array
 
     def shares(self, *, is_whole: bool) -> tuple[Array, Array]:
@@ -89,7 +95,9 @@ def run_cells(
     tasks = [
         _Task(cell, tuple(seeds[part::parts])) for cell in cells.values() for part in range(parts)
     ]
-    with ProcessPoolExecutor() as pool:
+    # Threads of NumPy's linear algebra would wait for each other. New processes read the variable.
+    os.environ.update(ONE_THREAD)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         done = pool.map(_run, tasks)
         for name in cells:
             columns = np.concatenate([next(done) for _ in range(parts)]).T
@@ -106,13 +114,18 @@ def _row(cell: PhaseCell, seed: int) -> tuple[float, ...]:
     random = np.random.default_rng([seed, *cell.name.encode()])
     drawn = training(cell, random)
     found = measured(cell, drawn, random)
-    true_j = drawn.true_j("validation")
-    error_j = np.nan if found.energy_j is None else found.energy_j - true_j
-    shape_j = float(np.hypot(1.96 * found.stderr_j, getattr(found, "edge_j", 0.0)))
-    bound = found.systematic_j / found.energy_j if found.energy_j else 0.0
-    gain = 1.0 + max(bound, _GAIN_BOUND) * random.uniform(-1.0, 1.0)
-    took_s = time.perf_counter() - start_s
-    return error_j, true_j, shape_j, found.error_j, gain, float(found.is_resolved), took_s
+    energy, true_j = found.validation, drawn.true_j("validation")
+    bound = energy.systematic_j / energy.energy_j if energy.energy_j else 0.0
+    return (
+        np.nan if energy.energy_j is None else energy.energy_j - true_j,
+        true_j,
+        float(np.hypot(1.96 * energy.stderr_j, energy.edge_j)),
+        energy.error_j,
+        1.0 + max(bound, _GAIN_BOUND) * random.uniform(-1.0, 1.0),
+        float(energy.is_resolved),
+        abs(found.sum_j / found.whole_j - 1.0),
+        time.perf_counter() - start_s,
+    )
 
 
 def judged_cells(

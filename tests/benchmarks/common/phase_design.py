@@ -9,15 +9,18 @@ from tests.benchmarks.common.sensor_models import CARD_MODELS
 
 FACTORS: Final = {
     "sensor": tuple(CARD_MODELS),
-    "validation_s": (0.03, 0.06, 0.12, 0.3, 0.6, 1.0, 2.0),
+    "validation_s": (0.03, 0.06, 0.12, 0.3, 0.7, 2.0),
     "repeats": (20, 60, 200),
     "load": ("flat", "staircase"),
     "delay": ((0.0, False), (0.03, False), (0.12, False), (0.0, True), (0.03, True), (0.12, True)),
     "length_spread": (0.0, 0.03),
     "share": (0.1, 0.25, 0.5),
 }
-# A training may last this much longer, s, for one more pair of levels.
-_COSTLY_S: Final = 60.0
+# Readings a second, which determine how long a run takes, of sensors with fewer or more than most.
+_READINGS: Final = {"A100": 20.0, "RTX 30xx": 20.0, "RAPL": 20.0, "V100": 100.0}
+_MOST_HAVE: Final = 50.0
+# A training may have this many more readings for one more pair of levels.
+_COSTLY: Final = 2000.0
 
 # The cells of quick runs: lengths of the issue that asked for this benchmark ("250/60" are the
 # milliseconds of train and validation), and one or two more conditions for each sensor.
@@ -77,8 +80,14 @@ def _cell(choice: Choice) -> PhaseCell:
     return PhaseCell(**others, delay_s=delay_s, is_delay_jittered=is_jittered)
 
 
+def choice_of(cell: PhaseCell) -> Choice:
+    """Return the levels of a cell of the design."""
+    choice = {name: getattr(cell, name) for name in FACTORS if name != "delay"}
+    return choice | {"delay": (cell.delay_s, cell.is_delay_jittered)}
+
+
 def _cost(choice: Choice) -> float:
-    return _cell(choice).duration_s / _COSTLY_S
+    return _cell(choice).duration_s * _READINGS.get(choice["sensor"], _MOST_HAVE) / _COSTLY
 
 
 def for_fitting(cell: PhaseCell) -> PhaseCell:

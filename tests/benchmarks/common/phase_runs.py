@@ -5,16 +5,17 @@ start and one at the end. The power of the device changes at the device's edges,
 edges that the host reports. The true energy of a phase is that between the device's edges.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
+from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy
 from energy_callbacks.sensing.timeline import Timeline
-from tests.benchmarks.common.phase_estimator import PhaseEnergy
 from tests.benchmarks.common.power_signal import Array, PowerSignal
 from tests.benchmarks.common.sensor_models import CARD_MODELS, Random, batches
 
@@ -160,8 +161,23 @@ def _power(cell: PhaseCell, random: Random, names: list[str], device_s: Array) -
     return PowerSignal(all_s, of_phase_w[phase] * heights[stair])
 
 
-def measured(cell: PhaseCell, drawn: Training, random: Random, gain: float = 1.0) -> Energy:
-    """Return the energy of all validations that the package finds in the readings of a card."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the package finds in the readings of a card.
+
+    Attributes:
+        validation: energy of all validations.
+        sum_j: sum of the energies of all phases.
+        whole_j: energy from the first to the last moment of the training, in one query.
+    """
+
+    validation: Energy
+    sum_j: float
+    whole_j: float
+
+
+def measured(cell: PhaseCell, drawn: Training, random: Random, gain: float = 1.0) -> Measured:
+    """Measure a training on a simulated card."""
     start_s, end_s = drawn.spans[0].start_s, drawn.spans[-1].end_s
     streams = CARD_MODELS[cell.sensor].streams(drawn.power, start_s, end_s, random, gain)
     timeline = Timeline()
@@ -182,7 +198,13 @@ def measured(cell: PhaseCell, drawn: Training, random: Random, gain: float = 1.0
         phases.add(span)
     timeline.finish()
     phases.update(end_s, is_final=True)
-    return phases.energies()[streams[0].channel.device.key]["validation"]
+    key = streams[0].channel.device.key
+    found = phases.energies()[key]
+    return Measured(
+        validation=found["validation"],
+        sum_j=math.fsum(energy.energy_j or 0.0 for energy in found.values()),
+        whole_j=timeline.energy(key, start_s, end_s).energy_j or 0.0,
+    )
 
 
 def _rest(ahead: PhaseSpan | None, waiting: Iterator[PhaseSpan]) -> Iterator[PhaseSpan]:

@@ -23,6 +23,7 @@ SENSORS: Final = (
     "1 s average and counter",
     "1 s average only",
     "50 % duty and counter (V100)",
+    "samples and counter (V100)",
 )
 LOADS: Final = (
     "31 ms",
