@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter, Record
 from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
+from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
 from energy_callbacks.core.records import Quantity
@@ -91,12 +92,15 @@ class JournalRecorder:
         self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)
         self._waiting = DataWaitEnergy(timeline, self.steps, start_s)
+        self._by_phase = PhaseEnergy(timeline)
         self.timeline = timeline
         self._writer = writer
         self._clock = clock
         self.start_s = start_s
         self._closed: deque[PhaseSpan] = deque()
         self._named: deque[PhaseSpan] = deque()
+        self._new_spans: deque[PhaseSpan] = deque()
+        self._new_windows: deque[PhaseSpan] = deque()
         self._lines: deque[Record] = deque()
         self._pooled = StepCounts(t_s=start_s)
         self._written = {"samples": 0.0, "tokens": 0.0}
@@ -133,6 +137,8 @@ class JournalRecorder:
         """
         with self._phase_lock:
             span = change()
+            if span is not None:
+                self._new_spans.append(span)
             if span is not None and span.name == "train":
                 self._trained.append(span)
         if span is not None:
@@ -147,6 +153,7 @@ class JournalRecorder:
         self.timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
         self._named.append(span)
+        self._new_windows.append(span)
         if name != "train":
             with self._phase_lock:
                 self._renamed.append(span)
@@ -197,6 +204,7 @@ class JournalRecorder:
         self._write_spans(self._named, "window", "name")
         self._write_steps(is_final=is_final)
         self._waiting.update(now_s, is_final=is_final)
+        self._update_phases(is_final=is_final)
         self._write_series(now_s)
         self._write_so_far()
         self._writer.flush()
@@ -232,6 +240,16 @@ class JournalRecorder:
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
+        if phases := self._by_phase.energies():
+            self._writer.write(
+                {
+                    "type": "phases",
+                    "t_s": now_s - self.start_s,
+                    "energy": {
+                        key: journal.energies_as_json(by_phase) for key, by_phase in phases.items()
+                    },
+                }
+            )
         energy = self._energies(self.start_s, now_s)
         values = self._waiting.record() | values
         self._writer.write(journal.totals(now_s - self.start_s, status, error, energy, **values))
@@ -269,6 +287,15 @@ class JournalRecorder:
                     "energy": self._energies(span.start_s, span.end_s),
                 }
             )
+
+    def _update_phases(self, *, is_final: bool) -> None:
+        with self._phase_lock:
+            while self._new_spans:
+                self._by_phase.add(self._new_spans.popleft())
+            self._by_phase.begin(self.phases.name, self.phases.start_s)
+        while self._new_windows:
+            self._by_phase.rename(self._new_windows.popleft())
+        self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
 
     def _write_steps(self, *, is_final: bool) -> None:
         tally, before = self.steps.advance(self.seen_s), self._pooled

@@ -5,6 +5,7 @@ used instead. It needs the phase of every moment shortly after that moment, so t
 the readings by ``_HOLD_S``, in which a window may still give a part of a span another phase.
 """
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ import numpy as np
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
-from energy_callbacks.sensing.estimation.phase_fit import Edges, PhaseFit
+from energy_callbacks.sensing.estimation.phase_fit import Edges, PhaseEnergies, PhaseFit
+from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
 
 # Time until the phase of a moment is taken as final, s. Windows are known when they end; a window
@@ -37,15 +39,19 @@ class _Device:
         fit: sums over its intervals.
         done_s: end of the last interval in the sums.
         missing_s: time without readings in each phase.
+        noise_j2: variance of the energies of intervals in each phase.
         method: the least accurate method of all intervals.
         relative_error: bound of the systematic error, as a fraction of the energy.
+        is_counted: whether it has an energy counter.
     """
 
     fit: PhaseFit
     done_s: float
     missing_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    noise_j2: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     method: Method = METHODS[0]
     relative_error: float = 0.0
+    is_counted: bool = False
 
 
 class PhaseEnergy:
@@ -77,9 +83,15 @@ class PhaseEnergy:
             self._append(self._end_s, self._label(span.name))
             self._end_s = span.end_s
 
+    def begin(self, name: str, t_s: float) -> None:
+        """Record the phase that began when the last span ended, at ``t_s``."""
+        if self._start_s is None:
+            self._start_s = self._end_s = t_s
+        self._append(t_s, self._label(name))
+
     def rename(self, window: PhaseSpan) -> None:
-        """Give a part of the spans added so far another phase."""
-        start_s, end_s = max(window.start_s, self._start_s or 0.0), min(window.end_s, self._end_s)
+        """Give a part of the time so far another phase; ``begin`` must have been called before."""
+        start_s, end_s = max(window.start_s, self._start_s or 0.0), window.end_s
         if any(device.done_s > start_s for device in self._devices.values()):
             self.is_complete = False
             return
@@ -103,13 +115,13 @@ class PhaseEnergy:
         """Add the intervals that end at least ``_HOLD_S`` before ``until_s``.
 
         Args:
-            until_s: time up to which energies are final.
+            until_s: time up to which energies are final and all phases are known.
             is_final: whether to add all intervals up to ``until_s``.
         """
         self.is_complete &= len(self._names) <= _MOST_PHASES
         if self._start_s is None or not self.is_complete:
             return
-        end_s = until_s if is_final else min(until_s - _HOLD_S, self._end_s - _AHEAD_S)
+        end_s = until_s if is_final else until_s - _HOLD_S
         for key in self._timeline.metered:
             device = self._devices.get(key)
             if device is None:
@@ -123,6 +135,7 @@ class PhaseEnergy:
     def _add(self, device: _Device, intervals: Intervals) -> None:
         device.done_s = float(intervals.t_s[-1])
         device.relative_error = intervals.relative_error
+        device.is_counted = intervals.method.startswith("counter")
         device.method = METHODS[max(map(METHODS.index, (device.method, intervals.method)))]
         widths_s = np.diff(intervals.t_s)
         # Intervals without readings, and one that begins before the first phase, are left out.
@@ -136,10 +149,16 @@ class PhaseEnergy:
                 t_s = intervals.t_s[start : end + 1]
                 edges = self._edges(t_s[0] - device.fit.reach_s, t_s[-1] + _AHEAD_S)
                 if kinds[start]:
+                    self._add_noise(device, t_s, intervals.noise_j2[start:end], edges)
                     is_exact = bool(kinds[start] == 2) or device.fit.is_exact
                     device.fit.add(t_s, intervals.energy_j[start:end], edges, is_exact=is_exact)
                 else:
                     self._miss(device, t_s[0], t_s[-1], edges)
+
+    def _add_noise(self, device: _Device, t_s: Array, noise_j2: Array, edges: Edges) -> None:
+        labels = np.array(edges.labels)[np.searchsorted(edges.t_s, t_s[:-1], side="right")]
+        for label, variance in enumerate(np.bincount(labels, noise_j2).tolist()):
+            device.noise_j2[label] += variance
 
     def _miss(self, device: _Device, start_s: float, end_s: float, edges: Edges) -> None:
         ends_s = np.clip(np.concatenate([[start_s], edges.t_s, [end_s]]), start_s, end_s)
@@ -174,7 +193,7 @@ class PhaseEnergy:
         return {
             self._names[label]: Energy(
                 energy_j=float(found.energy_j[label]),
-                stderr_j=float(found.stderr_j[label]),
+                stderr_j=math.hypot(found.stderr_j[label], _noise_j(device, found, label)),
                 edge_j=float(found.edge_j[label]),
                 systematic_j=device.relative_error * abs(float(found.energy_j[label])),
                 method=device.method,
@@ -182,6 +201,15 @@ class PhaseEnergy:
             )
             for label in range(len(found.energy_j))
         }
+
+
+def _noise_j(device: _Device, found: PhaseEnergies, label: int) -> float:
+    """Return the standard error of a phase's energy due to the energies of its intervals.
+
+    With a counter, the sum over all phases is known better.
+    """
+    known = found.duration_s[label] / found.duration_s.sum() if device.is_counted else 0.0
+    return math.sqrt(device.noise_j2[label] * (1.0 - known))
 
 
 def _share(seen_s: float, missing_s: float) -> float:

@@ -10,7 +10,7 @@ contain trainings; their time and energy are subtracted from those of the comman
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -66,7 +66,26 @@ def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Ener
     """
     pieces = _cut(process, key, whole)
     found = sums((piece.name, piece.duration_s, piece.energy) for piece in pieces)
+    found = _fitted(found, process.phases.get(key, {}), whole)
     return _with_trainings(process, key, found) if process.trainings else found
+
+
+def _fitted(
+    found: dict[str, Energy], by_phase: Mapping[str, Energy], whole: Energy
+) -> dict[str, Energy]:
+    """Return the energies that were fitted to all spans together, if all phases have one.
+
+    Args:
+        found: sums over the spans.
+        by_phase: fitted energies; see ``PhaseEnergy``.
+        whole: energy of the device over the attempt.
+    """
+    fitted = {name: by_phase.get(name, energy) for name, energy in found.items()}
+    missing_j = [found[name].energy_j for name in found if name not in by_phase]
+    known_j = math.fsum(energy.energy_j or 0.0 for energy in fitted.values())
+    if not by_phase or any(missing_j) or whole.energy_j is None or known_j <= 0.0:
+        return found
+    return {name: _times(energy, whole.energy_j / known_j) for name, energy in fitted.items()}
 
 
 def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:

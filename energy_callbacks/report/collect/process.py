@@ -61,6 +61,7 @@ class ProcessJournal:
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
         so_far: energies by device key, from the newest ``so_far`` line; empty if there is none.
+        phases: energy by device key and phase, over all spans; empty if the attempt was cut off.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
@@ -89,6 +90,7 @@ class ProcessJournal:
     metrics: list[Record] = field(default_factory=list)
     epochs: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
+    phases: dict[str, dict[str, Energy]] = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     trainings: tuple[Training, ...] = ()
@@ -231,6 +233,10 @@ def _take_so_far(process: ProcessJournal, record: Record) -> None:
     process.data_wait = record.get("data_wait", {})
 
 
+def _take_phases(process: ProcessJournal, record: Record) -> None:
+    process.phases = {key: energies(by_phase) for key, by_phase in record["energy"].items()}
+
+
 def _take_forecast(process: ProcessJournal, record: Record) -> None:
     process.forecast = record
 
@@ -255,6 +261,7 @@ _TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
     "warning": lambda process, record: process.warnings.append(record),
     "remark": lambda process, record: process.remarks.append(record),
     "so_far": _take_so_far,
+    "phases": _take_phases,
     "totals": _take_totals,
     "span": lambda process, record: process.spans.append(_timed(record, "phase")),
     "window": lambda process, record: process.windows.append(_timed(record, "name")),

@@ -210,6 +210,14 @@ class PhaseFit:
 
     def energies(self) -> PhaseEnergies:
         """Return the energies of the phases that were added so far, by their number."""
+        if not self._changes.any() or self._mean_w() <= 0.0:
+            nothing = np.zeros(self._count)
+            return PhaseEnergies(
+                energy_j=self._rates[0],
+                stderr_j=nothing,
+                edge_j=nothing,
+                duration_s=self._products[0, :, 0].sum(axis=1),
+            )
         candidates = coarse(len(self._exposures), self._shortest_s())
         fits = self._fits(candidates, 0.0)
         noise = self._noise(candidates, fits)

@@ -176,6 +176,7 @@ def test_the_bound_is_what_no_reading_excludes(edge_j: float, expected_j: float)
         energy_j=np.array([1000.0]),
         noise_j2=np.zeros(1),
         edge_j2=np.array([edge_j**2]),
+        is_counted=np.zeros(1, bool),
         seen_s=np.array([10.0]),
         method="counter",
         relative_error=0.0,
