@@ -271,6 +271,11 @@ class EnergyCounter:
         """See ``Reader``."""
         return self._ticks.due_s
 
+    @property
+    def is_at_every_tick(self) -> bool:
+        """Whether the counter is read each time its value changes."""
+        return self._ticks.is_at_every_tick
+
     def _energy_j(self) -> float | None:
         energy_mj = known(self._card.nvml.nvmlDeviceGetTotalEnergyConsumption(self._card.handle))
         return joules_from_millijoules(energy_mj) if energy_mj else None
