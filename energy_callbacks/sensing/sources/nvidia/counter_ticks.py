@@ -75,8 +75,8 @@ _CHEAP_LATE_S: Final = 0.0005
 _SEARCH_S: Final = 0.25
 # Minimum time between the starts of two calls of such a search, s.
 _SPACING_S: Final = 0.009
-# Maximum number of calls of a search, whether the time of the tick is predicted or not. A run of
-# cheap calls counts as one.
+# Maximum number of calls of a search, whether the time of the tick is predicted or not. A search
+# by cheap calls is limited by its duration alone.
 _MOST_CALLS: Final = 40
 # If a tick is not found by its latest predicted time plus the longest duration of a call plus this
 # time, s, the clock of the ticks is discarded.
@@ -334,8 +334,8 @@ class CounterTicks:
             return self._placed(call)  # the call may be after the tick
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
-        most_calls = _MOST_CALLS * (_RUN_CALLS if self._cost.is_cheap else 1)
-        is_over = call.stop_s >= search.end_s or search.calls >= most_calls
+        is_too_many = search.calls >= _MOST_CALLS and not self._cost.is_cheap
+        is_over = call.stop_s >= search.end_s or is_too_many
         if not is_over:
             self.due_s = search.next_call_s(call)
         elif search.number is None:
