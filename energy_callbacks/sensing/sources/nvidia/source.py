@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any, Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
@@ -86,9 +85,9 @@ class NvmlSource:
             card = _opened(nvml, self._clock, self._uuid, self._more_instances, stack)
             # The counter is read first, so that the power samples extend beyond its tick.
             counter = tried(card, EnergyCounter)
-            others = (partial(power, counter=counter), *GAUGES, activity)
-            readers = (counter, *(tried(card, make) for make in others))
-            self._readers = tuple(filter(None, readers))
+            powers = tried(card, lambda card: power(card, counter))
+            others = (tried(card, make) for make in (*GAUGES, activity))
+            self._readers = tuple(filter(None, (counter, powers, *others)))
             if not self._readers:
                 raise SourceUnavailable(
                     f"{self._uuid} answers, but offers neither power nor energy nor anything else",
