@@ -12,7 +12,13 @@ from typing import Literal
 from energy_callbacks.core.errors import SourceError, SourceLost, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock, Periodic
-from energy_callbacks.sensing.sources.protocol import FinishingSource, RemarkingSource, Source
+from energy_callbacks.sensing.schedule import until_quick_reading_s
+from energy_callbacks.sensing.sources.protocol import (
+    FinishingSource,
+    QuickSource,
+    RemarkingSource,
+    Source,
+)
 from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
@@ -53,6 +59,8 @@ class _Worker:
 
     Attributes:
         source: the source.
+        quick_interval_s: seconds between readings after a change of phase; ``None`` if the source
+            is not a ``QuickSource``.
         periodic: the job that reads the source; set by ``Sampler.start``.
         is_open: whether ``open`` of the source has succeeded.
         channels: channels that the source offers; empty before it has been opened.
@@ -66,6 +74,7 @@ class _Worker:
     """
 
     source: Source
+    quick_interval_s: float | None = None
     periodic: Periodic = field(init=False)
     is_open: bool = False
     channels: tuple[Channel, ...] = ()
@@ -98,7 +107,7 @@ class Sampler:
         on_notice: Callable[[Notice], None],
         on_readings: Callable[[Sequence[Reading]], None] | None = None,
     ) -> None:
-        self._workers = [_Worker(source) for source in sources]
+        self._workers = [_Worker(source, _quick_interval_s(source)) for source in sources]
         self._timeline = timeline
         self._clock = clock
         self._on_notice = on_notice
@@ -198,7 +207,17 @@ class Sampler:
             return self._note_miss(worker, error)
         else:
             worker.missed_in_a_row = 0
+            return self._interval_s(worker)
         return worker.source.interval_s
+
+    def _interval_s(self, worker: _Worker) -> float:
+        """Return the seconds from the present reading to the next one, if no reading failed."""
+        interval_s: float = worker.source.interval_s
+        if worker.quick_interval_s is None or worker.started_s is None:
+            return interval_s
+        changed_s = self._timeline.newest_pin_s
+        quick_s = until_quick_reading_s(worker.started_s, worker.quick_interval_s, changed_s)
+        return min(interval_s, quick_s)
 
     def _note_miss(self, worker: _Worker, error: BaseException) -> float:
         if not worker.is_open and not isinstance(error, SourceError):
@@ -236,3 +255,7 @@ class Sampler:
                 channels=worker.channels,
             )
         )
+
+
+def _quick_interval_s(source: Source) -> float | None:
+    return source.quick_interval_s if isinstance(source, QuickSource) else None

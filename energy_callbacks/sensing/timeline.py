@@ -59,6 +59,10 @@ class _Track:
 class Timeline:
     """Stores the energy curve and the other quantities of each device; safe to use from any thread.
 
+    Attributes:
+        newest_pin_s: the moment passed to the last call of ``pin``, usually the last change of
+            phase; minus infinity before the first call.
+
     Args:
         keep_s: how long readings and energy are kept at full resolution, s. Older readings are
             dropped. Older energy stays exact at pinned moments (see ``pin``); in addition, one knot
@@ -73,6 +77,7 @@ class Timeline:
         # from before it was opened.
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
+        self.newest_pin_s = -math.inf
         self._expected = 0
         self._asked_s: float | None = None
         self._reached: dict[_EndOf, float] = {}
@@ -246,6 +251,7 @@ class Timeline:
         receive the moment before they receive their next readings.
         """
         self._new_pins.append(t_s)
+        self.newest_pin_s = t_s
 
     def _place_pins(self) -> None:
         while self._new_pins:

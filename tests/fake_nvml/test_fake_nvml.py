@@ -120,7 +120,7 @@ def test_the_low_pass_is_first_order(
 @EACH_SIGNAL
 def test_counter_is_the_truth_at_its_updates(fake_nvml: Play, signal: Signal) -> None:
     """At each 100 ms update the counter has risen by the closed-form energy, to 1 mJ a reading."""
-    nvml, card = start(fake_nvml, a100(signal))
+    nvml, card = start(fake_nvml, a100(signal, latency={}))
     first_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(card)
     for update in range(1, 60):
         nvml.time.set(EPOCH_S + update * 0.1)
@@ -131,7 +131,7 @@ def test_counter_is_the_truth_at_its_updates(fake_nvml: Play, signal: Signal) ->
 
 def test_counter_stands_still_between_updates(fake_nvml: Play) -> None:
     """Readings within one 20 ms period are the same, and the next one differs."""
-    nvml, card = start(fake_nvml, v100(Constant(200.0)))
+    nvml, card = start(fake_nvml, v100(Constant(200.0), latency={}))
     readings_mj = []
     for t_s in (0.1, 0.119999, 0.12):
         nvml.time.set(EPOCH_S + t_s)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -9,6 +10,7 @@ from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavai
 from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sampler import Notice, Sampler
+from energy_callbacks.sensing.schedule import BEAT_S, until_reading_s
 from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.sensing.loads import channel
@@ -307,3 +309,75 @@ def test_nothing_is_settled_before_every_source_has_opened_or_ended(
     settled_s = timeline.settled_s(clock.monotonic_s())
     assert settled_s is not None
     assert settled_s > 1.9
+
+
+class Quick(Faulty):
+    """A source that may be read every 50 ms, and is otherwise read at the common moments."""
+
+    quick_interval_s = 0.05
+
+    @property
+    def interval_s(self) -> float:  # type: ignore[override]
+        return until_reading_s(self.read_s[-1] if self.read_s else 0.0)
+
+
+def spacings_s(source: Faulty, start_s: float, end_s: float) -> list[float]:
+    """Times between the readings in a span."""
+    inside = [t_s for t_s in source.read_s if start_s <= t_s <= end_s]
+    return [after - before for before, after in pairwise(inside)]
+
+
+def test_a_cheap_source_is_read_often_after_a_change_of_phase() -> None:
+    """Every 50 ms for 8 s, from the next common moment on; before and afterwards every 0.8 s."""
+    clock = FakeClock(start_s=100.0)
+    source = Quick(clock)
+    sampler, timeline, _ = sampled(source, clock)
+    clock.advance(20.0)
+    timeline.pin(clock.monotonic_s())
+    clock.advance(20.0)
+    sampler.stop(AT_MOST_S)
+
+    before = spacings_s(source, 101.0, 120.0)
+    assert before == pytest.approx([BEAT_S] * len(before), abs=1e-6)
+    quick = spacings_s(source, 120.0 + BEAT_S, 128.0)
+    assert quick == pytest.approx([0.05] * len(quick), abs=1e-6)
+    assert len(quick) > 140
+    after = spacings_s(source, 129.0, 139.9)
+    assert after == pytest.approx([BEAT_S] * len(after), abs=1e-6)
+
+
+def test_short_phases_keep_a_cheap_source_quick() -> None:
+    """With a change of phase every second, readings stay 50 ms apart."""
+    clock = FakeClock(start_s=100.0)
+    source = Quick(clock)
+    sampler, timeline, _ = sampled(source, clock)
+    for _ in range(30):
+        timeline.pin(clock.monotonic_s())
+        clock.advance(1.0)
+    sampler.stop(AT_MOST_S)
+
+    assert max(spacings_s(source, 101.0, 129.9)) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_other_sources_do_not_follow_phases() -> None:
+    """A source without a quick interval is read at its own interval after a change of phase."""
+    clock = FakeClock()
+    source = Faulty(clock)
+    sampler, timeline, _ = sampled(source, clock)
+    timeline.pin(clock.monotonic_s())
+    clock.advance(10.5)
+    sampler.stop(AT_MOST_S)
+
+    assert len(source.read_s) == 12
+
+
+def test_a_failed_reading_of_a_cheap_source_is_not_repeated_quickly() -> None:
+    """Failures double the source's own interval, however recent the change of phase."""
+    clock = FakeClock(start_s=100.0)
+    source = Quick(clock, reads=lambda _: ReadingMissed("never"))
+    sampler, timeline, _ = sampled(source, clock)
+    timeline.pin(clock.monotonic_s())
+    clock.advance(8.0)
+    sampler.stop(AT_MOST_S)
+
+    assert len(source.read_s) < 6

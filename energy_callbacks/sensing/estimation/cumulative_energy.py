@@ -139,7 +139,7 @@ class CumulativeEnergy(BoundedColumns):
             rows[:, POINT] = last[POINT]
         return rows
 
-    def set_bridge(self, rows: Array, anchor_variance: float) -> None:
+    def set_bridge(self, rows: Array, anchor_variance: float | Array) -> None:
         """Set LOOSE and POINT of new knots between two anchors.
 
         Between anchors the error of C is that of a random walk with fixed ends, and LOOSE does not
@@ -148,13 +148,17 @@ class CumulativeEnergy(BoundedColumns):
         Args:
             rows: knots after the first anchor up to the second anchor, inclusive, before they are
                 appended; changed in place.
-            anchor_variance: variance of C at the anchors, J^2.
+            anchor_variance: variance of C at the anchors, J^2; one number, or one for each of the
+                last rows, if every row is an anchor.
         """
         start = self.column(WALK)[-1] if len(self) else 0.0
         rows[:, LOOSE] = self.column(LOOSE)[-1] if len(self) else 0.0
         walked = rows[:, WALK] - start
         total = max(float(walked[-1]), 1e-300)
-        rows[:, POINT] = walked * (1.0 - walked / total) + anchor_variance
+        at_anchors = np.atleast_1d(anchor_variance)
+        rows[:, POINT] = walked * (1.0 - walked / total)
+        rows[: -len(at_anchors), POINT] += at_anchors[0]
+        rows[-len(at_anchors) :, POINT] += at_anchors
 
     def pin(self, t_s: float) -> None:
         """Keep a knot at this moment when knots are thinned."""

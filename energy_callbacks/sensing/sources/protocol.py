@@ -56,6 +56,19 @@ class FinishingSource(Source, Protocol):
 
 
 @runtime_checkable
+class QuickSource(Source, Protocol):
+    """A source whose readings cost microseconds, so that it can be read often if phases are short.
+
+    After a change of phase, it is read every ``quick_interval_s`` seconds (see ``schedule``).
+    """
+
+    @property
+    def quick_interval_s(self) -> float:
+        """Seconds between two readings after a change of phase, less than ``interval_s``."""
+        ...
+
+
+@runtime_checkable
 class RemarkingSource(Source, Protocol):
     """A source that corrects faults of its sensor and reports them."""
 

@@ -25,6 +25,11 @@ POWERCAP = Path("/sys/class/powercap")
 # about every millisecond (Intel SDM volume 3B, 15.10.3).
 _PERIOD_S = 0.001
 
+# Time between two readings after a change of phase, s. Reading a file of this folder takes
+# microseconds. The energy of a phase is then wrong by at most the energy of one such interval at
+# each of its two edges.
+_QUICK_S = 0.05
+
 # Bounds of the relative error of the counters of packages and memory. No vendor states an error:
 # the bounds are assumed, and wide enough for Intel and AMD. Since Haswell, Intel's counters are
 # based on measurements (Hackenberg et al., IPDPSW 2015, doi 10.1109/IPDPSW.2015.70) and follow the
@@ -101,8 +106,16 @@ class RaplSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the next common reading moment (see ``schedule``)."""
+        """Seconds from the last ``read`` to the next common reading moment (see ``schedule``).
+
+        After a change of phase, the sampler uses ``quick_interval_s`` instead.
+        """
         return until_reading_s(self._read_s)
+
+    @property
+    def quick_interval_s(self) -> float:
+        """See ``QuickSource``."""
+        return _QUICK_S
 
     def open(self) -> Sequence[Channel]:
         """Open all zones and return their channels; energy is counted from now on.

@@ -524,3 +524,54 @@ def test_a_run_of_an_anchored_card_is_named_by_its_anchors() -> None:
     whole = curve.energy(curve.start_s, curve.newest_s)
     assert whole.method == "counter+samples"
     assert whole.coverage == 1.0
+
+
+FAST_GAUGE = channel("power", "gauge", period_s=0.02, window_s=0.01)
+TICKS_S = np.arange(0.0, 20.001, 0.02)
+
+
+def ticked(t_error_s: float, load: Load) -> EnergyCurve:
+    """A curve of a counter that ticks as often as power is read, with times known to an error."""
+    curve = EnergyCurve([FAST_GAUGE, COUNTER])
+    anchors = [Reading(COUNTER, float(t), load.energy_j(float(t)), t_error_s) for t in TICKS_S]
+    feed(curve, readings_of(load, FAST_GAUGE, TICKS_S + 0.007) + anchors)
+    curve.finish()
+    return curve
+
+
+def test_a_counter_as_frequent_as_power_is_used_alone() -> None:
+    """Ticks of 20 ms known to 0.5 ms: the step between two ticks is where the counter puts it."""
+    load = step(at_s=5.013)
+    curve = ticked(0.0005, load)
+
+    for start_s, end_s in ((4.9, 5.02), (5.02, 5.1), (5.0, 5.04)):
+        energy = curve.energy(start_s, end_s)
+        truth_j = load.energy_j(end_s) - load.energy_j(start_s)
+        assert joules(energy) == pytest.approx(truth_j, rel=1e-6)
+        assert energy.method == "counter"
+
+
+def test_frequent_ticks_of_uncertain_time_are_not_used() -> None:
+    """Ticks of 20 ms known to 3 ms only: power readings give the shape again."""
+    assert ticked(0.003, constant()).energy(5.0, 5.04).method == "counter+power"
+
+
+def test_time_errors_of_a_counter_alone_are_stated() -> None:
+    """At 200 W, 1 ms at each end of a window is uniform in +-0.2 J; half of the variance counts."""
+    exact, late = (ticked(t_s, constant()).energy(5.0, 6.0) for t_s in (0.0, 0.001))
+
+    assert exact.stderr_j < 0.001
+    assert late.stderr_j == pytest.approx(math.sqrt(2.0 * 0.2**2 / 6.0), rel=0.01)
+
+
+def test_intervals_of_the_counter_are_the_same_in_any_chunks() -> None:
+    """Making many intervals final at once changes no figure and no error."""
+    load = Staircase.random(5, mean_s=0.3, until_s=21.0)
+    anchors = [Reading(COUNTER, float(t), load.energy_j(float(t)), 0.0003) for t in TICKS_S]
+    found = []
+    for chunk_s in (0.02, 0.5, 4.0):
+        curve = EnergyCurve([COUNTER])
+        feed(curve, anchors, chunk_s)
+        curve.finish()
+        found.append([curve.energy(s, s + 0.13) for s in np.arange(1.0, 19.0, 0.37)])
+    assert found[0] == found[1] == found[2]

@@ -9,8 +9,12 @@ import pytest
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.schedule import BEAT_S
+from energy_callbacks.sensing.sources.protocol import QuickSource
 from energy_callbacks.sensing.sources.rapl import RaplSource
+from energy_callbacks.sensing.timeline import Timeline
+from energy_callbacks.testing import FakeClock
 
 RANGE_UJ = 262_143_328_850
 
@@ -346,3 +350,60 @@ def test_picklable_until_opened():
     assert copy.name == "RAPL"
     # A moment just before a beat is of that beat.
     assert 0.0 < copy.interval_s <= 1.1 * BEAT_S
+
+
+def test_short_phases_are_read_every_50_ms(tree, clock):
+    """The sampler reads it so often after a change of phase; a zone costs microseconds."""
+    tree.add("0", "package-0", 5)
+    source, _ = opened(tree, clock)
+
+    assert isinstance(source, QuickSource)
+    assert source.quick_interval_s == 0.05
+    source.close()
+
+
+def test_repeated_phases_of_a_second(tree):
+    """40 phases of 1 s at 100 W between phases of 2 s at 400 W: 4000 J within 6 %."""
+    fake = FakeClock(start_s=100.0)
+    source, timeline = Moving(fake, tree), Timeline()
+    sampler = Sampler([source], timeline, fake, lambda _: None)
+    sampler.start()
+    fake.advance(1.0)
+    spans = []
+    for _ in range(40):
+        start_s = source.change(400.0, timeline)
+        fake.advance(2.013)
+        start_s = source.change(100.0, timeline)
+        fake.advance(1.0)
+        spans.append((start_s, fake.monotonic_s()))
+    source.change(400.0, timeline)
+    fake.advance(2.0)
+    sampler.stop(10.0)
+    timeline.finish()
+
+    energies = [timeline.energy("cpu0", start_s, end_s) for start_s, end_s in spans]
+    assert sum(energy.energy_j for energy in energies) == pytest.approx(4000.0, rel=0.06)
+
+
+class Moving(RaplSource):
+    """A source over one package whose counter rises with the fake clock, as power is changed."""
+
+    def __init__(self, fake, tree):
+        self.fake, self.tree = fake, tree
+        self.folder = tree.add("0", "package-0", 5)
+        self.energy_j, self.power_w, self.changed_s = 1.0, 400.0, fake.monotonic_s()
+        super().__init__(fake, tree.root)
+
+    def change(self, power_w, timeline):
+        """Change the power and the phase, and return the time."""
+        now_s = self.fake.monotonic_s()
+        self.energy_j += self.power_w * (now_s - self.changed_s)
+        self.power_w, self.changed_s = power_w, now_s
+        timeline.pin(now_s)
+        return now_s
+
+    def read(self):
+        now_s = self.fake.monotonic_s()
+        energy_j = self.energy_j + self.power_w * (now_s - self.changed_s)
+        self.tree.set(self.folder, round(1e6 * energy_j))
+        return super().read()

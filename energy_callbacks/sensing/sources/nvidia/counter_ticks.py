@@ -10,6 +10,9 @@ ticks are periodic (see ``tick_clock``). From time to time, two consecutive call
 
 Once the period and the time of one tick are known, one call between two ticks is enough: it returns
 the value that the counter has had since the first of the two ticks.
+
+If calls are cheap (see ``call_cost``), there is a single call after every tick. If they are
+expensive, there are so few calls that they take a fixed share of the time of a core.
 """
 
 from collections.abc import Callable
@@ -17,18 +20,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
+from energy_callbacks.sensing.sources.nvidia.call_cost import CallCost
 from energy_callbacks.sensing.sources.nvidia.tick_clock import SHORTEST_S, TickClock
 
-# Fraction of the time of one core that single calls between two ticks may take. Calls that check
-# the clock of the ticks add less than half of that. The limit for all readings of a card together
-# is 0.5 % of a core.
+# Fractions of the time of one core that single calls between two ticks may take, for expensive and
+# for cheap calls. Calls that check the clock of the ticks add less than half of that. The limit for
+# all readings of a card together is 0.5 % of a core. Cheap calls may use more of it, because they
+# do not delay the other readings of the card. The share of 0.002 allows calls of 40 us at ticks of
+# 20 ms (V100), and calls of 200 us at ticks of 100 ms.
 _CORE_SHARE: Final = 0.0008
+_CHEAP_CORE_SHARE: Final = 0.002
 # Bounds of the interval between two single calls, s.
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
 # If the interval in which a tick is predicted is wider than this, s, a tick is located by calls
 # again. On an H200, calls locate a tick within an interval of 6 to 12 ms.
 _SHARP_S: Final = 0.012
+# The same for cheap calls, as a fraction of the period. An error of 10 % of the period is less than
+# the error of interpolation between two ticks.
+_CHEAP_SHARP_SHARE: Final = 0.1
 # A clock of the ticks counts as precise if it predicts ticks within an interval of this many mean
 # call durations. Two consecutive calls locate a tick within an interval of two call durations.
 _BEST_CALLS: Final = 2.5
@@ -39,6 +49,8 @@ _BEST_CALLS: Final = 2.5
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
+# Cheap calls check the clock at least this often, s, because they rely on it for every tick.
+_CHEAP_CHECK_S: Final = 5.0
 # A single call is made after this fraction of the time between two ticks. On a busy H200 a call
 # takes 2.3 ms if it begins 28 to 40 ms after a tick, and 15 to 24 ms if it begins 4 to 16 ms after
 # a tick (measured by 9 s of calls without a pause, under seven loads).
@@ -50,12 +62,21 @@ _JITTER_S: Final = 0.0001
 # fractional part. Thus different searches observe different intervals, which together restrict the
 # clock more than equal intervals.
 _GOLDEN_SHARE: Final = 0.618
+# Cheap calls around a predicted tick follow each other without a pause, because a pause of a thread
+# is at least 0.1 ms longer than asked for. These are the limits for one run of calls: a time, s,
+# and a number for clocks whose time does not pass during a call.
+_RUN_S: Final = 0.002
+_RUN_CALLS: Final = 100
+# Such a run allows for this delay of its first call, s. If the call is later, the tick may be over,
+# and the next tick is searched.
+_CHEAP_LATE_S: Final = 0.0005
 # A search for a tick whose time is not predicted is given up after this duration, s. The duration
 # is more than twice the longest known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
 # Minimum time between the starts of two calls of such a search, s.
 _SPACING_S: Final = 0.009
-# Maximum number of calls of a search, whether the time of the tick is predicted or not.
+# Maximum number of calls of a search, whether the time of the tick is predicted or not. A search
+# by cheap calls is limited by its duration alone.
 _MOST_CALLS: Final = 40
 # If a tick is not found by its latest predicted time plus the longest duration of a call plus this
 # time, s, the clock of the ticks is discarded.
@@ -123,6 +144,8 @@ class CounterTicks:
         due_s: monotonic time of the next call.
         misses: number of failed calls, calls without a value, and searches for any tick that
             found none.
+        is_at_every_tick: whether the next call is planned to be at the next tick, because calls
+            are cheap.
 
     Args:
         clock: clock that gives the monotonic time.
@@ -137,6 +160,8 @@ class CounterTicks:
         self._clock = clock
         self._read = read
         self._shortest_possible_s = shortest_s
+        self._cost = CallCost()
+        self.is_at_every_tick = False
         self._longest_call_s = self._mean_call_s = self._late_s = 0.0
         self._begun_s = self._checked_s = clock.monotonic_s()
         self._search: _Search | None = None
@@ -145,12 +170,33 @@ class CounterTicks:
         self.misses = 0
 
     def next_tick(self) -> Tick | None:
-        """Make one call if it is due, and return the tick that it has located; ``None`` if none.
+        """Make the calls that are due, and return the tick that they have located.
 
-        Exceptions of ``read`` are raised again.
+        There is one call, or a short run of cheap calls around a predicted tick. ``None`` if no
+        tick was located. Exceptions of ``read`` are raised again.
         """
-        if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
+        start_s = self._clock.monotonic_s()
+        if start_s < self.due_s - PUNCTUAL_S:
             return None
+        tick, calls = self._after_call(), 1
+        while tick is None and self._goes_on(start_s, calls):
+            tick, calls = self._after_call(), calls + 1
+        return tick
+
+    def _goes_on(self, start_s: float, calls: int) -> bool:
+        """Return whether another call follows without a pause, in a run that began at ``start_s``.
+
+        Args:
+            start_s: monotonic time of the first call of the run.
+            calls: number of calls so far.
+        """
+        search = self._search
+        if search is None or search.last is None or not search.is_expected:
+            return False
+        return self._cost.is_cheap and calls < _RUN_CALLS and self.due_s < start_s + _RUN_S
+
+    def _after_call(self) -> Tick | None:
+        """Make a call, and return the tick that it has located; ``None`` if none."""
         call = self._called()
         if call is None:
             self._miss(self._clock.monotonic_s())
@@ -183,6 +229,7 @@ class CounterTicks:
         call_s = stop_s - start_s
         # A slowly decaying maximum of the duration of calls.
         self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
+        self._cost.add(call_s)
         self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
         return None if value is None else _Call(start_s, stop_s, value)
 
@@ -190,15 +237,12 @@ class CounterTicks:
 
     def _plan(self, number: int, call: _Call) -> None:
         """Plan a single call or a search, after ``call`` has shown the value of tick ``number``."""
-        wanted_s = self._mean_call_s / _CORE_SHARE
-        interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
         shortest_s, longest_s = self._ticks.period_s
-        ahead = max(round(interval_s / longest_s), 1)
+        ahead = max(round(self._interval_s() / longest_s), 1)
+        self.is_at_every_tick = self._cost.is_cheap and ahead == 1
         width_s = _width(self._ticks.span(number + ahead))
-        is_good = width_s <= _BEST_CALLS * (self._mean_call_s + 2.0 * _JITTER_S)
-        age_s = self._checked_s - self._begun_s
-        check_s = _CHECK_S if is_good else max(_CHECK_AGAIN_S, _CHECK_SHARE * age_s)
-        if width_s <= _SHARP_S and call.stop_s - self._checked_s <= check_s:
+        sharp_s = _CHEAP_SHARP_SHARE * shortest_s if self.is_at_every_tick else _SHARP_S
+        if width_s <= sharp_s and call.stop_s - self._checked_s <= self._check_s(width_s):
             self._call_after(number + ahead)
             return
         while ahead > 0 and _width(self._ticks.span(number + ahead)) > shortest_s / 2.0:
@@ -210,6 +254,24 @@ class CounterTicks:
             self._search = _Search(number=number + 1, end_s=end_s, is_next=True, last=call)
             self.due_s = self._search.next_call_s(call)
 
+    def _interval_s(self) -> float:
+        """Return the interval between two single calls, which depends on the cost of a call."""
+        if self._cost.is_cheap:
+            return min((self._cost.cost_s or 0.0) / _CHEAP_CORE_SHARE, _LONGEST_INTERVAL_S)
+        wanted_s = self._mean_call_s / _CORE_SHARE
+        return min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
+
+    def _check_s(self, width_s: float) -> float:
+        """Return the interval at which calls check the clock of the ticks.
+
+        Args:
+            width_s: width of the interval in which the next tick is predicted.
+        """
+        is_good = width_s <= _BEST_CALLS * (self._mean_call_s + 2.0 * _JITTER_S)
+        age_s = self._checked_s - self._begun_s
+        check_s = _CHECK_S if is_good else max(_CHECK_AGAIN_S, _CHECK_SHARE * age_s)
+        return min(check_s, _CHEAP_CHECK_S) if self._cost.is_cheap else check_s
+
     def _call_after(self, number: int) -> None:
         """Plan a single call between tick ``number`` and the next tick."""
         self._search = None
@@ -220,13 +282,15 @@ class CounterTicks:
         """Plan consecutive calls around the predicted time of tick ``number``."""
         first_s, last_s = self._ticks.span(number)
         early = 0.5 + (number * _GOLDEN_SHARE) % 1.0
-        self.due_s = max(first_s - early * self._mean_call_s - self._late_s, now_s)
+        late_s = min(self._late_s, _CHEAP_LATE_S) if self._cost.is_cheap else self._late_s
+        self.due_s = max(first_s - early * self._mean_call_s - late_s, now_s)
         end_s = max(last_s, self.due_s) + self._longest_call_s + _SLACK_S
         self._search = _Search(number=number, end_s=end_s)
 
     def _begin_anew(self, start_s: float) -> None:
         """Discard the clock of the ticks, and plan a search for any tick from ``start_s`` on."""
         self._ticks = TickClock(self._shortest_possible_s)
+        self.is_at_every_tick = False
         self._newest: tuple[int, float] | None = None
         self.due_s = start_s
         self._search = _Search(number=None, end_s=start_s + _SEARCH_S)
@@ -270,7 +334,8 @@ class CounterTicks:
             return self._placed(call)  # the call may be after the tick
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
-        is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
+        is_too_many = search.calls >= _MOST_CALLS and not self._cost.is_cheap
+        is_over = call.stop_s >= search.end_s or is_too_many
         if not is_over:
             self.due_s = search.next_call_s(call)
         elif search.number is None:

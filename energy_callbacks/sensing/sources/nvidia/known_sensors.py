@@ -80,6 +80,9 @@ _MEAN_OF_A_SECOND: Final = _polled(0.1, 1.0, note=f"; {_NVML}: average over 1 s"
 _MEAN_OF_GA10X: Final = replace(_MEAN_OF_A_SECOND, lag_s=0.7)
 _UNSTUDIED: Final = "; not in that study, taken as Hopper's"
 
+# Generations whose power readings are means over 10 ms in every 20 ms.
+_SHORT_WINDOWS: Final = ("Pascal", "Volta")
+
 _HOPPER: Final = CardGeneration(name="Hopper", usage=_MEAN_OF_A_SECOND, instant=_instant(0.025))
 _NEWER: Final = CardGeneration(
     name="newer than Hopper",
@@ -120,8 +123,13 @@ def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
 
     On an H200 (driver 580) the samples begin to show a change of power after 5 to 15 ms, and then
     approach the new power exponentially with a time constant of 15 to 20 ms. The integral of the
-    samples agrees with the energy counter within 0.7 % under seven patterns of power. Other
-    generations have not been measured; the same lag and response are assumed for them.
+    samples agrees with the energy counter within 0.7 % under seven patterns of power.
+
+    The samples of other generations have not been measured. On Pascal and Volta, power readings are
+    means over 10 ms without a response time (study), and the samples are assumed to be the same: a
+    sample then belongs to the moment half a window before its stamp. Not known is whether the
+    stamp is the end of the window, and whether the samples have a response time. For all other
+    generations, lag and response of the H200 are assumed.
 
     Args:
         found: the card's generation.
@@ -130,7 +138,7 @@ def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
     """
     measured = "measured on an H200, driver 580, 2026-11 (docs/how-it-measures.md)"
     how = measured if found is _HOPPER else f"lag and response as {measured}"
-    return Sensor(
+    sensor = Sensor(
         name="nvmlDeviceGetSamples TOTAL_POWER",
         period_s=period_s or 0.02,
         lag_s=0.005,
@@ -138,6 +146,17 @@ def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
         relative_error=_TYPICAL_ERROR,
         is_buffered=True,
         citation=f"{how}; error: {_STUDY}",
+    )
+    window_s = found.usage.window_s
+    if found.name not in _SHORT_WINDOWS or window_s is None:
+        return sensor
+    how = "lag and response not measured; window as nvmlDeviceGetPowerUsage"
+    return replace(
+        sensor,
+        window_s=window_s,
+        lag_s=window_s / 2.0,
+        response_s=0.0,
+        citation=f"{how}, and error: {_STUDY}",
     )
 
 

@@ -140,13 +140,40 @@ def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any =
 # --- power
 
 
-def power(card: NvmlCard) -> Reader | None:
+def power(card: NvmlCard, counter: Reader | None = None) -> Reader | None:
     """Return the best power reader that the card supports; ``None`` if it supports none.
+
+    If ``counter`` is read at every tick, polled power is read together with it, because the
+    thread's wake-ups cost more than the calls.
 
     From best to worst, the readers are: buffered samples, instant power, power usage.
     """
-    makers = (SampledPower.found_on, _polled_instant, _polled_usage)
-    return next(filter(None, (tried(card, make) for make in makers)), None)
+    buffered = tried(card, SampledPower.found_on)
+    if buffered is not None:
+        return buffered
+    polls = (tried(card, make) for make in (_polled_instant, _polled_usage))
+    found = next(filter(None, polls), None)
+    if isinstance(found, PolledQuantity) and isinstance(counter, EnergyCounter):
+        found.next_s = _with_counter(counter, found.next_s)
+    return found
+
+
+def _with_counter(
+    counter: "EnergyCounter", alone: Callable[[float], float]
+) -> Callable[[float], float]:
+    """Return a function that returns the time of the next reading, at a reading of ``counter``.
+
+    Several readings of the counter in a row, which locate a tick, have one reading of power. While
+    the counter is not read at every tick, the time is that which ``alone`` returns.
+    """
+
+    def next_s(now_s: float) -> float:
+        alone_s = alone(now_s)
+        if not counter.is_at_every_tick:
+            return alone_s
+        return max(counter.due_s, now_s + (1.0 - _SWING) * (alone_s - now_s))
+
+    return next_s
 
 
 class SampledPower:
@@ -270,6 +297,11 @@ class EnergyCounter:
     def due_s(self) -> float:
         """See ``Reader``."""
         return self._ticks.due_s
+
+    @property
+    def is_at_every_tick(self) -> bool:
+        """Whether the counter is read each time its value changes."""
+        return self._ticks.is_at_every_tick
 
     def _energy_j(self) -> float | None:
         energy_mj = known(self._card.nvml.nvmlDeviceGetTotalEnergyConsumption(self._card.handle))

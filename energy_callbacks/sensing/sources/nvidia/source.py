@@ -84,8 +84,10 @@ class NvmlSource:
             nvml = stack.enter_context(session(self._uuid))
             card = _opened(nvml, self._clock, self._uuid, self._more_instances, stack)
             # The counter is read first, so that the power samples extend beyond its tick.
-            makers = (EnergyCounter, power, *GAUGES, activity)
-            self._readers = tuple(filter(None, (tried(card, make) for make in makers)))
+            counter = tried(card, EnergyCounter)
+            powers = tried(card, lambda card: power(card, counter))
+            others = (tried(card, make) for make in (*GAUGES, activity))
+            self._readers = tuple(filter(None, (counter, powers, *others)))
             if not self._readers:
                 raise SourceUnavailable(
                     f"{self._uuid} answers, but offers neither power nor energy nor anything else",

@@ -122,19 +122,64 @@ def test_a_thread_that_wakes_late_keeps_the_clock(latest_s: float) -> None:
         assert true_error_s(tick) <= tick.t_error_s + 1e-9
 
 
-def test_a_cheap_counter_is_read_at_each_tick() -> None:
-    """A call of 20 us leaves time to read every tick of 100 ms, each within 0.5 ms."""
-    clock = FakeClock(start_s=7.7)
-    counter = SlowCounter(clock, 0.1, lambda: 20e-6)
+@pytest.mark.parametrize("period_s", [0.02, 0.1])
+def test_a_cheap_counter_is_read_at_each_tick(period_s: float) -> None:
+    """Calls of 20 us read every tick, each within 0.15 ms, for 0.5 % of a core at most."""
+    clock, numbers = FakeClock(start_s=7.7), random.Random(3)
+    counter = SlowCounter(clock, period_s, lambda: 20e-6)
     ticks = CounterTicks(clock, counter.read)
-    run(clock, ticks, 60.0)
+
+    def late_s() -> float:
+        return numbers.expovariate(1e4)
+
+    run(clock, ticks, 30.0, late_s)
+    counter.calls = 0
+    found = run(clock, ticks, 60.0, late_s)
+
+    assert ticks.is_at_every_tick
+    gaps = [after.value - before.value for before, after in pairwise(found)]
+    assert max(gaps) < 1.5 * POWER_W * period_s
+    assert len(found) == pytest.approx(60.0 / period_s, abs=2)
+    assert max(tick.t_error_s for tick in found) < 0.00025
+    assert max(true_error_s(tick) for tick in found) < 0.00015
+    assert counter.calls * 20e-6 / 60.0 < 0.005
+
+
+def test_a_call_of_half_a_millisecond_is_not_made_at_each_tick() -> None:
+    """Cheap calls that would take 2.5 % of a core are made every 0.25 s instead."""
+    clock = FakeClock(start_s=7.7)
+    counter = SlowCounter(clock, 0.02, lambda: 0.0005)
+    ticks = CounterTicks(clock, counter.read)
+    run(clock, ticks, 30.0)
+    counter.calls = 0
 
     found = run(clock, ticks, 60.0)
 
-    gaps = [after.value - before.value for before, after in pairwise(found)]
-    assert sum(gap > 1.5 * POWER_W * 0.1 for gap in gaps) < 0.03 * len(gaps)
-    assert len(found) > 560
-    assert max(tick.t_error_s for tick in found) < 0.0005
+    assert not ticks.is_at_every_tick
+    assert len(found) == pytest.approx(60.0 / 0.25, rel=0.1)
+    assert counter.calls * 0.0005 / 60.0 < 0.0045
+
+
+def test_an_expensive_counter_is_read_as_rarely_as_before() -> None:
+    """Calls of 3 ms are never made at every tick."""
+    clock = FakeClock(start_s=7.7)
+    ticks = CounterTicks(clock, SlowCounter(clock, 0.1).read)
+
+    run(clock, ticks, 60.0)
+
+    assert not ticks.is_at_every_tick
+
+
+def test_a_run_of_calls_without_time_ends() -> None:
+    """If calls take no time at all, a search still ends, and finds its tick."""
+    clock = FakeClock(start_s=7.7)
+    counter = SlowCounter(clock, 0.02, lambda: 0.0)
+    ticks = CounterTicks(clock, counter.read)
+
+    found = run(clock, ticks, 20.0)
+
+    assert counter.calls < 60_000
+    assert len(found) > 900
 
 
 class Shifted(SlowCounter):

@@ -52,3 +52,13 @@ def test_assumed_lag_says_so() -> None:
     """Only on Hopper are lag and response of the samples measured; elsewhere it says otherwise."""
     assert samples_sensor(generation((9, 0)), 0.02).citation.startswith("measured on an H200")
     assert samples_sensor(generation((8, 0)), 0.02).citation.startswith("lag and response as")
+
+
+@pytest.mark.parametrize("capability", [(6, 0), (6, 1), (7, 0), (7, 2)])
+def test_short_windows_have_no_response_of_an_h200(capability: tuple[int, int]) -> None:
+    """Samples of Pascal and Volta are means over 10 ms, and what is not known is stated."""
+    sensor = samples_sensor(generation(capability), None)
+
+    assert (sensor.window_s, sensor.response_s, sensor.lag_s) == (0.01, 0.0, 0.005)
+    assert sensor.is_buffered
+    assert sensor.citation.startswith("lag and response not measured")
