@@ -55,7 +55,8 @@ _MARKER: Final = "run_id"
 # second in total. The marker is written immediately after the folder is created; if it is still
 # missing after a second, the process that created the folder was probably killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
-# Number of bytes at the end of a journal that contain the ``totals`` line of up to 100 devices.
+# Number of bytes that are read from the end of a journal to find its last line. They are enough for
+# a ``totals`` line with 100 devices.
 _TAIL_BYTES: Final = 65536
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

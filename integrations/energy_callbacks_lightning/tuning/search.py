@@ -133,7 +133,11 @@ def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Return options with defaults for a trainer, and sizes limited to the samples of a rank."""
+    """Return the options, with defaults from the trainer, and ``max_size`` limited.
+
+    The limit is the number of samples per rank. The search starts at the current batch size, and
+    the smallest size is 2 for models with batch normalization, unless the options have other sizes.
+    """
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:
