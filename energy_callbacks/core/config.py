@@ -35,9 +35,9 @@ class EnergyConfig:
             and written every 0.8 s, because many sensors are read every 0.8 s.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day and GPU.
-        step_events: whether a step ends when the GPU has finished it, as CUDA events show. If not,
-            it ends when Python has queued its work. Events need PyTorch and an NVIDIA GPU, and cost
-            about 10 us per step.
+        step_events: whether the end of a step is measured with CUDA events, when the GPU has
+            finished the step. If ``False``, a step ends when Python has queued the work of the
+            step. Events need PyTorch and an NVIDIA GPU, and cost about 10 us per step.
         max_energy_wh: energy of GPUs and host over all attempts of the run, in Wh, at which the
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no

@@ -1,13 +1,13 @@
 """Forecasts the energy and duration of a training from its beginning.
 
 The first forecast is made after a tenth of the planned steps (later if this sample of steps is too
-small). For the time ahead, it counts training steps only. The second forecast is made after the
-first epoch, or after several short epochs. It also counts validation and other work outside of
-training steps.
+small). It assumes that the rest of the training consists of training steps only. The second
+forecast is made after the first epoch, or after several short epochs. It also includes validation
+and other work outside of training steps.
 
 The error of a forecast combines the standard error of the mean over parts of the sample with the
-difference between the two halves of the sample, because a drift may continue. It does not contain
-the systematic error of the sensors, because that error affects the forecast and the later
+difference between the two halves of the sample, because a drift may continue. The
+systematic error of the sensors is not included, because it affects the forecast and the later
 measurement equally.
 """
 
@@ -103,7 +103,7 @@ class Forecaster:
         """Record that an epoch has ended.
 
         The second forecast needs more than ``_PARTS`` tallies at the end of an epoch. If there are
-        not enough, it waits for a later epoch, and uses all epochs up to that one. After
+        fewer, the forecast is made after a later epoch, from all epochs up to that epoch. After
         ``resume``, the first epoch may be incomplete and is not used.
         """
         if self._is_partial_epoch:
@@ -129,7 +129,7 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            # For the time ahead, only steps are counted: work after an epoch is not measured yet.
+            # The zeros: work outside of training steps, such as validation, is not measured yet.
             share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
             self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 

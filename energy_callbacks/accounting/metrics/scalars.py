@@ -86,9 +86,9 @@ class ScalarBoard:
 
     Attributes:
         used_j: energy in J by scope (``gpu`` and ``host``), of the devices that this process
-            measures. It includes earlier attempts. A scope whose energy is unknown is absent.
-        used: total of this energy, and mean power over the span of the newest figures; ``None``
-            before the first figures.
+            measures, including earlier attempts. A scope whose energy is unknown is absent.
+        used: energy of GPUs and host in all attempts of the run, and their mean power over the span
+            of the newest figures; ``None`` before the first figures.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ScalarBoard:
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
-        """Return the newest figures, and begin a new span of time where these figures end.
+        """Return the newest figures, and begin a new span of time at the end of their span.
 
         Without new readings, the last figures are returned again. Before the first readings, the
         result is empty.

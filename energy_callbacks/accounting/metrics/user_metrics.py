@@ -11,8 +11,8 @@ from energy_callbacks.accounting.recorder import JournalRecorder
 
 # Maximum number of metrics in one record.
 MAX_NAMES: Final = 20
-# Maximum length of a name, in characters. The limits in this module keep journals small, because
-# a report reads whole journals.
+# Maximum length of a name, in characters. A report reads whole journals; therefore the limits in
+# this module keep journals small.
 _MAX_NAME: Final = 120
 # Whether a record is written depends on the number of earlier records with the same set of names;
 # the first ``_ALL`` are all written. Each of the first ``_KINDS`` sets of names has its own count.
