@@ -110,7 +110,7 @@ class EnergyCalls(keras.callbacks.Callback):
         return used_gpus
 
     def _run_folder(self) -> Path:
-        """Return the configured run folder; if there is none, the first possible one of these.
+        """Return the configured run folder; if there is none, the first possible one of this list.
 
         1. ``energy`` in the ``log_dir`` of the TensorBoard callback, unless that is in the cloud
         2. the run folder of the meter's last start

@@ -19,8 +19,9 @@ from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 # Maximum age of a value of a gauge, such as the temperature, s. Throttled time is read every
 # 4.8 s, other gauges are read every 1.6 s.
 _STALE_S: Final = 10.0
-# If figures were requested less than this time ago, s, the next figures are computed before they
-# are requested. Otherwise they are computed at the next request, which then takes a millisecond.
+# If figures were requested less than this number of seconds ago, the next figures are computed
+# before they are requested. Otherwise they are computed at the next request, which then takes a
+# millisecond.
 _OFTEN_S: Final = 10.0
 # Maximum number of rows whose random errors ``short_span`` checks; the newest are kept.
 _ROWS: Final = 1000

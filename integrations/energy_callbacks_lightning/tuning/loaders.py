@@ -109,7 +109,7 @@ class TrainLoaders:
     def samples(self) -> int | None:
         """Return the number of samples that each rank reads from the smallest loader.
 
-        Loaders whose number of samples is not known are ignored. ``None`` if it is known for none.
+        Loaders whose number of samples is not known are ignored. ``None`` if no number is known.
         """
         known = [_samples(one) for one in self.at(self.batch_size).flattened]
         return min((one for one in known if one is not None), default=None)

@@ -93,7 +93,8 @@ def search(
 def isolated(trainer: Any) -> Iterator[None]:
     """Return a context that isolates a trainer.
 
-    In it, callbacks, loggers and profilers are not called, and ranks do not wait for each other.
+    In this context, callbacks, loggers and profilers are not called, and ranks do not wait for each
+    other.
     """
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
