@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # Minimum time that a ``steps`` line covers (except the last line), s. The report computes the
 # energy between the ends of these lines; in a shorter time, there are too few readings.
 _POOL_S = 0.5
-# Time without readings, s, after which ``settled_s`` and ``seen_s`` do not wait for a device any
-# more. Lines with energies may wait longer, see ``Timeline.complete_s``.
+# Number of seconds for which ``settled_s`` and ``seen_s`` wait for a device without readings. Lines
+# with energies may wait longer, see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
 # Minimum interval between two ``so_far`` lines with the total energy, s. The report needs such a
 # line if the process is killed.

@@ -121,9 +121,10 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
 
 
 def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:
-    """Print the projection of the changes in energy and time that comparisons found.
+    """Print what changes save per day and per year, as found by comparisons of groups of runs.
 
-    Each change is that from the first group of a comparison to another group.
+    In each comparison, every group except the first one is a change, and the first group is the
+    state before the change.
     """
     fleet = _fleet(arguments, None)
     comparisons = {path: model.from_json(path.read_text("utf-8", "replace")) for path in paths}

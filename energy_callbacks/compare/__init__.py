@@ -44,7 +44,7 @@ def compare(
             this from its name.
         target: value of the metric. The energies and times that the runs need until they first
             reach the target are compared. ``None`` selects the best value that all finished runs
-            reached, or all runs if none has finished.
+            reached; if no run has finished, the best value that all runs reached.
         paired: whether the n-th runs of two groups form a pair, in the order given. ``"auto"``
             pairs successive runs by start time if the groups ran alternately, as in ABAB or ABBA.
         margin: share of the first group's mean metric by which a group may be worse and still

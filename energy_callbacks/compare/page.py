@@ -1,4 +1,7 @@
-"""Saves a comparison as a self-contained HTML page without scripts, as JSON, markdown and PNGs."""
+"""Saves a comparison as an HTML page, a JSON file, a markdown file and PNG pictures.
+
+The HTML page contains everything that it shows, and runs no scripts.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -29,7 +29,7 @@ class ActiveCall:
 
     def __init__(self, frame: FrameType, package: str) -> None:
         # Keras wraps the function. The wrapper removes the frame of the call from tracebacks, but
-        # not its own frame. ``error`` therefore searches for both.
+        # keeps its own frame. ``error`` therefore searches a traceback for either frame.
         wrapper = frame.f_back
         is_wrapped = wrapper is not None and _package(wrapper) == package
         self._frames: tuple[FrameType | None, ...] = (frame, wrapper if is_wrapped else None)
@@ -51,9 +51,10 @@ class ActiveCall:
     def is_under_way(self) -> bool:
         """Return whether the call has neither returned nor raised; ``False`` after ``let_go``.
 
-        Any thread may call this method. The garbage collector of CPython tracks a frame only after
-        its execution has ended (``take_ownership`` in ``frame.c``). In other interpreters, the
-        result is ``True`` until ``let_go``.
+        Any thread may call this method. CPython's garbage collector starts to track a frame when
+        the execution of the frame ends (``take_ownership`` in ``frame.c``). A tracked frame
+        therefore means that the call has ended. In interpreters that also track frames during their
+        execution, the result is ``True`` until ``let_go``.
         """
         frames = self._frames  # a copy, because another thread may call ``let_go``
         return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
@@ -87,8 +88,9 @@ def keep_interrupt() -> None:
 
     An uncaught ``KeyboardInterrupt`` sets a flag, which makes the interpreter end itself by SIGINT
     after its exit handlers. Executing code from a string, as the definition of a dataclass does,
-    clears the flag. The flag is set again when such code raises ``KeyboardInterrupt`` (CPython 3.11
-    to 3.14, ``run_eval_code_obj`` in ``pythonrun.c``). Only exit handlers may call this function.
+    clears the flag. This function sets the flag again: it executes a string that raises
+    ``KeyboardInterrupt`` (CPython 3.11 to 3.14, ``run_eval_code_obj`` in ``pythonrun.c``). Only
+    exit handlers may call this function.
     """
     if isinstance(_last_error(), KeyboardInterrupt):
         with contextlib.suppress(KeyboardInterrupt):

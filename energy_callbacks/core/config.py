@@ -24,20 +24,20 @@ class EnergyConfig:
             The environment variable ``ENERGY_CALLBACKS_RUN_DIR`` takes precedence.
         country: ISO 3166 code or English name of the country whose grid supplies the machine;
             ``None`` uses CodeCarbon's configuration. Without a location, emissions are a range.
-        region: state or province, if ``country`` is the USA or Canada; ``None`` uses the figure of
-            the whole country.
+        region: state or province, if ``country`` is the USA or Canada; ``None`` uses the carbon
+            intensity of the whole country.
         pue: power usage effectiveness of the building, 1 to 10; multiplies emissions and cost.
         price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
             UUIDs.
-        sample_interval_s: interval in s at which figures are computed and written, 0.05 to 1. In
-            addition, figures are computed and written every 0.8 s (the default interval), because
-            many sensors are read every 0.8 s.
+        sample_interval_s: interval in s at which figures are computed and written to the journal,
+            0.05 to 1. With an interval other than the default (0.8 s), figures are also computed
+            and written every 0.8 s, because many sensors are read every 0.8 s.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day and GPU.
-        step_events: whether a step ends when the GPU has finished it, as CUDA events show. If not,
-            it ends when Python has queued its work. Events need PyTorch and an NVIDIA GPU, and cost
-            about 10 us per step.
+        step_events: whether the end of a step is measured with CUDA events, when the GPU has
+            finished the step. If ``False``, a step ends when Python has queued the work of the
+            step. Events need PyTorch and an NVIDIA GPU, and cost about 10 us per step.
         max_energy_wh: energy of GPUs and host over all attempts of the run, in Wh, at which the
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
@@ -46,8 +46,9 @@ class EnergyConfig:
         tags: labels that appear in the report: value by name.
 
     Raises:
-        ValueError: for an invalid value.
-        TypeError: for a value of the wrong type.
+        ValueError: for an invalid value, or if ``devices`` is not ``"auto"``, ``"all"`` or a
+            sequence.
+        TypeError: for any other value of the wrong type.
     """
 
     report_dir: str | Path | None = None

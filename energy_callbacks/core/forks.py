@@ -1,8 +1,8 @@
 """Counts forks, so that an object can detect that it was copied into a forked child process.
 
-An object compares ``generation`` with the value that it had when the object was created. Comparing
-process ids would also work, but the system call of ``os.getpid()`` takes 7 us with cold caches, and
-the comparison runs at every step of the training.
+An object compares ``generation`` with the value of ``generation`` at the object's creation.
+Comparing process ids would also work, but the system call of ``os.getpid()`` takes 7 us with cold
+caches, and the comparison runs at every step of the training.
 """
 
 import os

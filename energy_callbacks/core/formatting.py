@@ -197,8 +197,8 @@ def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
     """Return the largest suitable unit for a value, as its factor and name.
 
     A unit is suitable if the value is at least 0.1 in this unit, such as 0.1 Wh. The first unit is
-    suitable only if the value is at least 1 in it. If no unit is suitable, the result is the last
-    unit; for 0, it is the second.
+    suitable only if the value is at least 1 in this unit. If no unit is suitable, the last unit is
+    returned, or the second unit for the value 0.
 
     Args:
         value: value in the unit whose factor is 1.

@@ -78,8 +78,8 @@ class Device:
         notes: texts for the report, such as that other programs use the device.
         instance_count: number of instances into which NVIDIA's Multi-Instance GPU (MIG) divides
             the device; 0 without MIG.
-        instances: UUIDs of the MIG instances that this process uses; empty if it uses the
-            whole device.
+        instances: UUIDs of the MIG instances that this process uses; empty if the process uses
+            the whole device.
         limit_w: limit of the device's mean power; ``None`` if not known.
         memory_bytes: size of the device's memory; ``None`` if not known.
     """
@@ -180,8 +180,8 @@ class Energy:
     def is_resolved(self) -> bool:
         """Whether ``resolution_j`` is at most half of the energy.
 
-        If not, the time span was too short for the sensor, and only the upper bound
-        ``energy_j + error_j`` should be shown. Unknown energy is not resolved.
+        If the energy is not resolved, the time span was too short for the sensor, and only the
+        upper bound ``energy_j + error_j`` should be shown. Unknown energy is not resolved.
         """
         return is_resolved(self.energy_j, self.stderr_j, self.edge_j)
 

@@ -19,7 +19,7 @@ class SignalHold:
 
     Args:
         numbers: signals to hold back. They may include signals that this process ignores, such as
-            SIGHUP under ``nohup``: ``wait`` returns these too.
+            SIGHUP under ``nohup``; ``wait`` also returns ignored signals.
 
     Attributes:
         first: number of the first signal that arrived, not counting ignored signals; ``None`` if
@@ -60,7 +60,7 @@ class SignalHold:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """Restore ``mask_before`` inside the context, for programs that are started there."""
+        """Restore ``mask_before`` inside the context, for programs that are started in it."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
         try:
             yield

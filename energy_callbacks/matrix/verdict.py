@@ -1,4 +1,4 @@
-"""Finds the configuration with the lowest energy, and tests whether the others take more.
+"""Finds the configuration with the lowest energy; tests whether the others take more energy.
 
 The cheapest configuration is the one with the lowest mean cost; costs are energies in joules.
 """

@@ -1,4 +1,7 @@
-"""Wraps an output: the first failure is logged, and the output is not used afterwards."""
+"""Wraps an output, so that its failures do not end the training.
+
+The first failure is logged. The output is then closed, and not used afterwards.
+"""
 
 import contextlib
 import logging

@@ -43,7 +43,13 @@ _INTERVALS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionColumn:
-    """A job, or the saving between two jobs, with the title of its rows in the tables."""
+    """A job, or the difference between two jobs, that the tables show under a title.
+
+    Attributes:
+        title: title of the rows.
+        job: energy and time of the job; for a difference, those of the first job minus those of the
+            second.
+    """
 
     title: str
     job: JobUse

@@ -37,7 +37,8 @@ class QueryAnswer:
         columns: names of the columns.
         rows: values of each row, as Python objects.
         reports: number of reports that were read.
-        skipped: runs without a readable report; they are also in the table ``skipped``.
+        skipped: runs without a report, and reports and folders that cannot be read completely;
+            the table ``skipped`` has the same rows.
     """
 
     columns: tuple[str, ...]

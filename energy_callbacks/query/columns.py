@@ -1,11 +1,15 @@
 """Defines the SQL tables that a query can read: name, description and SQL of each column.
 
-Each row of a table is computed from one JSON object. In ``reports``, the object is the part of a
-report before the field ``phases``; in ``phases``, ``devices`` and ``metrics``, it is an element of
-the list of the same name in a report. Only ``skipped`` is not computed from JSON. A column is an
-SQL expression over *fields*; a field is a value in the object, named by its path, such as
-``run.name``. The JSON type of each field is checked, because DuckDB would accept the text ``"12"``
-as a number.
+In all tables except ``skipped``, each row is computed from one JSON object:
+
+* ``reports``: an object with the fields of a report that come before the field ``phases``;
+* ``phases``, ``devices`` and ``metrics``: an element of the list of that name in a report.
+
+A column of these tables is an SQL expression over *fields*. A field is a value in the object, named
+by its path, such as ``run.name``. The JSON type of each field is checked, because DuckDB would
+accept the text ``"12"`` as a number.
+
+The rows of ``skipped`` are ``Skipped`` records (``query/locations.py``).
 """
 
 import re
@@ -273,7 +277,7 @@ METRICS: Final = SqlTable(
 
 SKIPPED: Final = SqlTable(
     "skipped",
-    "a row for each run that is in no other table",
+    "a row for each run without a report, and each failure to read a report or a folder",
     (
         SqlColumn("why", "", "not read, only page or only journals", "VARCHAR"),
         SqlColumn("message", "", "what is the matter, and what to do", "VARCHAR"),

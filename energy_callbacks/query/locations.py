@@ -36,12 +36,14 @@ _PROBE, _QUICK_S = 100, 100e-6
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A run without a readable report, or a folder that cannot be listed.
+    """A run without a report, a report that cannot be read, or a folder that cannot be listed.
 
-    Each instance is one row of the table ``skipped``.
+    Each instance is one row of the table ``skipped``. If only a part of a report is invalid, such
+    as the list ``phases``, the report is in the table ``reports``, too.
 
     Attributes:
-        path: path of the unreadable report or folder, or of the run folder without a report.
+        path: path of the report or folder that cannot be read, or of the run folder without a
+            report.
         why: ``not read``: an error occurred; ``only page``: the run folder contains an HTML page
             but no JSON report; ``only journals``: it contains journals only.
         message: the error; or what is missing and which command creates it.

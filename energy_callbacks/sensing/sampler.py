@@ -23,8 +23,8 @@ from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum time from the start of a failed reading to the start of the next reading, s, unless the
-# interval of the source is longer.
+# Maximum number of seconds from the start of a failed reading to the start of the next reading,
+# unless the interval of the source is longer.
 _LONGEST_BACK_OFF_S = 10.0
 
 NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]

@@ -76,7 +76,8 @@ class Bench:
             memory; each trial begins with it. ``None`` for no such step.
         step_samples: samples of an optimizer step on this rank; ``None`` if not fixed. If fixed,
             ``step`` gets the number of micro-batches of an optimizer step as second argument.
-        steps_per_call: number of optimizer steps in a call of ``step``.
+        steps_per_call: number of training steps, each with one optimizer step, in a call of
+            ``step``.
     """
 
     step: Callable[..., Any]

@@ -41,7 +41,7 @@ _TEXTS: Final = (
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
     # C++, converted by PyTorch to a RuntimeError (torch/csrc/Exceptions.h).
     r"^(?:RuntimeError: )?std::bad_alloc$",
-    # NCCL, src/include/checks.h and alloc.h; PyTorch appends it to "ncclUnhandledCudaError":
+    # NCCL, src/include/checks.h and alloc.h; PyTorch adds these to "ncclUnhandledCudaError":
     # "Cuda failure 2 'out of memory'", "Failed to CUDA calloc async 40 bytes".
     r"\bCuda failure (?:\d+ )?'out of memory'",
     r"\bFailed to CUDA (?:host )?[cm]?alloc",

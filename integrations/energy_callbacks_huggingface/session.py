@@ -68,8 +68,8 @@ class Session:
     def tuned(self) -> None:
         """Assign the time since the last step or window to the phase ``tuning``.
 
-        If there was none, the time since the session began is assigned. Called after an
-        out-of-memory error, when the Trainer restarts with a smaller batch size.
+        If there was no step or window, the time since the session began is assigned. Called after
+        an out-of-memory error, when the Trainer restarts with a smaller batch size.
         """
         self._name("tuning", self._settled_s)
 

@@ -23,13 +23,13 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class EnergyCalls(keras.callbacks.Callback):
-    """Starts and stops a meter for each call; the subclass in ``hooks.py`` handles its events.
+    """Starts and stops a meter for each call of Keras; its subclass in ``hooks.py`` has the hooks.
 
     Args:
         meter: the meter of this callback.
         steps: counts optimizer steps and samples.
-        batches_per_row: number of executions (calls of Keras' ``train_function``) per row of
-            figures in TensorBoard; ``None`` writes one row per epoch.
+        batches_per_row: number of calls of Keras' ``train_function`` (``steps_per_execution``
+            batches each) per row of figures in TensorBoard; ``None`` writes one row per epoch.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class EnergyCalls(keras.callbacks.Callback):
         self._meter.abandon(message)
 
     def set_model(self, model: Any) -> None:
-        """Store the model, and move this callback to the front of Keras' list of callbacks.
+        """Store the model, and put this callback before those of other classes in Keras' list.
 
-        Keras calls this hook when it creates the list.
+        Keras calls this hook when it creates its list of callbacks.
         """
         super().set_model(model)
         OtherKerasCallbacks(self).lead()
@@ -110,10 +110,11 @@ class EnergyCalls(keras.callbacks.Callback):
         return used_gpus
 
     def _run_folder(self) -> Path:
-        """Return the run folder: the first of these folders that is known.
+        """Return the configured run folder; if there is none, the first possible one of this list.
 
-        The configured run folder; ``energy`` in TensorBoard's ``log_dir``, if that is not in the
-        cloud; the meter's last run folder; a new default folder.
+        1. ``energy`` in the ``log_dir`` of the TensorBoard callback, unless that is in the cloud
+        2. the run folder of the meter's last start
+        3. a new default folder
         """
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir
@@ -122,9 +123,9 @@ class EnergyCalls(keras.callbacks.Callback):
         return self._meter.config.run_folder or otherwise
 
     def _state(self, epoch: int) -> dict[str, Any]:
-        """Return the state of the run that ``fit`` resumes; empty if it does not resume.
+        """Return the meter's state in the Keras backup; empty if ``fit`` starts a new run.
 
-        Without a Keras backup, ``fit(initial_epoch=...)`` resumes the run folder's newest run.
+        Without a backup, ``fit`` resumes the newest run in the run folder if ``epoch`` is not 0.
         """
         state = checkpoints.kept(self._others.all) if self._others else {}
         if epoch and not state:

@@ -1,9 +1,10 @@
 """Reads and writes journals: append-only files of JSON lines.
 
 A journal contains the data of one process of one attempt; ``report.build`` reads it. Each line is a
-record with a ``type``. Times ``t_s`` are seconds since the start of the attempt; ``unix_s`` in the
-header is the wall time of the start. ``docs/reference/journal.md`` describes the format.
-``VERSION`` increases when code that reads journals must change.
+JSON object, called a record, with a key ``type``. The first line is the header. Times ``t_s`` are
+seconds since this process started the attempt; ``unix_s`` in the header is the wall time of that
+start. ``docs/reference/journal.md`` describes the format. ``VERSION`` increases when code that
+reads journals must change.
 """
 
 import contextlib
@@ -56,7 +57,8 @@ _MARKER: Final = "run_id"
 # second in total. The marker is written immediately after the folder is created; if it is still
 # missing after a second, the process that created the folder was probably killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
-# Number of bytes at the end of a journal that contain the ``totals`` line of up to 100 devices.
+# Number of bytes that are read from the end of a journal to find its last line. They are enough for
+# a ``totals`` line with 100 devices.
 _TAIL_BYTES: Final = 65536
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -151,7 +153,8 @@ def read(path: Path) -> Iterator[Record]:
     Damaged lines are skipped, such as a last line that was cut off by a crash.
 
     Raises:
-        JournalError: if the file does not begin with a header of a version up to ``VERSION``.
+        JournalError: unless the first undamaged line is the header of a journal, and its version is
+            at most ``VERSION``.
     """
     with path.open(encoding="utf-8", errors="replace") as lines:
         records = json_lines.parsed(lines)
@@ -168,7 +171,7 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def header(path: Path) -> Record:
-    """Return the header of a journal: the record in its first line.
+    """Return the header of a journal: its first record.
 
     Raises:
         JournalError: see ``read``.

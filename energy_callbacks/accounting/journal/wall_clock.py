@@ -1,4 +1,4 @@
-"""Detects that the wall clock was set during an attempt.
+"""Detects during an attempt that the wall clock was set or that the machine was suspended.
 
 Energy is computed in monotonic time, so no energy is counted twice if the wall clock is set back.
 Samples that a driver stamps with wall time may have a gap at the moment when the clock was set

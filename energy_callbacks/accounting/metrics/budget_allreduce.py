@@ -1,11 +1,11 @@
-"""Sums the used share of the budget over all ranks, so that all stop after the same step."""
+"""Sums the used share of the budget over all ranks, so that all ranks stop after the same step."""
 
 import sys
 from datetime import timedelta
 from typing import Any, Final
 
-# Maximum time to wait for the numbers of the other processes. This is longer than one process needs
-# to write a checkpoint, and shorter than the ten minutes after which NCCL aborts a training.
+# Maximum time to wait for the numbers of the other processes. The time is longer than one process
+# needs to write a checkpoint, and shorter than the ten minutes after which NCCL aborts a training.
 _PATIENCE: Final = timedelta(minutes=5)
 
 

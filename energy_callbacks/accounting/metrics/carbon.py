@@ -127,9 +127,10 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known intensity is +-20 %, but its upper end is at least the life-cycle
-    emissions of hydropower, because smaller figures count only the fuel that power plants burn. If
-    there is no figure for the place, the interval is the 5th to 95th percentile of all countries.
+    The interval of a known intensity is +-20 %. Intensities below the life-cycle emissions of
+    hydropower count only the fuel that power plants burn, so the upper end of the interval is at
+    least these life-cycle emissions. If there is no figure for the place, the interval is the 5th
+    to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():
@@ -253,8 +254,8 @@ def _iso_countries() -> list[Any]:
 def _regions(code: str) -> dict[str, str]:
     """Return CodeCarbon's names of the regions of a country.
 
-    The keys are the same names and, for the USA, also postal codes; all are in lower case. For
-    countries other than the USA and Canada, the result is empty.
+    The keys of the result are the names themselves and, for the USA, also postal codes. All keys
+    are in lower case. For countries other than the USA and Canada, the result is empty.
     """
     if code == "CAN":
         return {name: name for name in _data().get_country_energy_mix_data("can")}

@@ -1,19 +1,27 @@
 """Computes the energy that the devices used while the training thread waited for data.
 
-There is one short wait per batch, and the load changes in the same way at each wait. Errors of the
-energy at the ends of waits therefore have the same sign in all waits and do not average out. For
-this reason, the energy of each interval between two readings is divided in proportion to time, and
-the error is bounded::
+An interval between two readings can contain waiting time and other time. Readings give the energy
+of the whole interval, but not how much of it the device used while waiting. The estimate assumes
+constant power during the interval. The load changes in the same way at every wait, so the errors of
+the estimates have the same sign and do not average out: they are systematic. The systematic error
+of each interval is bounded, and the bounds of all intervals are added::
 
     E, w      energy and length of the interval
     x         waiting time in the interval
-    estimate  E x / w                                   exact for x = w, as inside a long wait
-    bounds    E - P (w - x)  to  P x, within 0 to E     for 0 < x < w
+    P         highest power that the device may draw (``_Sum._most_w``)
+    estimate  E x / w
+    limits    E - P (w - x)  to  P x, within 0 to E     the true energy lies between them
+    bound     largest of: estimate - lower limit, upper limit - estimate, 1.96 sqrt(edge_j2)
 
+<<<<<<< HEAD
 ``P`` is the highest power that the device may draw. The error from edges of an interval with
 ``0 < x < w`` is the larger distance from the estimate to one of the two bounds, but at least 1.96
 times the square root of ``Intervals.edge_j2`` (see ``cumulative_energy``). The errors from edges of
 all intervals are added: they are ``edge_j`` of the sum.
+=======
+``edge_j2`` is explained in ``cumulative_energy.Intervals``. The bound is 0 if the whole interval is
+waiting time (``x = w``), as inside a long wait, or if no part of it is (``x = 0``).
+>>>>>>> main
 """
 
 from dataclasses import dataclass
@@ -33,8 +41,8 @@ from energy_callbacks.sensing.timeline import Timeline
 # limit of 700 W was measured at 940 W for 60 to 80 ms.
 _BURST: Final = 1.4
 # If no power limit is known, the highest power is assumed to be at most this multiple of the
-# highest mean power of an interval. This is true if the load is high for at least half of that
-# interval.
+# largest mean power of all intervals so far. The assumption is true if the device drew its highest
+# power for at least half of one interval.
 _HIDDEN_PEAK: Final = 2.0
 # Intervals shorter than this share of the median interval are too short to compute a mean power.
 _WHOLE: Final = 0.5

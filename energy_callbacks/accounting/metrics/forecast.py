@@ -1,14 +1,15 @@
 """Forecasts the energy and duration of a training from its beginning.
 
 The first forecast is made after a tenth of the planned steps (later if this sample of steps is too
-small). For the time ahead, it counts training steps only. The second forecast is made after the
-first epoch, or after several short epochs. It also counts validation and other work outside of
-training steps.
+small). It assumes that the rest of the training consists of training steps only. The second
+forecast is made after the first epoch, or after several short epochs. It also includes validation
+and other work outside of training steps.
 
-The error of a forecast combines the standard error of the mean over parts of the sample with the
-difference between the two halves of the sample, because a drift may continue. It does not contain
-the systematic error of the sensors, because that error affects the forecast and the later
-measurement equally.
+The sample of steps is divided into parts. The error of a forecast combines the standard error of
+the mean over these parts with the difference between the mean of the earlier half of the parts and
+that of the later half. The difference is included because the energy or time per step may continue
+to drift. The systematic error of the sensors is not included, because it affects the forecast and
+the later measurement equally.
 """
 
 import math
@@ -24,14 +25,14 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import watt_hours
 
-# The measured steps are divided into this number of parts. The first part is not used, because
-# kernels are selected and caches are filled in it.
+# Number of parts into which the sample of steps is divided. The first part is not used, because
+# kernels are selected and caches are filled during the first steps.
 _PARTS: Final = 10
 # Quantile of Student's t for a 95 % interval of the mean of nine parts (eight degrees of freedom).
 _T95: Final = 2.306
 # Share of the planned steps after which the first forecast is made.
 _EARLY_SHARE: Final = 0.1
-# No forecast is made if the planned steps would take longer than this, s: ten years.
+# No forecast is made if the planned steps would take more than this number of seconds: ten years.
 _LONGEST_S: Final = 10 * 365.25 * 86_400.0
 # Maximum number of kept tallies (``StepCounts``). If there are more, every second one is dropped.
 _MOST_TALLIES: Final = 2000
@@ -103,7 +104,7 @@ class Forecaster:
         """Record that an epoch has ended.
 
         The second forecast needs more than ``_PARTS`` tallies at the end of an epoch. If there are
-        not enough, it waits for a later epoch, and uses all epochs up to that one. After
+        fewer, the forecast is made after a later epoch, from all epochs up to that epoch. After
         ``resume``, the first epoch may be incomplete and is not used.
         """
         if self._is_partial_epoch:
@@ -129,8 +130,8 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            # For the time ahead, only steps are counted: work after an epoch is not measured yet.
             share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
+            # Work outside of training steps, such as validation, is forecast as 0 J and 0 s.
             self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 
     def _say(self, forecast: RunForecast | None) -> None:
@@ -148,9 +149,10 @@ class Forecaster:
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
         """Return the second forecast; ``None`` if it cannot be made, see ``_forecast``.
 
-        The energy and time outside of training steps are measured from the first step to the end of
-        the work that follows the last measured epoch. They are assumed to stay in the same
-        proportion to the number of steps.
+        Work outside of training steps, such as validation, is measured from the first tally until
+        the training steps of the next epoch begin. That time is estimated from the newest tally and
+        the mean time of a step. For the remaining steps, the energy and the time of such work are
+        assumed to be proportional to the number of steps.
 
         Args:
             planned: see ``RunForecast.planned_steps``.

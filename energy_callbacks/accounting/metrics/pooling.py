@@ -18,9 +18,9 @@ from typing import Final
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 
-# Largest random share at which no more steps are pooled.
+# Earlier steps are added to a pooled span until its random share is at most this.
 TARGET: Final = 0.05
-# Steps that ended longer ago than this, s, are not pooled, because the training may have changed.
+# Maximum age of pooled steps, s. Older steps are not pooled, because the training may have changed.
 REACH_S: Final = 60.0
 # Maximum number of tallies that are kept: enough for a minute with ten tallies per second.
 _KEPT: Final = 600

@@ -19,8 +19,9 @@ from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 # Maximum age of a value of a gauge, such as the temperature, s. Throttled time is read every
 # 4.8 s, other gauges are read every 1.6 s.
 _STALE_S: Final = 10.0
-# If figures were requested less than this time ago, s, the next figures are computed before they
-# are requested. Otherwise they are computed at the next request, which then takes a millisecond.
+# If figures were requested less than this number of seconds ago, the next figures are computed
+# before they are requested. Otherwise they are computed at the next request, which then takes a
+# millisecond.
 _OFTEN_S: Final = 10.0
 # Maximum number of rows whose random errors ``short_span`` checks; the newest are kept.
 _ROWS: Final = 1000
@@ -86,9 +87,9 @@ class ScalarBoard:
 
     Attributes:
         used_j: energy in J by scope (``gpu`` and ``host``), of the devices that this process
-            measures. It includes earlier attempts. A scope whose energy is unknown is absent.
-        used: total of this energy, and mean power over the span of the newest figures; ``None``
-            before the first figures.
+            measures, including earlier attempts. A scope whose energy is unknown is absent.
+        used: energy of GPUs and host in all attempts of the run, and their mean power over the span
+            of the newest figures; ``None`` before the first figures.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ScalarBoard:
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
-        """Return the newest figures, and begin a new span of time where these figures end.
+        """Return the newest figures, and begin a new span of time at the end of their span.
 
         Without new readings, the last figures are returned again. Before the first readings, the
         result is empty.

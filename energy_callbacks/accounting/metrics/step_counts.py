@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 # events measure the ends. Creating a named tuple would take three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
-# Maximum number of waits that are kept while the journal's thread is delayed. There is one wait per
-# batch, so this is enough for a minute of batches of 1.6 ms.
+# Maximum number of waits that are kept while the journal's thread is delayed: enough for a delay of
+# one minute if a batch takes 1.6 ms, because there is one wait per batch.
 _KEPT_WAITS: Final = 40_000
 
 
@@ -23,7 +23,7 @@ class StepCounts:
     """Counts up to the end of one optimizer step, since the start of the attempt.
 
     Attributes:
-        t_s: monotonic time at which that step ended; before the first step, the attempt's start.
+        t_s: monotonic time at which the step ended; before the first step, the attempt's start.
         t_error_s: bound of the error of ``t_s`` if a CUDA event has measured ``t_s``, s; ``None``
             if ``t_s`` is the time at which the training thread queued the step.
         steps: number of optimizer steps.
@@ -42,7 +42,7 @@ class StepCounts:
 
 @dataclass(slots=True)
 class _WorkCount:
-    """A sum of samples or tokens, and the number of steps for which they are unknown."""
+    """A sum of samples or tokens, and the number of steps with an unknown count."""
 
     reported: float = 0.0
     unknown_steps: int = 0

@@ -11,11 +11,12 @@ from energy_callbacks.accounting.recorder import JournalRecorder
 
 # Maximum number of metrics in one record.
 MAX_NAMES: Final = 20
-# Maximum length of a name, in characters. The limits in this module keep journals small, because
-# a report reads whole journals.
+# Maximum length of a name, in characters. A report reads whole journals; therefore the limits in
+# this module keep journals small.
 _MAX_NAME: Final = 120
-# The first ``_ALL`` records with the same set of names are all written. The records of the first
-# ``_KINDS`` sets of names are counted by set; records with other sets are counted together.
+# Whether a record is written depends on the number of earlier records with the same set of names;
+# the first ``_ALL`` are all written. Each of the first ``_KINDS`` sets of names has its own count.
+# All later sets share one count, which limits the number of written records.
 _ALL, _KINDS = 1000, 20
 
 
@@ -37,9 +38,11 @@ def kept(values: Mapping[str, Any]) -> dict[str, float]:
 class MetricLog:
     """Writes metrics to the journal of an attempt.
 
-    Of the records with the same names, the first 1000 are all written. After them every second
-    record is written, after 2000 records every fourth, after 4000 every eighth, and so on. A
-    million records become 6000 lines.
+    A record consists of the metrics of one call of ``record``. The first 1000 records with the same
+    set of metric names are all written. Of records 1001 to 2000 every second one is written, of
+    records 2001 to 4000 every fourth, of records 4001 to 8000 every eighth, and so on. Of a million
+    records, about 6000 are written. After 20 different sets of names, records with any new set are
+    counted together.
 
     Args:
         recorder: writes the journal.

@@ -2,7 +2,7 @@
 
 PyTorch's profiler is configured to record only kernels, copies and the calls that launched them. In
 the same steps, a ``LineTracker`` records which source lines the training thread executes. A kernel
-belongs to the line that this thread executed when the kernel was launched.
+belongs to the line that the training thread executed when the kernel was launched.
 """
 
 import json
@@ -65,8 +65,8 @@ class KernelWindows:
         The work of the step must have been queued on the device, but may still run.
 
         Args:
-            is_training: whether the step belongs to the training. Only such steps are counted, and
-                windows open only after such steps.
+            is_training: whether the step belongs to the training. Other steps are not counted, and
+                no window opens after them.
         """
         now_s = time.monotonic()
         self.seen_steps += is_training
@@ -105,9 +105,9 @@ class KernelWindows:
             window.close()
 
     def result(self) -> tuple[int, dict[Line | None, float], float]:
-        """Return the number of windows with a trace, and the means of their two results.
+        """Return the number of windows with a trace, and their mean kernel and busy times per step.
 
-        See ``KernelWindow.result`` for the results of a window.
+        ``KernelWindow.result`` describes both times.
         """
         results = [result for window in self._done if (result := window.result()) is not None]
         count = len(results)
@@ -176,7 +176,8 @@ class KernelWindow:
     def close(self) -> None:
         """Discard the window.
 
-        If this is not called on the thread that opened the window, the window may end later.
+        If a thread other than the one that opened the window calls this method, the window may end
+        after the call.
         """
         self._tracker.stop()
         self._recorder.abort()

@@ -2,8 +2,8 @@
 
 PyTorch supports only one active profiler per process. If the training creates another profiler
 while a window is open, PyTorch resets Kineto, its tracing library. Ending the window afterwards
-would terminate the process (torch 2.13). Therefore the window is ended before the other profiler is
-created.
+would terminate the process (torch 2.13). Therefore this module ends the window before the other
+profiler is created.
 """
 
 import gc
@@ -144,7 +144,8 @@ class TorchRecorder:
     def abort(self) -> None:
         """Discard the open window.
 
-        If this is not called on the thread that created the recorder, the window may end later.
+        If a thread other than the one that created the recorder calls this method, the window may
+        end after the call.
         """
         if not on_thread(self._thread, self._end):
             self._end()
@@ -184,8 +185,8 @@ def _profile(**settings: Any) -> Any:
     """Return a ``torch.profiler.profile`` of a class of this module, which ``_has_other`` ignores.
 
     ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` are off, because each
-    makes steps slower and traces larger. In addition, ``with_stack`` makes the spans of steps in
-    the trace incorrect (pytorch/pytorch#174555).
+    makes steps slower and traces larger. ``with_stack`` also makes the spans of steps in the trace
+    incorrect (pytorch/pytorch#174555).
     """
     import torch.profiler
 

@@ -35,7 +35,8 @@ _TENSOR_USED: Final = 0.3
 # lower because reductions do not reach the bandwidth of the data sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
 # If the limit is determined by classes of kernels, it is arithmetic only if the multiprocessors are
-# active for at least this share of the busy time. Without this counter, this is not checked.
+# active for at least this share of the busy time. If the counter ``sm_active`` was not read, the
+# share is not checked.
 _SM_USED: Final = 0.8
 # ``DENSE`` or ``STREAMING`` kernels take "most of the time" if they take at least this share of the
 # time of all kernels.

@@ -31,7 +31,8 @@ def folded(rows: Sequence[KernelRow], steps: int) -> str:
 def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
     """Return the energies of ``folded`` as a JSON document for speedscope.
 
-    Names of classes and kernels are not changed. Idle time is one frame, not a class and a kernel.
+    Unlike in ``folded``, semicolons and white space in names are kept, and idle time has one frame
+    instead of one for its class and one for its kernel.
 
     Args:
         rows: kernels with their energy per step.

@@ -74,9 +74,10 @@ def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[st
     times of lines without samples are zero.
     """
     details = {n: _unseen(n, text) for n, text in enumerate(linecache.getlines(path), start=1)}
-    # A line can belong to two functions, such as a comprehension and the function around it. Times
-    # and energies of both are added. The other fields are those of the function with more energy,
-    # which is last in this order.
+    # ``lines`` has two entries for a line that belongs to two functions, such as a comprehension
+    # and the function around it. Their times and energies are added; the other fields are those of
+    # the entry that is handled last. The entry with more energy comes first in ``lines``, so that
+    # in reversed order it is handled last.
     for line in reversed(lines):
         detail = details.setdefault(line.line, _unseen(line.line, ""))
         detail |= _seen(found, line, detail)

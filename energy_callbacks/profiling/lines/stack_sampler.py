@@ -162,8 +162,9 @@ class StackSampler:
 
     Args:
         take: called with the innermost frame and the sample, on the main thread.
-        rate_hz: mean number of samples per second. Periods are uniformly distributed between 0.5
-            and 1.5 times the mean, so that they are not synchronous with the steps.
+        rate_hz: mean number of samples per second. The times between samples are uniformly
+            distributed between 0.5 and 1.5 times their mean, so that samples are not synchronous
+            with the training steps.
         max_share: share of the time that samples may take on average. A request also stops the main
             thread until the sampling thread gets a processor. If other programs use all processors,
             this takes some milliseconds, and samples become less frequent.

@@ -1,4 +1,4 @@
-"""Hooks of PyTorch that report when the phase of a step changes.
+"""Hooks of PyTorch that report when the phase of a training step changes.
 
 ::
 
@@ -9,10 +9,14 @@
     an optimizer's step begins         optimizer
     an optimizer's step returns        other
 
-Lightning runs forward and backward inside the optimizer's step. The hook for calls of modules
-ignores modules without parameters, and removes itself once it has begun the phase ``forward``. It
-is installed again when a step begins and when ``backward`` returns. This file does not import
-PyTorch: if the training has not imported PyTorch, no hooks are installed.
+A training step is the work between two calls of the meter's ``step``. Lightning runs forward and
+backward inside the optimizer's step.
+
+The hook for calls of modules ignores modules without parameters, and removes itself once it has
+begun the phase ``forward``. This hook is installed again when a training step begins, when the
+training continues after a validation, and when ``torch.autograd.backward`` returns.
+
+This file does not import PyTorch: if the training has not imported PyTorch, no hooks are installed.
 """
 
 import functools

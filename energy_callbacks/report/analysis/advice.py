@@ -24,7 +24,7 @@ _LONG_S: Final = 10.0
 # Advice on the batch size is given only if the size that a search chose is more than this number
 # times the batch size of the run.
 _BELOW: Final = 1.2
-# Recommended change for a rank that differs from the others, by the quantity in which it differs.
+# What to change if one rank differs from the others. The key is the quantity that differs.
 _RANK_FIXES: Final = {
     "data_wait": "give that rank's loader more workers, or data that are as near as the others'",
     "samples_per_step": "give all ranks as many samples, with a distributed sampler",

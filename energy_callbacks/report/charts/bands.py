@@ -52,8 +52,8 @@ def bands(report: EnergyReport, max_bins: int) -> list[Band]:
     ]
     if not devices:
         return []
-    # The bins cover the run from start to end. There are never more bins than points in the most
-    # detailed curve.
+    # The bins cover the run from start to end. Their number is at most the number of points in the
+    # most detailed curve.
     shown = [curves[device.host, device.key] for device in devices]
     bins = min(max(len(curve.t_s) for curve in shown), max_bins)
     edges_s = np.linspace(0.0, max(curve.t_s[-1] for curve in shown), bins + 1)

@@ -157,7 +157,7 @@ def name_rows(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def time_unit(duration_s: float) -> tuple[float, str]:
-    """Return the time unit of an axis of this length: the unit in seconds, and its name."""
+    """Return the unit of a time axis of length ``duration_s``: its size in s, and its name."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -166,7 +166,7 @@ def time_unit(duration_s: float) -> tuple[float, str]:
 
 
 def energy_unit(energy_j: float) -> tuple[float, str]:
-    """Return the energy unit of an axis up to this energy: the unit in joules, and its name."""
+    """Return the unit of an energy axis up to ``energy_j``: its size in J, and its name."""
     if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
         return JOULES_PER_WATT_HOUR / 1e3, "mWh"
     if energy_j < 1e3 * JOULES_PER_WATT_HOUR:

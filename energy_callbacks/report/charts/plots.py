@@ -87,8 +87,8 @@ def _draw_bands(axes: "Axes", curves: Sequence[Band], scale_s: float, *, is_narr
         label = short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL)
         look: dict[str, Any] = {"baseline": below, "fill": True, "ec": PAPER, "lw": 0.0}
         hatch = "////" if band.is_estimated else None
-        # ``axes.stairs`` is slower: it computes axis limits from every step. The limits are set
-        # below.
+        # ``axes.stairs`` is not used: it is slower, because it computes the limits of the axes from
+        # all bins.
         colour = next(shades[band.scope])
         axes.add_artist(StepPatch(above, edges, fc=colour, hatch=hatch, label=label, **look))
         below = above

@@ -80,9 +80,9 @@ def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     """Return peak and mean memory, in bytes.
 
-    The peaks are the highest values of any one GPU, of any one allocator and of any one process.
-    The means are those of the GPU and of the process with the highest peaks, in the attempts in
-    which these peaks occurred.
+    The three peaks are the highest memory of any GPU, of any allocator and of any process. The two
+    means are those of the GPU and of the process with the highest peak, over the journal that
+    contains this peak.
     """
     by_kind: dict[str, list[DeviceColumns]] = defaultdict(list)
     for attempt in attempts:
@@ -103,7 +103,11 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
 
 
 def _fullest(columns: Iterable[DeviceColumns]) -> tuple[float | None, float | None]:
-    """Return peak and mean memory of the device with the highest peak; ``None`` if not known."""
+    """Return peak and mean memory of the device with the highest peak; ``None`` if not known.
+
+    Args:
+        columns: readings of a device in a journal, for each device and each journal.
+    """
     known = [values for one in columns if len(values := _known([one.memory_bytes]))]
     peaks = ((float(values.max()), float(values.mean())) for values in known)
     return max(peaks, default=(None, None))

@@ -233,9 +233,11 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     """Return the energy of a device from all lines except the totals line.
 
     The largest of three energies is returned: the sum of the spans, the newest ``so_far`` line, and
-    the newest ``energy_j`` of the ``series`` lines. The third has no errors in the journal. If it
-    is the largest, it gets the errors of the larger of the other two energies, with the systematic
-    bound scaled to it. If the other two are unknown, see ``_unqualified``.
+    the newest ``energy_j`` of the ``series`` lines. The journal states the errors of spans and of
+    ``so_far`` lines, but not those of ``series`` lines. If the energy of the ``series`` lines is
+    the largest, it is returned with the standard error of the larger of the first two energies.
+    The systematic bound of that energy is also used, scaled in proportion to the energies. If the
+    first two energies are unknown, see ``_unqualified``.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]

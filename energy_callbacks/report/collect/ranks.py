@@ -221,7 +221,7 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
     """Return the rank whose samples per step differ most from the median of the other ranks.
 
-    ``None`` if samples are not known, or if the difference is below 1 %. Counts have no error.
+    ``None`` if samples are not known, or if the difference is below 1 %. Counts are exact.
     """
     per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
     if len(per_step) < len(rows):

@@ -75,6 +75,9 @@ def ratio_interval(ratio: amounts.Ratio) -> str:
 def wait_energy(wait: amounts.WaitEnergy | None) -> str:
     """Return the energy of waits with its 95 % interval; if not resolved, an upper bound.
 
+    The energy of waits is resolved if the upper end of the interval is at most 1.5 times the
+    energy. Unlike for other energies, systematic errors count, too.
+
     >>> wait_energy(
     ...     amounts.WaitEnergy(
     ...         value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180

@@ -245,7 +245,8 @@ class DeviceUse:
         host: name of the host.
         name: name of the product, such as ``NVIDIA H200``.
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: scope whose sum contains the energy of the device; ``None`` if it has no energy.
+        scope: scope whose sum contains the energy of the device; ``None`` for devices without an
+            energy, such as processes and allocators.
         origin: whether a sensor measured the energy or a model estimated it.
         uuid: UUID of the device; ``None`` if it has none.
         counted_in: key of the device whose energy contains that of this device; sums then leave out

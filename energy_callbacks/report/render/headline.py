@@ -1,4 +1,4 @@
-"""Builds the cards at the top of a report: energy, emissions, efficiency, speed and memory."""
+"""Builds the cards at the top of a report, from energy and emissions to speed and memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class HeadlineCard:
         label: name of the value.
         value: number and unit as text; ``not known`` or ``none`` if there is no number.
         detail: further information, such as the interval or the location; may be empty.
-        origin: whether the energy was measured or estimated, on the cards for total, GPU and host
-            energy; ``None`` on all other cards, or if not known.
+        origin: ``measured``, ``estimated`` or ``mixed``, for cards that show total, GPU or host
+            energy. ``None`` for all other cards, and if the energy is not known.
     """
 
     label: str

@@ -54,12 +54,12 @@ _SCALE_NOISE: Final = 0.001
 # Time constant of the exponential average of the factor, s. On an H200, the average of ten segments
 # of 1 s reduces the scatter of the factor from 0.7 % to 0.2 %.
 _FACTOR_MEMORY_S: Final = 10.0
-# After this time without an anchor, s, power readings are used alone. The time is a little more
-# than twice the longest interval between two reads of the counter (4 s), so that a single unusable
-# counter reading has no effect.
+# After this number of seconds without an anchor, power readings are used alone. The number is a
+# little more than twice the longest interval between two reads of the counter (4 s), so that a
+# single unusable counter reading has no effect.
 _COUNTER_SILENT_S: Final = 9.0
 # A counter reading waits until power readings reach its time, but not if the newest power reading
-# is older than the newest counter reading by more than this, s.
+# is older than the newest counter reading by more than this number of seconds.
 _POWER_SILENT_S: Final = 2.0
 # If a segment is at most this many times as long as the time resolution of the power readings, the
 # counter alone is used, because it is more accurate.

@@ -90,8 +90,8 @@ class TorchSnapshot:
             if module.training != is_training:
                 module.training = is_training
         with sys.modules["torch"].no_grad():
-            # Gradients and optimizer states that did not exist at the snapshot are freed first. The
-            # others can then be restored in this memory.
+            # Gradients and optimizer states that did not exist at the snapshot are freed first, so
+            # that the tensors that are restored afterwards can use their memory.
             parts = [*self._tensors, *self._optimizers]
             for part in parts:
                 part.let_go()

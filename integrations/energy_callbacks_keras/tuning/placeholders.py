@@ -47,7 +47,9 @@ def _unbuilt_twin(one: Any) -> Any:
 
 
 def accumulating(optimizer: Any, accumulation: int) -> Any:
-    """Return a new optimizer with the same settings; it steps once per ``accumulation`` batches.
+    """Return a new optimizer with the same settings, which updates weights less often.
+
+    It updates the weights once per ``accumulation`` batches.
 
     A new optimizer is needed, because ``accumulation`` cannot be changed in a built optimizer.
 

@@ -87,7 +87,8 @@ class TrainLoaders:
         as in the training.
 
         Raises:
-            ValueError: if ``train_dataloader()`` does not use the attribute.
+            ValueError: if a loader was not created with ``batch_size=``, or if the module or
+                datamodule created a loader with a batch size other than ``size``.
         """
         self._set(size)
         strategy, trainer = self._trainer.strategy, self._trainer
@@ -106,9 +107,9 @@ class TrainLoaders:
         return _mapped(_request(self._source), made)
 
     def samples(self) -> int | None:
-        """Return the number of samples per rank in the smallest loader of known size.
+        """Return the number of samples that each rank reads from the smallest loader.
 
-        ``None`` if no size is known.
+        Loaders whose number of samples is not known are ignored. ``None`` if no number is known.
         """
         known = [_samples(one) for one in self.at(self.batch_size).flattened]
         return min((one for one in known if one is not None), default=None)

@@ -93,7 +93,8 @@ def search(
 def isolated(trainer: Any) -> Iterator[None]:
     """Return a context that isolates a trainer.
 
-    In it, callbacks, loggers and profilers are not called, and ranks do not wait for each other.
+    In this context, callbacks, loggers and profilers are not called, and ranks do not wait for each
+    other.
     """
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
@@ -133,7 +134,11 @@ def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Return options with defaults for a trainer, and sizes limited to the samples of a rank."""
+    """Return the options, with defaults from the trainer, and ``max_size`` limited.
+
+    The limit is the number of samples per rank. The search starts at the current batch size, and
+    the smallest size is 2 for models with batch normalization, unless the options have other sizes.
+    """
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:

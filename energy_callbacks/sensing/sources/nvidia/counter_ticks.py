@@ -33,8 +33,8 @@ _CHEAP_CORE_SHARE: Final = 0.002
 # Bounds of the interval between two single calls, s.
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
-# If the interval in which a tick is predicted is wider than this, s, a tick is located by calls
-# again. On an H200, calls locate a tick within an interval of 6 to 12 ms.
+# If the interval in which a tick is predicted is longer than this number of seconds, a tick is
+# located by calls again. On an H200, calls locate a tick within an interval of 6 to 12 ms.
 _SHARP_S: Final = 0.012
 # The same for cheap calls, as a fraction of the period. An error of 10 % of the period is less than
 # the error of interpolation between two ticks.
@@ -79,7 +79,7 @@ _SPACING_S: Final = 0.009
 # by cheap calls is limited by its duration alone.
 _MOST_CALLS: Final = 40
 # If a tick is not found by its latest predicted time plus the longest duration of a call plus this
-# time, s, the clock of the ticks is discarded.
+# number of seconds, the clock of the ticks is discarded.
 _SLACK_S: Final = 0.02
 # Maximum pause after failures (see ``CounterTicks``), s.
 _LONGEST_PAUSE_S: Final = 32.0

@@ -13,11 +13,12 @@ from typing import Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# A change of the offset by more than this between two calls, s, is a jump. Synchronisation with a
-# time server changes the offset by at most 0.5 ms per second (adjtimex(2): 500 ppm).
+# A change of the offset by more than this number of seconds between two calls is a jump.
+# Synchronisation with a time server changes the offset by at most 0.5 ms per second (adjtimex(2):
+# 500 ppm).
 _JUMP_S: Final = 0.010
-# A stamp may be in the future by at most this much, s, because stamps jitter: on an H200 the time
-# between two samples is 6 to 48 ms instead of 20 ms.
+# A stamp may be in the future by at most this number of seconds, because stamps jitter: on an H200
+# the time between two samples is 6 to 48 ms instead of 20 ms.
 _FUTURE_S: Final = 0.010
 
 

@@ -37,8 +37,8 @@ _QUICK_INTERVAL_S: Final = 0.02
 # Width of the range in which a polling interval varies randomly, as a fraction of the mean
 # interval: from 0.75 to 1.25 times the mean.
 _SWING: Final = 0.5
-# If the buffer of power samples is empty at first, it is read again after this time, s, and not
-# used if it is still empty. The newest sample of an H200 is 3 to 16 ms old.
+# If the buffer of power samples is empty at first, it is read again after this number of seconds,
+# and not used if it is still empty. The newest sample of an H200 is 3 to 16 ms old.
 _FIRST_SAMPLE_S: Final = 0.06
 # Minimum number of time differences between samples from which their period is determined.
 _FEWEST_SPACINGS: Final = 10

@@ -34,8 +34,9 @@ logger = logging.getLogger("energy_callbacks")
 # Bounds of the interval between two calls of ``read``, s.
 _WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
-# If a quantity fails and the card has had no reading for more than this time, s, the call counts as
-# a missed reading. The time is longer than the interval of the gauges (twice ``schedule.BEAT_S``).
+# If a quantity fails and the card has had no reading for more than this number of seconds, the call
+# counts as a missed reading. The number is larger than the interval of the gauges (twice
+# ``schedule.BEAT_S``).
 _SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
