@@ -71,7 +71,7 @@ def curve(channels, readings) -> Timeline:
 
 
 def test_values_give_the_energy_that_the_source_gives(card):
-    """With the source's times, the model's values give the same energy of any window within 0.1 J."""
+    """At the source's times, the model's values give the same energy of any window (0.1 J)."""
     parts, power, epoch_s, readings = card
     same: list[Reading] = []
     for part in parts:
