@@ -560,8 +560,8 @@ def test_time_errors_of_a_counter_alone_are_stated() -> None:
     """At 200 W, 1 ms at each end of a window is uniform in +-0.2 J; half of the variance counts."""
     exact, late = (ticked(t_s, constant()).energy(5.0, 6.0) for t_s in (0.0, 0.001))
 
-    assert exact.stderr_j < 0.001
-    assert late.stderr_j == pytest.approx(math.sqrt(2.0 * 0.2**2 / 6.0), rel=0.01)
+    assert exact.resolution_j < 0.001
+    assert late.edge_j == pytest.approx(1.96 * math.sqrt(2.0 * 0.2**2 / 6.0), rel=0.01)
 
 
 def test_intervals_of_the_counter_are_the_same_in_any_chunks() -> None:
