@@ -46,8 +46,9 @@ _MERGED: Final = (1, 4, 16)
 _PRIOR_SHARE: Final = 1.0
 # An interval is mixed if at least this share of it is outside of its main phase.
 _MIXED: Final = 0.02
-# Number of mixed intervals at each edge.
-_MIXED_PER_EDGE: Final = 2.0
+# What is left in the mixed intervals of an edge has the same sign if the edge is early or late, so
+# the square of its sum is larger than the sum of its squares by about this factor.
+_ALIKE: Final = 2.0
 # Uncertainty of the place of each edge, as a share of the width of an interval.
 _EDGE_SHARE: Final = 0.004
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
@@ -110,11 +111,13 @@ class _Noise:
         roughness: share of it that is seen in single intervals, (P,): 1 for white noise, less for
             power that changes slowly.
         mixed: density in mixed intervals.
+        at_edge_j2: mean square of the energy that is left at an edge, J^2.
     """
 
     by_phase: Array
     roughness: Array
     mixed: float
+    at_edge_j2: float
 
     @property
     def highest(self) -> float:
@@ -256,7 +259,7 @@ class PhaseFit:
         best = int(fits.misfit.argmin())
         weights, levels_w = candidates.weights[best], fits.levels_w[best]
         merged = np.zeros((len(_MERGED), 2, self._count))
-        mixed = np.zeros(2)
+        mixed, at_edges_j2, edge_count = np.zeros(2), 0.0, 0
         for t_s, energy_j, edges, is_exact in self._recent:
             width_s = np.diff(t_s)
             exposed = np.zeros((self._count, len(width_s)))
@@ -273,11 +276,13 @@ class PhaseFit:
                 sums += shares @ square, shares.sum(axis=1)
             is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * width_s
             mixed += (left_j**2 / width_s)[is_mixed].sum(), is_mixed.sum()
+            at_edges_j2 += float((left_j[is_mixed] ** 2).sum())
+            edge_count += int(((edges.t_s > t_s[0]) & (edges.t_s <= t_s[-1])).sum())
         least = (_LEAST_NOISE * self._mean_w()) ** 2 * self._mean_s()
         densities = np.maximum(merged[:, 0] / np.maximum(merged[:, 1], 1e-9), least)
         lasting = densities.max(axis=0)
         all_mixed = max(float(mixed[0] / max(mixed[1], 1.0)), least)
-        return _Noise(by_phase=lasting, roughness=densities[0] / lasting, mixed=all_mixed)
+        return _Noise(by_phase=lasting, roughness=densities[0] / lasting, mixed=all_mixed, at_edge_j2=_ALIKE * at_edges_j2 / max(edge_count, 1))
 
     def _jumps_w(self, fits: _Fits) -> Array:
         levels_w = fits.levels_w[fits.misfit.argmin()]
@@ -312,7 +317,7 @@ class PhaseFit:
         both = self._changes + self._changes.T
         jitter = np.minimum(
             candidates.blur_s[:, None, None] ** 2 / 12.0,
-            _MIXED_PER_EDGE * noise.mixed * self._mean_s() / np.maximum(self._jumps_w(fits), 1e-9) ** 2,
+            noise.at_edge_j2 / np.maximum(self._jumps_w(fits), 1e-9) ** 2,
         )
         variances += (both * highest_w**2 * jitter).sum(axis=2)
         cost = fits.misfit / self._scale(fits, noise) + candidates.prior
