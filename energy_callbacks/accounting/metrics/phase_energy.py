@@ -16,7 +16,8 @@ import numpy as np
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
-from energy_callbacks.sensing.estimation.phase_fit import Edges, PhaseEnergies, PhaseFit
+from energy_callbacks.sensing.estimation.phase_fit import PhaseEnergies, phase_energies
+from energy_callbacks.sensing.estimation.phase_sums import Edges, PhaseSums, Stretch
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
 
@@ -36,7 +37,7 @@ class _Device:
     """Sums of one device.
 
     Attributes:
-        fit: sums over its intervals.
+        sums: sums over its intervals.
         done_s: end of the last interval in the sums.
         missing_s: time without readings in each phase.
         noise_j2: variance of the energies of intervals in each phase.
@@ -45,7 +46,7 @@ class _Device:
         is_counted: whether it has an energy counter.
     """
 
-    fit: PhaseFit
+    sums: PhaseSums
     done_s: float
     missing_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     noise_j2: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -125,8 +126,8 @@ class PhaseEnergy:
         for key in self._timeline.metered:
             device = self._devices.get(key)
             if device is None:
-                fit = PhaseFit(self._timeline.shape(key))
-                device = self._devices[key] = _Device(fit, self._start_s)
+                sums = PhaseSums(self._timeline.shape(key))
+                device = self._devices[key] = _Device(sums, self._start_s)
             intervals = self._timeline.intervals(key, device.done_s, end_s)
             if intervals is not None:
                 self._add(device, intervals)
@@ -147,11 +148,14 @@ class PhaseEnergy:
             for start in range(first, last, _BATCH):
                 end = min(start + _BATCH, last)
                 t_s = intervals.t_s[start : end + 1]
-                edges = self._edges(t_s[0] - device.fit.reach_s, t_s[-1] + _AHEAD_S)
+                edges = self._edges(t_s[0] - device.sums.reach_s, t_s[-1] + _AHEAD_S)
                 if kinds[start]:
                     self._add_noise(device, t_s, intervals.noise_j2[start:end], edges)
-                    is_exact = bool(kinds[start] == 2) or device.fit.is_exact
-                    device.fit.add(t_s, intervals.energy_j[start:end], edges, is_exact=is_exact)
+                    is_exact = bool(kinds[start] == 2) or device.sums.is_exact
+                    energy_j = intervals.energy_j[start:end]
+                    device.sums.add(
+                        Stretch(t_s=t_s, energy_j=energy_j, edges=edges, is_exact=is_exact)
+                    )
                 else:
                     self._miss(device, t_s[0], t_s[-1], edges)
 
@@ -175,7 +179,7 @@ class PhaseEnergy:
 
     def _forget(self) -> None:
         """Drop edges that no later interval depends on."""
-        ends_s = [device.done_s - device.fit.reach_s for device in self._devices.values()]
+        ends_s = [device.done_s - device.sums.reach_s for device in self._devices.values()]
         old = bisect_right(self._edges_s, min(ends_s, default=-np.inf)) - 1
         if old > 0:
             del self._edges_s[:old], self._labels[:old]
@@ -186,10 +190,14 @@ class PhaseEnergy:
         The errors of a phase include those of its edges. The energies of a device sum to the energy
         between the first and the last reading that ``update`` has added.
         """
-        return {key: self._by_phase(device) for key, device in self._devices.items() if device.fit}
+        return {
+            key: self._by_phase(device)
+            for key, device in self._devices.items()
+            if device.sums.intervals
+        }
 
     def _by_phase(self, device: _Device) -> dict[str, Energy]:
-        found = device.fit.energies()
+        found = phase_energies(device.sums)
         return {
             self._names[label]: Energy(
                 energy_j=float(found.energy_j[label]),

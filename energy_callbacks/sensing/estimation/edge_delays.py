@@ -1,4 +1,4 @@
-"""Possible delays of a device behind the edges of its host, and weights for the grid of ``PhaseFit``.
+"""Delays of a device behind the edges of its host, as weights for the grid of ``PhaseSums``.
 
 A candidate is a distribution of delays, uniform with a mean and a width (the blur), and a response
 of the sensor. The weights of a candidate say how its exposures follow from those of the grid; they
@@ -15,19 +15,23 @@ from energy_callbacks.sensing.estimation.series import Array
 DELAYS_S: Final = np.arange(-0.02, 0.2251, 0.005)
 """Grid of delays from the host's edge to the edge in the readings, s.
 
-Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms ahead
-of the card (median, docs/h200.md).
+Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms
+ahead of the card (median, docs/h200.md).
 """
-RESPONSES: Final = (0.67, 1.0, 1.33)
-"""Grid of true responses, as shares of the assumed one: an H200's is 10 to 20 ms, not 15 ms."""
+RESPONSES: Final = (0.6, 1.0, 1.4)
+"""Grid of true responses, as shares of the assumed one.
+
+That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
+"""
 
 _STEP_S: Final = float(DELAYS_S[1] - DELAYS_S[0])
+_RESPONSE_STEP: Final = RESPONSES[1] - RESPONSES[0]
 _BLURS_S: Final = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.16])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
 _TYPICAL_DELAY_S: Final = 0.1
 _TYPICAL_BLUR_S: Final = 0.04
-# A device does not change before its host; edges seem to be earlier by at most this, s, if the lag of
-# the sensor is smaller than assumed. This limits the differences between delays.
+# A device does not change before its host. Edges seem to be earlier by at most this, s, if the lag
+# of the sensor is smaller than assumed. This limits the differences between delays.
 _EARLY_S: Final = 0.02
 # Number of delays by which a uniform distribution is replaced.
 _NODES: Final = 8
@@ -72,7 +76,8 @@ class Candidates:
         places = np.clip((delays_s - DELAYS_S[0]) / _STEP_S, 0.0, len(DELAYS_S) - 1.0)
         by_delay = _cubic(places, len(DELAYS_S)).mean(axis=1)
         by_response = _quadratic(self.response) if self.responses > 1 else np.ones((len(places), 1))
-        return (by_response[:, :, None] * by_delay[:, None]).reshape(len(places), -1)
+        weights: Array = by_response[:, :, None] * by_delay[:, None]
+        return weights.reshape(len(places), -1)
 
     def finer(self, cost: Array) -> "Candidates":
         """Return candidates around those with the lowest cost, at a third of their distances.
@@ -83,7 +88,7 @@ class Candidates:
         kept = np.argsort(cost + self.prior, kind="stable")[: _REFINED[self.rounds]]
         step = 1.0 / 3.0 ** (self.rounds + 1)
         thirds = step * np.array([-1.0, 0.0, 1.0])
-        response_steps = 0.33 * thirds if self.responses > 1 else np.zeros(1)
+        response_steps = _RESPONSE_STEP * thirds if self.responses > 1 else np.zeros(1)
         steps = np.stack(np.meshgrid(response_steps, _STEP_S * thirds, thirds, indexing="ij"), -1)
         steps = steps.reshape(-1, 3)
         blur_s = self.blur_s[kept]
@@ -101,6 +106,7 @@ class Candidates:
         """Return the candidates without impossible ones."""
         limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
         is_inside = (self.delay_s >= DELAYS_S[0]) & (self.delay_s + self.blur_s / 2 <= DELAYS_S[-1])
+        is_inside &= np.abs(self.response - RESPONSES[1]) < 1.3 * _RESPONSE_STEP
         used = is_inside & (self.blur_s <= limit_s + 1e-9)
         return replace(
             self,
@@ -115,7 +121,7 @@ def coarse(responses: int, shortest_s: float) -> Candidates:
     """Return candidates on a grid.
 
     Args:
-        responses: number of responses in the grid of ``PhaseFit``: 1 for a sensor without response.
+        responses: number of responses in the grid: 1 for a sensor without a response time.
         shortest_s: mean duration of the phase with the shortest one.
     """
     shares = np.array(RESPONSES) if responses > 1 else np.ones(1)

@@ -1,9 +1,9 @@
 """Computes how long a phase counts in an interval of an energy curve.
 
-The energy of an interval is a linear function of the power before and during it. If the power is 1 W
-in one phase and 0 W otherwise, the value of this function is the exposure of the interval to the
-phase, in seconds. For an interval between two readings of an energy counter, the exposure is the
-time that interval and phase have in common. For an interval between two power readings, it also
+The energy of an interval is a linear function of the power before and during it. If the power is
+1 W in one phase and 0 W otherwise, the value of this function is the exposure of the interval to
+the phase, in seconds. For an interval between two readings of an energy counter, the exposure is
+the time that interval and phase have in common. For an interval between two power readings, it also
 depends on how the sensor smooths its readings.
 """
 
@@ -55,7 +55,9 @@ class Exposure:
         half_s = (shape.window_s + shape.period_s) / 2.0 + _STEP_S
         self.reach_s = half_s + _SETTLED * shape.response_s
         self._first_s = -half_s
-        self._table = _reading_after_jump(np.arange(-half_s, self.reach_s + _STEP_S, _STEP_S), shape)
+        self._table = _reading_after_jump(
+            np.arange(-half_s, self.reach_s + _STEP_S, _STEP_S), shape
+        )
 
     def after_jump(self, since_s: Array) -> Array:
         """Return the exposure of each interval to the time after an edge.

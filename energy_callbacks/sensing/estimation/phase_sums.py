@@ -1,0 +1,189 @@
+"""Sums over the intervals of an energy curve from which ``phase_fit`` computes energies of phases.
+
+The exposure of an interval to a phase depends on the delay with which the device follows the host's
+edges, and on the response of the sensor. Both are unknown. ``PhaseSums`` computes exposures for a
+grid of them and sums products for each pair of grid points. Exposures for other delays, for delays
+that differ from edge to edge, and for other responses are linear combinations of those of the grid,
+so the sums for them follow from the same products.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.sensing.estimation.edge_delays import DELAYS_S, RESPONSES
+from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
+from energy_callbacks.sensing.estimation.series import Array
+
+# Number of the newest intervals that are kept, so that their noise can be computed.
+_RECENT: Final = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """Changes of phase.
+
+    Attributes:
+        t_s: times of the changes, ascending, (m,).
+        labels: number of the phase before the first change, and after each change, (m + 1,).
+    """
+
+    t_s: Array
+    labels: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Consecutive intervals of an energy curve.
+
+    Attributes:
+        t_s: ends of the intervals, (n + 1,).
+        energy_j: energy of each interval, (n,).
+        edges: edges from ``reach_s`` before the first interval to ``reach_s`` after the last.
+        is_exact: whether each interval contains the energy between its ends, as with a counter.
+    """
+
+    t_s: Array
+    energy_j: Array
+    edges: Edges
+    is_exact: bool
+
+    @property
+    def edge_count(self) -> int:
+        """Number of edges inside the intervals."""
+        return int(self._is_inside.sum())
+
+    @property
+    def changes(self) -> list[tuple[int, int]]:
+        """Phase before and after each edge inside the intervals."""
+        labels = self.edges.labels
+        return [
+            (labels[place], labels[place + 1]) for place in self._is_inside.nonzero()[0].tolist()
+        ]
+
+    @property
+    def _is_inside(self) -> Array:
+        inside: Array = (self.edges.t_s > self.t_s[0]) & (self.edges.t_s <= self.t_s[-1])
+        return inside
+
+
+class PhaseSums:
+    """Sums over the intervals of one device.
+
+    Their size depends on the number of phases, P, and not on the number of intervals. A grid has G
+    points: each of ``DELAYS_S`` for each of ``RESPONSES``, or for one response if the sensor has
+    none. Exposures x_kp of interval k to phase p are those of ``exposure``, and w_k is the width of
+    the interval.
+
+    Args:
+        shape: how energies depend on power.
+
+    Attributes:
+        is_exact: ``shape.is_exact``.
+        responses: number of responses in the grid.
+        count: number of phases so far, P.
+        products: sum of x_kp x_kq / w_k for two points of the grid, (G, P, G, P).
+        rates: sum of x_kp e_k / w_k, J, where e_k is the energy of the interval, (G, P).
+        square: sum of e_k^2 / w_k, J^2/s.
+        intervals: number of intervals.
+        changes: number of changes from one phase to another, (P, P).
+        recent: the newest intervals.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        shares = RESPONSES if shape.response_s else (1.0,)
+        shapes = [replace(shape, response_s=share * shape.response_s) for share in shares]
+        self._exposures = [Exposure(one) for one in shapes]
+        self._exact = [Exposure(Shape(is_exact=True))] * len(shares)
+        self.is_exact = shape.is_exact
+        self.responses = len(shares)
+        size = len(shares) * len(DELAYS_S)
+        self.count = 0
+        self.products = np.zeros((size, 0, size, 0))
+        self.rates = np.zeros((size, 0))
+        self.square = 0.0
+        self.intervals = 0
+        self.changes = np.zeros((0, 0))
+        self.recent: deque[Stretch] = deque()
+        self._recent_count = 0
+
+    @property
+    def reach_s(self) -> float:
+        """Longest time from an edge to an interval that depends on it, s."""
+        return float(DELAYS_S[-1]) + max(one.reach_s for one in self._exposures)
+
+    @property
+    def durations_s(self) -> Array:
+        """Duration of each phase on the host, without gaps in the readings, (P,)."""
+        durations_s: Array = self.products[0, :, 0].sum(axis=1)
+        return durations_s
+
+    @property
+    def mean_w(self) -> float:
+        """Mean power."""
+        return float(self.rates[0].sum() / self.durations_s.sum())
+
+    @property
+    def mean_width_s(self) -> float:
+        """Mean width of an interval."""
+        return float(self.durations_s.sum() / self.intervals)
+
+    @property
+    def shortest_s(self) -> float:
+        """Mean duration of the phase whose mean duration is shortest; infinite without edges."""
+        entered = self.changes.sum(axis=0)
+        means_s = self.durations_s[entered > 0] / entered[entered > 0]
+        return float(np.min(means_s, initial=math.inf))
+
+    def add(self, stretch: Stretch) -> None:
+        """Add consecutive intervals."""
+        edges, energy_j, width_s = stretch.edges, stretch.energy_j, np.diff(stretch.t_s)
+        self._make_room(max(edges.labels) + 1)
+        self.square += float((energy_j**2 / width_s).sum())
+        self.intervals += len(energy_j)
+        if len(edges.t_s):
+            exposed = self.exposed(stretch)
+            weighted = (exposed / width_s).reshape(-1, len(width_s))
+            products = weighted @ exposed.reshape(-1, len(width_s)).T
+            self.products += products.reshape(self.products.shape)
+            self.rates += (weighted @ energy_j).reshape(self.rates.shape)
+            for change in stretch.changes:
+                self.changes[change] += 1.0
+        else:
+            label = edges.labels[0]
+            self.products[:, label, :, label] += width_s.sum()
+            self.rates[:, label] += energy_j.sum()
+        self._keep(stretch)
+
+    def _make_room(self, count: int) -> None:
+        more = count - self.count
+        if more > 0:
+            self.count = count
+            self.changes = np.pad(self.changes, (0, more))
+            self.products = np.pad(self.products, [(0, 0), (0, more), (0, 0), (0, more)])
+            self.rates = np.pad(self.rates, [(0, 0), (0, more)])
+
+    def _keep(self, stretch: Stretch) -> None:
+        self.recent.append(stretch)
+        self._recent_count += len(stretch.energy_j)
+        while self._recent_count - len(self.recent[0].energy_j) > _RECENT:
+            self._recent_count -= len(self.recent.popleft().energy_j)
+
+    def exposed(self, stretch: Stretch) -> Array:
+        """Return the exposures of n intervals to each phase at each grid point, (G, P, n)."""
+        edges = stretch.edges
+        exposed = np.zeros((len(self.rates), self.count, len(stretch.energy_j)))
+        if len(edges.t_s):
+            since_s = stretch.t_s - edges.t_s[:, None] - DELAYS_S[:, None, None]
+            signs = np.zeros((self.count, len(edges.t_s)))
+            places = np.arange(len(edges.t_s))
+            signs[list(edges.labels[1:]), places] += 1.0
+            signs[list(edges.labels[:-1]), places] -= 1.0
+            exposures = self._exact if stretch.is_exact else self._exposures
+            exposed = np.concatenate([signs @ one.after_jump(since_s) for one in exposures])
+        exposed[:, edges.labels[0]] += np.diff(stretch.t_s)
+        return exposed
