@@ -16,16 +16,16 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.sensing.estimation.edge_delays import DELAYS_S, RESPONSES
+from energy_callbacks.sensing.estimation.edge_delays import RESPONSES, delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
 from energy_callbacks.sensing.estimation.series import Array
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
 _RECENT: Final = 2000
-# Numbers of rows of a product that may be computed at once, and most multiplications of floating
-# point numbers. NumPy's linear algebra runs larger products on all cores, which would disturb the
-# training (OpenBLAS, interface/gemm.c: SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
-_ROWS: Final = (10, 5, 2, 1)
+# Most rows of a product that are computed at once, and most multiplications of numbers. NumPy's
+# linear algebra runs larger products on all cores, which would disturb the training (OpenBLAS,
+# interface/gemm.c: SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
+_ROWS: Final = 16
 _MOST_MULTIPLICATIONS: Final = 65536 * 4
 
 
@@ -82,9 +82,9 @@ class PhaseSums:
     """Sums over the intervals of one device.
 
     Their size depends on the number of phases, P, and not on the number of intervals. A grid has G
-    points: each of ``DELAYS_S`` for each of ``RESPONSES``, or for one response if the sensor has
-    none. Exposures x_kp of interval k to phase p are those of ``exposure``, and w_k is the width of
-    the interval.
+    points: each of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if the
+    sensor has none. Exposures x_kp of interval k to phase p are those of ``exposure``, and w_k is
+    the width of the interval.
 
     Args:
         shape: how energies depend on power.
@@ -107,7 +107,8 @@ class PhaseSums:
         self._exact = [Exposure(Shape(is_exact=True))] * len(shares)
         self.is_exact = shape.is_exact
         self.responses = len(shares)
-        size = len(shares) * len(DELAYS_S)
+        self._delays_s = delays_s(len(shares))
+        size = len(shares) * len(self._delays_s)
         self.count = 0
         self.products = np.zeros((size, 0, size, 0))
         self.rates = np.zeros((size, 0))
@@ -121,12 +122,12 @@ class PhaseSums:
     @property
     def reach_s(self) -> float:
         """Longest time from an edge to a later interval that depends on it, s."""
-        return float(DELAYS_S[-1]) + max(one.reach_s for one in self._exposures)
+        return float(self._delays_s[-1]) + max(one.reach_s for one in self._exposures)
 
     @property
     def ahead_s(self) -> float:
         """Longest time from an interval to a later edge on which it depends, s."""
-        return max(one.ahead_s for one in self._exposures) - float(DELAYS_S[0])
+        return max(one.ahead_s for one in self._exposures) - float(self._delays_s[0])
 
     @property
     def recent(self) -> Iterator[Stretch]:
@@ -179,9 +180,11 @@ class PhaseSums:
         exposed = exposed[:, used]
         weighted = exposed / width_s
         self.rates[:, used] += weighted @ energy_j
-        fits = (rows for rows in _ROWS if rows * exposed.size <= _MOST_MULTIPLICATIONS)
-        parts = weighted.reshape(-1, next(fits, 1), len(width_s))
-        products = np.matmul(parts, exposed.reshape(-1, len(width_s)).T)
+        columns = exposed.reshape(-1, len(width_s))
+        rows = min(_ROWS, max(_MOST_MULTIPLICATIONS // columns.size, 1))
+        while len(columns) % rows:
+            rows -= 1
+        products = np.matmul(weighted.reshape(-1, rows, len(width_s)), columns.T)
         products = products.reshape(*exposed.shape[:2], *exposed.shape[:2])
         for (i, p), (j, q) in product(enumerate(used), repeat=2):
             self.products[:, p, :, q] += products[:, i, :, j]
@@ -205,7 +208,7 @@ class PhaseSums:
         edges = stretch.edges
         exposed = np.zeros((len(self.rates), self.count, len(stretch.energy_j)))
         if len(edges.t_s):
-            since_s = stretch.t_s - edges.t_s[:, None] - DELAYS_S[:, None, None]
+            since_s = stretch.t_s - edges.t_s[:, None] - self._delays_s[:, None, None]
             signs = np.zeros((self.count, len(edges.t_s)))
             places = np.arange(len(edges.t_s))
             signs[list(edges.labels[1:]), places] += 1.0
