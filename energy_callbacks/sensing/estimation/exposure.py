@@ -49,12 +49,14 @@ class Exposure:
     Attributes:
         reach_s: time after a jump from which on readings show the new power, s.
         ahead_s: time before a jump until which readings show the old power, s.
+        ahead_s: time before a jump until which readings show the old power, s.
     """
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         half_s = (shape.window_s + shape.period_s) / 2.0 + _STEP_S
         self.reach_s = half_s + _SETTLED * shape.response_s
+        self.ahead_s = half_s
         self._since_s = np.arange(-half_s, self.reach_s + _STEP_S, _STEP_S)
         self._readings = _reading_after_jump(self._since_s, shape)
 

@@ -125,6 +125,8 @@ class _Noise:
         return float(max(self.by_phase.max(), self.at_edges))
 
 
+# The training thread may have been told to raise an exception when a number underflows.
+@np.errstate(all="ignore")
 def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
     if not sums.changes.any() or sums.mean_w <= 0.0:

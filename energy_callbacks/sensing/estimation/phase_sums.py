@@ -66,11 +66,12 @@ class Stretch:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """Phase before and after each edge inside the intervals."""
+        """Phase before and after each edge inside the intervals, if they differ."""
         labels = self.edges.labels
-        return [
+        pairs = [
             (labels[place], labels[place + 1]) for place in self._is_inside.nonzero()[0].tolist()
         ]
+        return [(before, after) for before, after in pairs if before != after]
 
     @property
     def _is_inside(self) -> Array:
