@@ -31,6 +31,7 @@ import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.sensing.estimation.edge_delays import Candidates, coarse
+from energy_callbacks.sensing.estimation.edge_residuals import left_at_edges_j
 from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
 from energy_callbacks.sensing.estimation.series import Array
 
@@ -226,7 +227,8 @@ def _averaged(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Nois
     return PhaseEnergies(
         energy_j=mean_j,
         stderr_j=np.sqrt(weights @ np.maximum(variances, 0.0)),
-        edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j),
+        edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j)
+        + _shifted_j(sums, candidates, fits),
         duration_s=weights @ durations_s,
     )
 
@@ -270,3 +272,23 @@ def _jitter(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Noise)
     both = sums.changes + sums.changes.T
     jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
+
+
+def _shifted_j(sums: PhaseSums, candidates: Candidates, fits: _Fits) -> Array:
+    """Return bounds of the errors due to edges of one kind that are all later than others, (P,).
+
+    See ``edge_residuals``. At most the higher of the two powers is moved.
+    """
+    best = int(fits.misfit.argmin())
+    levels_w = fits.levels_w[best]
+    left_j = left_at_edges_j(
+        sums,
+        candidates.weights[best],
+        levels_w,
+        float(candidates.delay_s[best]),
+        float(candidates.blur_s[best]),
+    )
+    late_s = np.minimum(left_j / np.maximum(fits.jumps_w, 1e-9), sums.shortest_s)
+    shifted_j = sums.changes * late_s * np.maximum(levels_w[:, None], levels_w)
+    bounds: Array = shifted_j.sum(axis=0) + shifted_j.sum(axis=1)
+    return bounds

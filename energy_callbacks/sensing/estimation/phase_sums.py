@@ -217,3 +217,17 @@ class PhaseSums:
             exposed = np.concatenate([signs @ one.after_jump(since_s) for one in exposures])
         exposed[:, edges.labels[0]] += np.diff(stretch.t_s)
         return exposed
+
+    def shares_near_edges(self, stretch: Stretch, delay_s: float, half_s: float) -> Array:
+        """Return the share of n intervals that is near each of m edges, (m, n).
+
+        Args:
+            stretch: the intervals.
+            delay_s: delay of the device's edges.
+            half_s: an interval is near an edge up to this long before and after the device's edge.
+        """
+        since_s = stretch.t_s - stretch.edges.t_s[:, None] - delay_s
+        exposures = self._exact if stretch.is_exact else self._exposures
+        usual = exposures[len(exposures) // 2]
+        near: Array = usual.after_jump(since_s + half_s) - usual.after_jump(since_s - half_s)
+        return near / np.diff(stretch.t_s)
