@@ -52,5 +52,6 @@ def left_at_edges_j(
     count = np.maximum(count, 1.0)
     mean_j = left / count
     errors_j = np.sqrt(np.maximum(squares / count - mean_j**2, 0.0) / count)
-    significant_j: Array = np.abs(mean_j) - _INSIGNIFICANT * errors_j
-    return np.maximum(significant_j.max(axis=0), 0.0)
+    significant_j = np.abs(mean_j) - _INSIGNIFICANT * errors_j
+    highest_j: Array = np.maximum(significant_j.max(axis=0), 0.0)
+    return highest_j
