@@ -5,10 +5,12 @@ of the sensor. The weights of a candidate say how its exposures follow from thos
 sum to 1 and may be negative, because they interpolate.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.sensing.estimation.series import Array
 
@@ -18,7 +20,7 @@ DELAYS_S: Final = np.arange(-0.02, 0.2251, 0.005)
 Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms
 ahead of the card (median, docs/h200.md).
 """
-RESPONSES: Final = (0.6, 1.0, 1.4)
+RESPONSES: Final = (0.67, 1.0, 1.33)
 """Grid of true responses, as shares of the assumed one.
 
 That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
@@ -35,8 +37,9 @@ _TYPICAL_BLUR_S: Final = 0.04
 _EARLY_S: Final = 0.02
 # Number of delays by which a uniform distribution is replaced.
 _NODES: Final = 8
-# Number of candidates that are refined in each round.
-_REFINED: Final = (60, 40)
+# In each round, candidates with this number of delays are refined, and this number for each delay.
+_REFINED_DELAYS: Final = 12
+_REFINED_PER_DELAY: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +86,10 @@ class Candidates:
         """Return candidates around those with the lowest cost, at a third of their distances.
 
         Costs between two candidates may be much lower than theirs, so the number of refined ones
-        does not depend on their cost.
+        does not depend on their cost, and they have different delays: if phases are short and
+        regular, delays that differ by a period fit nearly as well.
         """
-        kept = np.argsort(cost + self.prior, kind="stable")[: _REFINED[self.rounds]]
+        kept = self._best(cost + self.prior)
         step = 1.0 / 3.0 ** (self.rounds + 1)
         thirds = step * np.array([-1.0, 0.0, 1.0])
         response_steps = _RESPONSE_STEP * thirds if self.responses > 1 else np.zeros(1)
@@ -101,6 +105,20 @@ class Candidates:
             measure=np.repeat(self.measure[kept], len(steps)),
             rounds=self.rounds + 1,
         ).possible()
+
+    def _best(self, cost: Array) -> NDArray[np.intp]:
+        """Return the places of the candidates to refine."""
+        by_cost = np.argsort(cost, kind="stable")
+        groups = np.round((self.delay_s[by_cost] - DELAYS_S[0]) / _STEP_S).tolist()
+        taken: Counter[float] = Counter()
+        kept = []
+        for place, group in zip(by_cost.tolist(), groups, strict=True):
+            if taken[group] < _REFINED_PER_DELAY and (
+                group in taken or len(taken) < _REFINED_DELAYS
+            ):
+                taken[group] += 1
+                kept.append(place)
+        return np.array(kept)
 
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""

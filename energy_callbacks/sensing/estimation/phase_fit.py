@@ -36,6 +36,8 @@ from energy_callbacks.sensing.estimation.series import Array
 
 # Numbers of intervals that are merged to measure noise that is correlated between intervals.
 _MERGED: Final = (1, 4, 16)
+# Index into _MERGED: at an edge, about four intervals are mixed.
+_NEARBY: Final = 1
 # Power of a phase before any reading: the mean power, with a standard deviation of this share.
 _PRIOR_SHARE: Final = 1.0
 # Least ridge, s: keeps the fit defined for phases without intervals; far below any duration.
@@ -45,9 +47,12 @@ _MIXED: Final = 0.02
 # What is left in the mixed intervals of an edge has the same sign if the edge is early or late, so
 # the square of its sum is larger than the sum of its squares by about this factor.
 _ALIKE: Final = 2.0
+# A late edge moves energy between two phases: that of the lower power, and this share of the
+# difference. The rest of the difference is divided rightly. (Fitted: 0.5 to 1 are possible.)
+_MOVED_SHARE: Final = 0.75
 # Uncertainty of the place of all edges together, as a share of the width of an interval: exposures
 # are computed from tables, and from interpolation in the grid.
-_EDGE_SHARE: Final = 0.0025
+_EDGE_SHARE: Final = 0.003
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
 # Number of times that candidates are refined.
@@ -103,19 +108,19 @@ class _Noise:
         by_phase: density in each phase, (P,).
         roughness: share of it that is seen in single intervals, (P,): 1 for white noise, less for
             power that changes slowly.
-        mixed: density in mixed intervals.
+        at_edges: density in the few intervals around an edge.
         at_edge_j2: mean square of the energy that is left at an edge, J^2.
     """
 
     by_phase: Array
     roughness: Array
-    mixed: float
+    at_edges: float
     at_edge_j2: float
 
     @property
     def highest(self) -> float:
         """The highest of the densities."""
-        return float(max(self.by_phase.max(), self.mixed))
+        return float(max(self.by_phase.max(), self.at_edges))
 
 
 def phase_energies(sums: PhaseSums) -> PhaseEnergies:
@@ -179,7 +184,7 @@ def _noise(sums: PhaseSums, candidates: Candidates, fits: _Fits) -> _Noise:
     return _Noise(
         by_phase=lasting,
         roughness=densities[0] / lasting,
-        mixed=max(mixed_squares / max(mixed_count, 1), least),
+        at_edges=max(mixed_squares / max(mixed_count, 1), float(densities[_NEARBY].max())),
         at_edge_j2=_ALIKE * squares / max(edge_count, 1),
     )
 
@@ -199,7 +204,7 @@ def _scale(sums: PhaseSums, fits: _Fits, noise: _Noise) -> float:
     It includes the uncertainty of the place of the edges, which is the same in all repetitions.
     """
     place_s2 = _EDGE_SHARE**2 * sums.mean_width_s
-    return noise.highest + float((sums.changes * fits.jumps_w**2).sum()) * place_s2
+    return noise.at_edges + float((sums.changes * fits.jumps_w**2).sum()) * place_s2
 
 
 def _averaged(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Noise) -> PhaseEnergies:
@@ -251,9 +256,13 @@ def _jitter(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Noise)
     A phase that a late edge makes longer uses more energy, while the fit keeps its mean duration.
     The differences are at most those that explain what the fit leaves at the edges.
     """
-    highest_w = np.maximum(fits.levels_w[..., None], fits.levels_w[:, None])
+    low_w, high_w = (
+        choose(fits.levels_w[..., None], fits.levels_w[:, None])
+        for choose in (np.minimum, np.maximum)
+    )
+    moved_w = low_w + _MOVED_SHARE * (high_w - low_w)
     possible = noise.at_edge_j2 / np.maximum(fits.jumps_w, 1e-9) ** 2
     variance_s2 = np.minimum(candidates.blur_s[:, None, None] ** 2 / 12.0, possible)
     both = sums.changes + sums.changes.T
-    jitter: Array = (both * highest_w**2 * variance_s2).sum(axis=2)
+    jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
