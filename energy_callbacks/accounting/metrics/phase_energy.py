@@ -24,7 +24,7 @@ from energy_callbacks.sensing.timeline import Timeline
 # Time until the phase of a moment is taken as final, s. Windows are known when they end; a window
 # that is longer, such as the writing of a large checkpoint, is not seen (``is_complete``).
 _HOLD_S: Final = 60.0
-# A phase may begin this much before the readings show it, s: see ``edge_delays.DELAYS_S``.
+# A phase may begin this much before the readings show it, s: see ``edge_delays.delays_s``.
 _AHEAD_S: Final = 0.1
 # Most phases: the size of the sums grows with the square of their number.
 _MOST_PHASES: Final = 8

@@ -14,19 +14,33 @@ from numpy.typing import NDArray
 
 from energy_callbacks.sensing.estimation.series import Array
 
-DELAYS_S: Final = np.arange(-0.02, 0.2251, 0.005)
-"""Grid of delays from the host's edge to the edge in the readings, s.
+_FIRST_S: Final = -0.02
+_LAST_S: Final = 0.225
+_FINE_S: Final = 0.0025
+_COARSE_S: Final = 0.005
 
-Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms
-ahead of the card (median, docs/h200.md).
-"""
+
+def delays_s(responses: int) -> Array:
+    """Return the grid of delays from the host's edge to the edge in the readings, s, (D,).
+
+    Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms
+    ahead of the card (median, docs/h200.md). The grid is finer for sensors without a response time,
+    because their readings change more suddenly, and interpolation between delays is less exact.
+
+    Args:
+        responses: number of responses in the grid: 1 for a sensor without a response time.
+    """
+    step_s = _FINE_S if responses == 1 else _COARSE_S
+    grid_s: Array = np.arange(_FIRST_S, _LAST_S + step_s / 2.0, step_s)
+    return grid_s
+
+
 RESPONSES: Final = (0.67, 1.0, 1.33)
 """Grid of true responses, as shares of the assumed one.
 
 That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
 """
 
-_STEP_S: Final = float(DELAYS_S[1] - DELAYS_S[0])
 _RESPONSE_STEP: Final = RESPONSES[1] - RESPONSES[0]
 _BLURS_S: Final = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.16])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
@@ -65,6 +79,15 @@ class Candidates:
     rounds: int = 0
 
     @property
+    def grid_s(self) -> Array:
+        """Delays of the grid, (D,)."""
+        return delays_s(self.responses)
+
+    @property
+    def _step_s(self) -> float:
+        return float(self.grid_s[1] - self.grid_s[0])
+
+    @property
     def prior(self) -> Array:
         """Cost before any reading: twice the negative logarithm of the probability."""
         delay_s = np.maximum(self.delay_s, 0.0)
@@ -75,12 +98,24 @@ class Candidates:
     def weights(self) -> Array:
         """Weights of the points of the grid, (n, responses x delays)."""
         shifts = (np.arange(_NODES) + 0.5) / _NODES - 0.5
-        delays_s = self.delay_s[:, None] + self.blur_s[:, None] * shifts
-        places = np.clip((delays_s - DELAYS_S[0]) / _STEP_S, 0.0, len(DELAYS_S) - 1.0)
-        by_delay = _cubic(places, len(DELAYS_S)).mean(axis=1)
+        size = len(self.grid_s)
+        shifted_s = self.delay_s[:, None] + self.blur_s[:, None] * shifts
+        places = np.clip((shifted_s - _FIRST_S) / self._step_s, 0.0, size - 1.0)
+        by_delay = _cubic(places, size).mean(axis=1)
         by_response = _quadratic(self.response) if self.responses > 1 else np.ones((len(places), 1))
         weights: Array = by_response[:, :, None] * by_delay[:, None]
         return weights.reshape(len(places), -1)
+
+    def shares(self, cost: Array) -> Array:
+        """Return the probability of each candidate, (n,).
+
+        Args:
+            cost: twice the negative logarithm of the likelihood of the readings, (n,).
+        """
+        total = cost + self.prior
+        likely = np.exp((total.min() - total) / 2.0) * self.measure
+        shares: Array = likely / likely.sum()
+        return shares
 
     def finer(self, cost: Array) -> "Candidates":
         """Return candidates around those with the lowest cost, at a third of their distances.
@@ -93,7 +128,9 @@ class Candidates:
         step = 1.0 / 3.0 ** (self.rounds + 1)
         thirds = step * np.array([-1.0, 0.0, 1.0])
         response_steps = _RESPONSE_STEP * thirds if self.responses > 1 else np.zeros(1)
-        steps = np.stack(np.meshgrid(response_steps, _STEP_S * thirds, thirds, indexing="ij"), -1)
+        steps = np.stack(
+            np.meshgrid(response_steps, self._step_s * thirds, thirds, indexing="ij"), -1
+        )
         steps = steps.reshape(-1, 3)
         blur_s = self.blur_s[kept]
         widths_s = np.interp(blur_s, _BLURS_S, np.gradient(_BLURS_S))
@@ -109,7 +146,7 @@ class Candidates:
     def _best(self, cost: Array) -> NDArray[np.intp]:
         """Return the places of the candidates to refine."""
         by_cost = np.argsort(cost, kind="stable")
-        groups = np.round((self.delay_s[by_cost] - DELAYS_S[0]) / _STEP_S).tolist()
+        groups = np.round((self.delay_s[by_cost] - _FIRST_S) / self._step_s).tolist()
         taken: Counter[float] = Counter()
         kept = []
         for place, group in zip(by_cost.tolist(), groups, strict=True):
@@ -123,7 +160,7 @@ class Candidates:
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""
         limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
-        is_inside = (self.delay_s >= DELAYS_S[0]) & (self.delay_s + self.blur_s / 2 <= DELAYS_S[-1])
+        is_inside = (self.delay_s >= _FIRST_S) & (self.delay_s + self.blur_s / 2 <= _LAST_S)
         is_inside &= np.abs(self.response - RESPONSES[1]) < 1.3 * _RESPONSE_STEP
         used = is_inside & (self.blur_s <= limit_s + 1e-9)
         return replace(
@@ -143,7 +180,9 @@ def coarse(responses: int, shortest_s: float) -> Candidates:
         shortest_s: mean duration of the phase with the shortest one.
     """
     shares = np.array(RESPONSES) if responses > 1 else np.ones(1)
-    grid = np.stack(np.meshgrid(shares, _BLURS_S, DELAYS_S, indexing="ij"), -1).reshape(-1, 3)
+    grid = np.stack(np.meshgrid(shares, _BLURS_S, delays_s(responses), indexing="ij"), -1).reshape(
+        -1, 3
+    )
     return Candidates(
         response=grid[:, 0],
         blur_s=grid[:, 1],

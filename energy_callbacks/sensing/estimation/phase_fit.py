@@ -55,8 +55,10 @@ _MOVED_SHARE: Final = 0.75
 _EDGE_SHARE: Final = 0.003
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
-# Number of times that candidates are refined.
-_ROUNDS: Final = 2
+# Candidates are refined until the probability is distributed over this number of them, but at most
+# this number of times.
+_ENOUGH: Final = 15.0
+_MOST_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +136,15 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
             duration_s=sums.durations_s,
         )
     candidates = coarse(sums.responses, sums.shortest_s)
-    fits = _fits(sums, candidates, 0.0)
-    noise = _noise(sums, candidates, fits)
-    for _ in range(_ROUNDS):
+    noise = _noise(sums, candidates, _fits(sums, candidates, 0.0))
+    for _ in range(_MOST_ROUNDS):
         fits = _fits(sums, candidates, noise.highest)
-        candidates = candidates.finer(fits.misfit / _scale(sums, fits, noise))
-    fits = _fits(sums, candidates, noise.highest)
-    return _averaged(sums, candidates, fits, _noise(sums, candidates, fits))
+        cost = fits.misfit / _scale(sums, fits, noise)
+        if 1.0 / (candidates.shares(cost) ** 2).sum() >= _ENOUGH:
+            break
+        candidates = candidates.finer(cost)
+        noise = _noise(sums, candidates, _fits(sums, candidates, noise.highest))
+    return _averaged(sums, candidates, _fits(sums, candidates, noise.highest), noise)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
@@ -213,9 +217,7 @@ def _averaged(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Nois
     mixing = durations_s[..., None] * np.eye(sums.count) - fits.products
     energy_j = fits.rates + np.einsum("npq,nq->np", mixing, fits.levels_w)
     variances = _variances(sums, fits, noise, mixing) + _jitter(sums, candidates, fits, noise)
-    cost = fits.misfit / _scale(sums, fits, noise) + candidates.prior
-    weights = np.exp((cost.min() - cost) / 2.0) * candidates.measure
-    weights /= weights.sum()
+    weights = candidates.shares(fits.misfit / _scale(sums, fits, noise))
     mean_j = weights @ energy_j
     both = sums.changes + sums.changes.T
     place_j = _EDGE_SHARE * sums.mean_width_s * (both * fits.jumps_w).sum(axis=1)

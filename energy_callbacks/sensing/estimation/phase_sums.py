@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.sensing.estimation.edge_delays import DELAYS_S, RESPONSES
+from energy_callbacks.sensing.estimation.edge_delays import RESPONSES, delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
 from energy_callbacks.sensing.estimation.series import Array
 
@@ -75,7 +75,7 @@ class PhaseSums:
     """Sums over the intervals of one device.
 
     Their size depends on the number of phases, P, and not on the number of intervals. A grid has G
-    points: each of ``DELAYS_S`` for each of ``RESPONSES``, or for one response if the sensor has
+    points: each of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if the sensor has
     none. Exposures x_kp of interval k to phase p are those of ``exposure``, and w_k is the width of
     the interval.
 
@@ -101,7 +101,8 @@ class PhaseSums:
         self._exact = [Exposure(Shape(is_exact=True))] * len(shares)
         self.is_exact = shape.is_exact
         self.responses = len(shares)
-        size = len(shares) * len(DELAYS_S)
+        self._delays_s = delays_s(len(shares))
+        size = len(shares) * len(self._delays_s)
         self.count = 0
         self.products = np.zeros((size, 0, size, 0))
         self.rates = np.zeros((size, 0))
@@ -114,7 +115,7 @@ class PhaseSums:
     @property
     def reach_s(self) -> float:
         """Longest time from an edge to an interval that depends on it, s."""
-        return float(DELAYS_S[-1]) + max(one.reach_s for one in self._exposures)
+        return float(self._delays_s[-1]) + max(one.reach_s for one in self._exposures)
 
     @property
     def durations_s(self) -> Array:
@@ -178,7 +179,7 @@ class PhaseSums:
         edges = stretch.edges
         exposed = np.zeros((len(self.rates), self.count, len(stretch.energy_j)))
         if len(edges.t_s):
-            since_s = stretch.t_s - edges.t_s[:, None] - DELAYS_S[:, None, None]
+            since_s = stretch.t_s - edges.t_s[:, None] - self._delays_s[:, None, None]
             signs = np.zeros((self.count, len(edges.t_s)))
             places = np.arange(len(edges.t_s))
             signs[list(edges.labels[1:]), places] += 1.0
