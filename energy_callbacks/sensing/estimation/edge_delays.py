@@ -42,7 +42,7 @@ That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
 """
 
 _RESPONSE_STEP: Final = RESPONSES[1] - RESPONSES[0]
-_BLURS_S: Final = np.array([0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.16])
+_BLURS_S: Final = np.array([0.0, 0.015, 0.035, 0.07, 0.12])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
 _TYPICAL_DELAY_S: Final = 0.1
 _TYPICAL_BLUR_S: Final = 0.04
@@ -102,7 +102,9 @@ class Candidates:
         shifted_s = self.delay_s[:, None] + self.blur_s[:, None] * shifts
         places = np.clip((shifted_s - _FIRST_S) / self._step_s, 0.0, size - 1.0)
         by_delay = _cubic(places, size).mean(axis=1)
-        by_response = _quadratic(self.response) if self.responses > 1 else np.ones((len(places), 1))
+        by_response = (
+            _polynomial(self.response) if self.responses > 1 else np.ones((len(places), 1))
+        )
         weights: Array = by_response[:, :, None] * by_delay[:, None]
         return weights.reshape(len(places), -1)
 
@@ -127,10 +129,8 @@ class Candidates:
         kept = self._best(cost + self.prior)
         step = 1.0 / 3.0 ** (self.rounds + 1)
         thirds = step * np.array([-1.0, 0.0, 1.0])
-        response_steps = _RESPONSE_STEP * thirds if self.responses > 1 else np.zeros(1)
-        steps = np.stack(
-            np.meshgrid(response_steps, self._step_s * thirds, thirds, indexing="ij"), -1
-        )
+        response_steps = _RESPONSE_STEP / 2.0 * thirds if self.responses > 1 else np.zeros(1)
+        steps = np.stack(np.meshgrid(response_steps, _FINE_S * thirds, thirds, indexing="ij"), -1)
         steps = steps.reshape(-1, 3)
         blur_s = self.blur_s[kept]
         widths_s = np.interp(blur_s, _BLURS_S, np.gradient(_BLURS_S))
@@ -146,7 +146,7 @@ class Candidates:
     def _best(self, cost: Array) -> NDArray[np.intp]:
         """Return the places of the candidates to refine."""
         by_cost = np.argsort(cost, kind="stable")
-        groups = np.round((self.delay_s[by_cost] - _FIRST_S) / self._step_s).tolist()
+        groups = np.round((self.delay_s[by_cost] - _FIRST_S) / _FINE_S).tolist()
         taken: Counter[float] = Counter()
         kept = []
         for place, group in zip(by_cost.tolist(), groups, strict=True):
@@ -161,7 +161,9 @@ class Candidates:
         """Return the candidates without impossible ones."""
         limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
         is_inside = (self.delay_s >= _FIRST_S) & (self.delay_s + self.blur_s / 2 <= _LAST_S)
-        is_inside &= np.abs(self.response - RESPONSES[1]) < 1.3 * _RESPONSE_STEP
+        margin = _RESPONSE_STEP / 3.0
+        is_inside &= self.response >= RESPONSES[0] - margin
+        is_inside &= self.response <= RESPONSES[-1] + margin
         used = is_inside & (self.blur_s <= limit_s + 1e-9)
         return replace(
             self,
@@ -179,10 +181,9 @@ def coarse(responses: int, shortest_s: float) -> Candidates:
         responses: number of responses in the grid: 1 for a sensor without a response time.
         shortest_s: mean duration of the phase with the shortest one.
     """
-    shares = np.array(RESPONSES) if responses > 1 else np.ones(1)
-    grid = np.stack(np.meshgrid(shares, _BLURS_S, delays_s(responses), indexing="ij"), -1).reshape(
-        -1, 3
-    )
+    shares = np.linspace(RESPONSES[0], RESPONSES[-1], 5) if responses > 1 else np.ones(1)
+    fine_s = np.arange(_FIRST_S, _LAST_S, _FINE_S)
+    grid = np.stack(np.meshgrid(shares, _BLURS_S, fine_s, indexing="ij"), -1).reshape(-1, 3)
     return Candidates(
         response=grid[:, 0],
         blur_s=grid[:, 1],
@@ -211,12 +212,11 @@ def _cubic(places: Array, count: int) -> Array:
     return weights
 
 
-def _quadratic(share: Array) -> Array:
-    """Return the weights of the three ``RESPONSES`` for quadratic interpolation, (n, 3)."""
+def _polynomial(share: Array) -> Array:
+    """Return the weights of ``RESPONSES`` for interpolation by one polynomial, (n, responses)."""
     nodes = np.array(RESPONSES)
-    others = [np.delete(nodes, number) for number in range(3)]
     columns = [
-        (share - a) * (share - b) / ((node - a) * (node - b))
-        for node, (a, b) in zip(nodes, others, strict=True)
+        np.prod([(share - other) / (node - other) for other in nodes if other != node], axis=0)
+        for node in nodes
     ]
     return np.stack(columns, axis=1)

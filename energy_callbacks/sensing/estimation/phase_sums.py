@@ -74,10 +74,9 @@ class Stretch:
 class PhaseSums:
     """Sums over the intervals of one device.
 
-    Their size depends on the number of phases, P, and not on the number of intervals. A grid has G
-    points: each of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if the sensor has
-    none. Exposures x_kp of interval k to phase p are those of ``exposure``, and w_k is the width of
-    the interval.
+    Their size depends on the number of phases, P, and not on the number of intervals. The grid has
+    G points: each of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if the
+    sensor has none. x_kp is the exposure of interval k to phase p, and w_k is its width.
 
     Args:
         shape: how energies depend on power.
