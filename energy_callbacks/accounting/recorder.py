@@ -17,7 +17,7 @@ from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
-from energy_callbacks.core.records import Quantity
+from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
@@ -240,7 +240,7 @@ class JournalRecorder:
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
-        if phases := self._by_phase.energies():
+        if phases := self._phase_energies():
             self._writer.write(
                 {
                     "type": "phases",
@@ -289,13 +289,28 @@ class JournalRecorder:
             )
 
     def _update_phases(self, *, is_final: bool) -> None:
+        # Windows are taken first: the spans that a window overlaps were queued before it, except
+        # the last of them.
+        windows = [self._new_windows.popleft() for _ in range(len(self._new_windows))]
         with self._phase_lock:
             while self._new_spans:
                 self._by_phase.add(self._new_spans.popleft())
             self._by_phase.begin(self.phases.name, self.phases.start_s)
-        while self._new_windows:
-            self._by_phase.rename(self._new_windows.popleft())
+        for window in windows:
+            self._by_phase.rename(window)
         self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
+
+    def _phase_energies(self) -> dict[str, dict[str, Energy]]:
+        """Return ``PhaseEnergy.energies``; nothing if it fails, because totals must be written."""
+        try:
+            return self._by_phase.energies()
+        except (ArithmeticError, ValueError) as error:  # includes those of linear algebra
+            self.warn(
+                "phases",
+                f"energies of phases could not be fitted ({error}): the report sums spans instead",
+            )
+            self._write_queued()
+            return {}
 
     def _write_steps(self, *, is_final: bool) -> None:
         tally, before = self.steps.advance(self.seen_s), self._pooled

@@ -6,7 +6,7 @@ the readings by ``_HOLD_S``, in which a window may still give a part of a span a
 """
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,12 +24,17 @@ from energy_callbacks.sensing.timeline import Timeline
 # Time until the phase of a moment is taken as final, s. Windows are known when they end; a window
 # that is longer, such as the writing of a large checkpoint, is not seen (``is_complete``).
 _HOLD_S: Final = 60.0
-# A phase may begin this much before the readings show it, s: see ``edge_delays.delays_s``.
-_AHEAD_S: Final = 0.1
+# Intervals of at least this time are added at once, s: each addition takes time.
+_EVERY_S: Final = 3.0
+# Intervals older than this are not used, s. The timeline thins intervals after 600 s, and one
+# device may be 60 s behind the others (``Timeline.complete_s``).
+_OLDEST_S: Final = 500.0
 # Most phases: the size of the sums grows with the square of their number.
 _MOST_PHASES: Final = 8
 # Most intervals that are added at once: their exposures are computed for each edge and delay.
-_BATCH: Final = 64
+_BATCH: Final = 32
+# A phase with less time in all intervals has no readings: the time is the rounding of a sum, s.
+_SHORTEST_S: Final = 1e-9
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class _Device:
         method: the least accurate method of all intervals.
         relative_error: bound of the systematic error, as a fraction of the energy.
         is_counted: whether it has an energy counter.
+        is_complete: whether the phases of all its intervals were known; ``False`` if readings came
+            too late.
     """
 
     sums: PhaseSums
@@ -53,6 +60,7 @@ class _Device:
     method: Method = METHODS[0]
     relative_error: float = 0.0
     is_counted: bool = False
+    is_complete: bool = True
 
 
 class PhaseEnergy:
@@ -63,7 +71,7 @@ class PhaseEnergy:
 
     Attributes:
         is_complete: whether every moment was assigned to its phase; ``False`` after a window that
-            was known too late, or with too many phases.
+            was known too late, or with too many phases. There are no energies then.
     """
 
     def __init__(self, timeline: Timeline) -> None:
@@ -73,6 +81,8 @@ class PhaseEnergy:
         self._edges_s: list[float] = []
         self._labels: list[int] = []
         self._end_s = 0.0
+        self._known_s = -math.inf  # edges before this are forgotten
+        self._added_s = -math.inf
         self._devices: dict[str, _Device] = {}
         self.is_complete = True
 
@@ -81,29 +91,40 @@ class PhaseEnergy:
         if self._start_s is None:
             self._start_s = self._end_s = span.start_s
         if span.end_s > span.start_s:
-            self._append(self._end_s, self._label(span.name))
+            self._append(self._end_s, span.name)
             self._end_s = span.end_s
 
     def begin(self, name: str, t_s: float) -> None:
         """Record the phase that began when the last span ended, at ``t_s``."""
         if self._start_s is None:
             self._start_s = self._end_s = t_s
-        self._append(t_s, self._label(name))
+        self._append(t_s, name)
 
     def rename(self, window: PhaseSpan) -> None:
         """Give a part of the time so far another phase; ``begin`` must have been called before."""
         start_s, end_s = max(window.start_s, self._start_s or 0.0), window.end_s
         if any(device.done_s > start_s for device in self._devices.values()):
-            self.is_complete = False
-            return
-        first, last = bisect_right(self._edges_s, start_s), bisect_right(self._edges_s, end_s)
+            self.give_up()
+        first, last = bisect_left(self._edges_s, start_s), bisect_right(self._edges_s, end_s)
         if start_s < end_s and last:
             after = self._labels[last - 1]
             self._edges_s[first:last] = [start_s, end_s]
             self._labels[first:last] = [self._label(window.name), after]
 
-    def _append(self, t_s: float, label: int) -> None:
-        if not self._labels or self._labels[-1] != label:
+    def give_up(self) -> None:
+        """Drop everything: there will be no energies."""
+        self.is_complete = False
+        self._devices.clear()
+        self._edges_s.clear()
+        self._labels.clear()
+
+    def _append(self, t_s: float, name: str) -> None:
+        if not self.is_complete:
+            return
+        label = self._label(name)
+        if self._edges_s and t_s <= self._edges_s[-1]:  # a phase of length 0, or a window
+            self._labels[-1] = label
+        elif not self._labels or self._labels[-1] != label:
             self._edges_s.append(t_s)
             self._labels.append(label)
 
@@ -119,10 +140,14 @@ class PhaseEnergy:
             until_s: time up to which energies are final and all phases are known.
             is_final: whether to add all intervals up to ``until_s``.
         """
-        self.is_complete &= len(self._names) <= _MOST_PHASES
-        if self._start_s is None or not self.is_complete:
-            return
+        if len(self._names) > _MOST_PHASES:
+            self.give_up()
         end_s = until_s if is_final else until_s - _HOLD_S
+        is_due = is_final or end_s >= self._added_s + _EVERY_S
+        if self._start_s is None or not self.is_complete or not is_due:
+            return
+        self._added_s = end_s
+        self._forget(until_s)
         for key in self._timeline.metered:
             device = self._devices.get(key)
             if device is None:
@@ -131,10 +156,10 @@ class PhaseEnergy:
             intervals = self._timeline.intervals(key, device.done_s, end_s)
             if intervals is not None:
                 self._add(device, intervals)
-        self._forget()
 
     def _add(self, device: _Device, intervals: Intervals) -> None:
         device.done_s = float(intervals.t_s[-1])
+        device.is_complete &= bool(intervals.t_s[0] - device.sums.reach_s >= self._known_s)
         device.relative_error = intervals.relative_error
         device.is_counted = intervals.method.startswith("counter")
         device.method = METHODS[max(map(METHODS.index, (device.method, intervals.method)))]
@@ -148,7 +173,8 @@ class PhaseEnergy:
             for start in range(first, last, _BATCH):
                 end = min(start + _BATCH, last)
                 t_s = intervals.t_s[start : end + 1]
-                edges = self._edges(t_s[0] - device.sums.reach_s, t_s[-1] + _AHEAD_S)
+                sums = device.sums
+                edges = self._edges(t_s[0] - sums.reach_s, t_s[-1] + sums.ahead_s)
                 if kinds[start]:
                     self._add_noise(device, t_s, intervals.noise_j2[start:end], edges)
                     is_exact = bool(kinds[start] == 2) or device.sums.is_exact
@@ -177,23 +203,26 @@ class PhaseEnergy:
             labels=self._labels[first - 1 : max(first, last)],
         )
 
-    def _forget(self) -> None:
-        """Drop edges that no later interval depends on."""
+    def _forget(self, until_s: float) -> None:
+        """Drop edges that no later interval depends on, and those before ``_OLDEST_S``."""
         ends_s = [device.done_s - device.sums.reach_s for device in self._devices.values()]
-        old = bisect_right(self._edges_s, min(ends_s, default=-np.inf)) - 1
+        old_s = max(min(ends_s, default=-math.inf), until_s - _OLDEST_S)
+        old = bisect_right(self._edges_s, old_s) - 1
         if old > 0:
             del self._edges_s[:old], self._labels[:old]
+            self._known_s = self._edges_s[0]
 
     def energies(self) -> dict[str, dict[str, Energy]]:
-        """Return the energy of each device in each phase; devices without readings are left out.
+        """Return the energy of each device in each phase.
 
-        The errors of a phase include those of its edges. The energies of a device sum to the energy
-        between the first and the last reading that ``update`` has added.
+        Devices without readings, or with readings that came too late, are left out, and so are
+        phases without readings. The errors of a phase include those of its edges. The energies of
+        a device sum to the energy between the first and the last reading that ``update`` has added.
         """
         return {
             key: self._by_phase(device)
             for key, device in self._devices.items()
-            if device.sums.intervals
+            if device.sums.intervals and device.is_complete
         }
 
     def _by_phase(self, device: _Device) -> dict[str, Energy]:
@@ -207,7 +236,7 @@ class PhaseEnergy:
                 method=device.method,
                 coverage=_share(float(found.duration_s[label]), device.missing_s[label]),
             )
-            for label in range(len(found.energy_j))
+            for label in (found.duration_s > _SHORTEST_S).nonzero()[0].tolist()
         }
 
 

@@ -48,16 +48,17 @@ class Exposure:
 
     Attributes:
         reach_s: time after a jump from which on readings show the new power, s.
+        ahead_s: time before a jump until which readings show the old power, s.
+        ahead_s: time before a jump until which readings show the old power, s.
     """
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         half_s = (shape.window_s + shape.period_s) / 2.0 + _STEP_S
         self.reach_s = half_s + _SETTLED * shape.response_s
-        self._first_s = -half_s
-        self._table = _reading_after_jump(
-            np.arange(-half_s, self.reach_s + _STEP_S, _STEP_S), shape
-        )
+        self.ahead_s = half_s
+        self._since_s = np.arange(-half_s, self.reach_s + _STEP_S, _STEP_S)
+        self._readings = _reading_after_jump(self._since_s, shape)
 
     def after_jump(self, since_s: Array) -> Array:
         """Return the exposure of each interval to the time after an edge.
@@ -71,8 +72,7 @@ class Exposure:
         if self._shape.is_exact:
             exact: Array = np.diff(np.maximum(since_s, 0.0))
             return exact
-        places = ((since_s - self._first_s) * (1.0 / _STEP_S) + 0.5).astype(np.intp)
-        reading = self._table.take(places, mode="clip")
+        reading = np.interp(since_s, self._since_s, self._readings)
         half_s, response_s = np.diff(since_s) / 2.0, self._shape.assumed_response_s
         late, early = reading[..., 1:], reading[..., :-1]
         exposed: Array = late * (half_s + response_s) + early * (half_s - response_s)

@@ -125,6 +125,8 @@ class _Noise:
         return float(max(self.by_phase.max(), self.at_edges))
 
 
+# The training thread may have been told to raise an exception when a number underflows.
+@np.errstate(all="ignore")
 def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
     if not sums.changes.any() or sums.mean_w <= 0.0:
@@ -136,15 +138,16 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
             duration_s=sums.durations_s,
         )
     candidates = coarse(sums.responses, sums.shortest_s)
-    noise = _noise(sums, candidates, _fits(sums, candidates, 0.0))
+    fits = _fits(sums, candidates, 0.0)
+    noise = _noise(sums, candidates, fits)
     for _ in range(_MOST_ROUNDS):
-        fits = _fits(sums, candidates, noise.highest)
         cost = fits.misfit / _scale(sums, fits, noise)
         if 1.0 / (candidates.shares(cost) ** 2).sum() >= _ENOUGH:
             break
         candidates = candidates.finer(cost)
-        noise = _noise(sums, candidates, _fits(sums, candidates, noise.highest))
-    return _averaged(sums, candidates, _fits(sums, candidates, noise.highest), noise)
+        fits = _fits(sums, candidates, noise.highest)
+        noise = _noise(sums, candidates, fits)
+    return _averaged(sums, candidates, fits, noise)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:

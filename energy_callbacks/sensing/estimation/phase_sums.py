@@ -8,9 +8,10 @@ so the sums for them follow from the same products.
 """
 
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, product
 from typing import Final
 
 import numpy as np
@@ -19,8 +20,13 @@ from energy_callbacks.sensing.estimation.edge_delays import RESPONSES, delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
 from energy_callbacks.sensing.estimation.series import Array
 
-# Number of the newest intervals that are kept, so that their noise can be computed.
-_RECENT: Final = 4000
+# Number of the newest intervals that are kept for each phase, so that their noise can be computed.
+_RECENT: Final = 2000
+# Most rows of a product that are computed at once, and most multiplications of numbers. NumPy's
+# linear algebra runs larger products on all cores, which would disturb the training (OpenBLAS,
+# interface/gemm.c: SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
+_ROWS: Final = 16
+_MOST_MULTIPLICATIONS: Final = 65536 * 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,8 @@ class Stretch:
     Attributes:
         t_s: ends of the intervals, (n + 1,).
         energy_j: energy of each interval, (n,).
-        edges: edges from ``reach_s`` before the first interval to ``reach_s`` after the last.
+        edges: edges from ``PhaseSums.reach_s`` before the first interval to ``PhaseSums.ahead_s``
+            after the last.
         is_exact: whether each interval contains the energy between its ends, as with a counter.
     """
 
@@ -59,11 +66,12 @@ class Stretch:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """Phase before and after each edge inside the intervals."""
+        """Phase before and after each edge inside the intervals, if they differ."""
         labels = self.edges.labels
-        return [
+        pairs = [
             (labels[place], labels[place + 1]) for place in self._is_inside.nonzero()[0].tolist()
         ]
+        return [(before, after) for before, after in pairs if before != after]
 
     @property
     def _is_inside(self) -> Array:
@@ -90,7 +98,6 @@ class PhaseSums:
         square: sum of e_k^2 / w_k, J^2/s.
         intervals: number of intervals.
         changes: number of changes from one phase to another, (P, P).
-        recent: the newest intervals.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -108,13 +115,24 @@ class PhaseSums:
         self.square = 0.0
         self.intervals = 0
         self.changes = np.zeros((0, 0))
-        self.recent: deque[Stretch] = deque()
-        self._recent_count = 0
+        # By the last of the phases in a stretch: phases are numbered as they begin, so phases with
+        # high numbers are rare, and would else be gone when the noise is computed.
+        self._recent: dict[int, deque[Stretch]] = defaultdict(deque)
 
     @property
     def reach_s(self) -> float:
-        """Longest time from an edge to an interval that depends on it, s."""
+        """Longest time from an edge to a later interval that depends on it, s."""
         return float(self._delays_s[-1]) + max(one.reach_s for one in self._exposures)
+
+    @property
+    def ahead_s(self) -> float:
+        """Longest time from an interval to a later edge on which it depends, s."""
+        return max(one.ahead_s for one in self._exposures) - float(self._delays_s[0])
+
+    @property
+    def recent(self) -> Iterator[Stretch]:
+        """The newest stretches with each phase."""
+        return chain.from_iterable(self._recent.values())
 
     @property
     def durations_s(self) -> Array:
@@ -146,18 +164,30 @@ class PhaseSums:
         self.square += float((energy_j**2 / width_s).sum())
         self.intervals += len(energy_j)
         if len(edges.t_s):
-            exposed = self.exposed(stretch)
-            weighted = (exposed / width_s).reshape(-1, len(width_s))
-            products = weighted @ exposed.reshape(-1, len(width_s)).T
-            self.products += products.reshape(self.products.shape)
-            self.rates += (weighted @ energy_j).reshape(self.rates.shape)
+            self._add_exposed(self.exposed(stretch), sorted(set(edges.labels)), width_s, energy_j)
             for change in stretch.changes:
                 self.changes[change] += 1.0
         else:
             label = edges.labels[0]
             self.products[:, label, :, label] += width_s.sum()
             self.rates[:, label] += energy_j.sum()
-        self._keep(stretch)
+        self._keep(stretch, max(edges.labels))
+
+    def _add_exposed(
+        self, exposed: Array, used: Sequence[int], width_s: Array, energy_j: Array
+    ) -> None:
+        """Add intervals with exposures to the phases in ``used``, (G, P, n)."""
+        exposed = exposed[:, used]
+        weighted = exposed / width_s
+        self.rates[:, used] += weighted @ energy_j
+        columns = exposed.reshape(-1, len(width_s))
+        rows = min(_ROWS, max(_MOST_MULTIPLICATIONS // columns.size, 1))
+        while len(columns) % rows:
+            rows -= 1
+        products = np.matmul(weighted.reshape(-1, rows, len(width_s)), columns.T)
+        products = products.reshape(*exposed.shape[:2], *exposed.shape[:2])
+        for (i, p), (j, q) in product(enumerate(used), repeat=2):
+            self.products[:, p, :, q] += products[:, i, :, j]
 
     def _make_room(self, count: int) -> None:
         more = count - self.count
@@ -167,11 +197,11 @@ class PhaseSums:
             self.products = np.pad(self.products, [(0, 0), (0, more), (0, 0), (0, more)])
             self.rates = np.pad(self.rates, [(0, 0), (0, more)])
 
-    def _keep(self, stretch: Stretch) -> None:
-        self.recent.append(stretch)
-        self._recent_count += len(stretch.energy_j)
-        while self._recent_count - len(self.recent[0].energy_j) > _RECENT:
-            self._recent_count -= len(self.recent.popleft().energy_j)
+    def _keep(self, stretch: Stretch, label: int) -> None:
+        kept = self._recent[label]
+        kept.append(stretch)
+        while sum(len(one.energy_j) for one in kept) - len(kept[0].energy_j) > _RECENT:
+            kept.popleft()
 
     def exposed(self, stretch: Stretch) -> Array:
         """Return the exposures of n intervals to each phase at each grid point, (G, P, n)."""
