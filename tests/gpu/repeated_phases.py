@@ -35,15 +35,17 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.report.collect.process import load as load_journal
 
 REPEATS = 40
-# Matrices of this size keep the power far below the limit of the card. At the limit, a short burst
-# draws more than a long run, which then is no reference.
+# Products of this size take half of each unit of 1 ms, the other half is a pause. Without pauses an
+# H100 draws 600 W: near the limit, a short burst draws more than a long run, which then is no
+# reference.
 SIZE = 1024
-MOST_OF_LIMIT = 0.8
 UNIT_S = 0.001
+PAUSE_CYCLES = 900_000
+MOST_OF_LIMIT = 0.8
 WARM_UP_S = 10.0
 # Before a long run is read, and before the first and after the last phase.
 SETTLE_S = 1.5
-REST_S = 1.0
+REST_S = 0.5
 PARTS = 4
 
 
@@ -68,7 +70,7 @@ class Case:
         return f"{1e3 * self.train_s:g}/{1e3 * self.validation_s:g} ms, heavy: {self.heavy}{late}"
 
 
-LENGTHS_S = ((0.3, 0.05), (0.3, 0.1), (0.3, 0.3), (0.5, 1.0))
+LENGTHS_S = ((0.3, 0.05), (0.3, 0.1), (0.3, 0.3), (0.3, 1.0))
 CASES = (
     *(Case(train_s=t, validation_s=v) for t, v in LENGTHS_S),
     *(Case(train_s=t, validation_s=v, heavy="validation") for t, v in LENGTHS_S),
@@ -92,7 +94,7 @@ class Burst:
 
 
 class Load:
-    """Matrix products in fp32, in units of about 1 ms that are launched as one CUDA graph."""
+    """Matrix products in fp32 and pauses, in units that are launched as one CUDA graph."""
 
     def __init__(self) -> None:
         torch.set_float32_matmul_precision("highest")
@@ -101,17 +103,19 @@ class Load:
         self._multiply = lambda: torch.mm(left, left, out=product)
         for _ in range(100):
             self._multiply()
-        self._graph = self._captured(100)
-        self.products = max(round(100 * UNIT_S / self._unit_s()), 1)
-        self._graph = self._captured(self.products)
+        self._graph = self._captured(100, 0)
+        self.products = max(round(100 * UNIT_S / 2.0 / self._unit_s()), 1)
+        self._graph = self._captured(self.products, PAUSE_CYCLES)
         self.unit_s = self._unit_s()
 
-    def _captured(self, products: int) -> torch.cuda.CUDAGraph:
+    def _captured(self, products: int, pause_cycles: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             for _ in range(products):
                 self._multiply()
+            if pause_cycles:
+                torch.cuda._sleep(pause_cycles)
         return graph
 
     def _unit_s(self, units: int = 200) -> float:
@@ -389,7 +393,7 @@ def tell(
 ) -> None:
     """Print the table."""
     print(f"{torch.cuda.get_device_name()}, driver {counter.driver}, limit {counter.limit_w:g} W")
-    print(f"{load.products} products of {SIZE} x {SIZE} in fp32 take {1e3 * load.unit_s:.3f} ms")
+    print(f"{load.products} products of {SIZE} x {SIZE} in fp32, pause: {1e3 * load.unit_s:.3f} ms")
     for run in runs:
         parts = " ".join(f"{part:.1f}" for part in run.parts_w)
         print(
