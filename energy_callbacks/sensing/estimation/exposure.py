@@ -72,7 +72,8 @@ class Exposure:
         if self._shape.is_exact:
             exact: Array = np.diff(np.maximum(since_s, 0.0))
             return exact
-        reading = np.interp(since_s, self._since_s, self._readings)
+        # Readings later than the table show the new power, as do those later than ``reach_s``.
+        reading = np.interp(since_s, self._since_s, self._readings, right=1.0)
         half_s, response_s = np.diff(since_s) / 2.0, self._shape.assumed_response_s
         late, early = reading[..., 1:], reading[..., :-1]
         exposed: Array = late * (half_s + response_s) + early * (half_s - response_s)

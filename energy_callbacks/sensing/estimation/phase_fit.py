@@ -227,12 +227,19 @@ def _averaged(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Nois
     both = sums.changes + sums.changes.T
     place_j = _EDGE_SHARE * sums.mean_width_s * (both * fits.jumps_w).sum(axis=1)
     return PhaseEnergies(
-        energy_j=mean_j,
+        energy_j=_not_negative(mean_j),
         stderr_j=np.sqrt(weights @ np.maximum(variances, 0.0)),
         edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j)
         + _shifted_j(sums, candidates, fits),
         duration_s=weights @ durations_s,
     )
+
+
+def _not_negative(energy_j: Array) -> Array:
+    """Return energies without negative ones, which noise may cause; the sum is the same."""
+    positive_j = np.maximum(energy_j, 0.0)
+    scaled_j: Array = positive_j * (energy_j.sum() / positive_j.sum())
+    return scaled_j
 
 
 def _variances(sums: PhaseSums, fits: _Fits, noise: _Noise, mixing: Array) -> Array:
