@@ -104,9 +104,7 @@ def test_a_single_phase_has_all_energy() -> None:
     sums = PhaseSums(FILTER)
     no_edges = Edges(t_s=np.empty(0), labels=[0])
     sums.add(
-        Stretch(
-            t_s=np.arange(11) * 0.1, energy_j=np.full(10, 30.0), edges=no_edges, is_exact=False
-        )
+        Stretch(t_s=np.arange(11) * 0.1, energy_j=np.full(10, 30.0), edges=no_edges, is_exact=False)
     )
     found = phase_energies(sums)
     assert found.energy_j == pytest.approx([300.0])

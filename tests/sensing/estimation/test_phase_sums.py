@@ -67,7 +67,7 @@ def test_exposures_of_an_interval_sum_to_its_width(shape: Shape) -> None:
     """For each point of the grid."""
     t_s, energy_j = intervals(shape)
     sums = PhaseSums(shape)
-    part = stretch(sums, t_s, energy_j, WHAT.host_s, WHAT.labels, shape.is_exact)
+    part = stretch(sums, t_s, energy_j, WHAT.host_s, WHAT.labels, is_exact=shape.is_exact)
     sums.add(part)
     assert sums.exposed(part).sum(axis=1) == pytest.approx(
         np.broadcast_to(np.diff(t_s), (len(sums.rates), len(energy_j)))
