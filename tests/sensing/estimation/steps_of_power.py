@@ -100,7 +100,13 @@ def sampled(what: Repeated, width_s: float, response_s: float) -> tuple[Array, A
 
 
 def stretch(
-    sums: PhaseSums, t_s: Array, energy_j: Array, edges_s: Array, labels: list[int], *, is_exact: bool
+    sums: PhaseSums,
+    t_s: Array,
+    energy_j: Array,
+    edges_s: Array,
+    labels: list[int],
+    *,
+    is_exact: bool,
 ) -> Stretch:
     """The intervals, with all edges on which they depend."""
     near_s = t_s[0] - sums.reach_s, t_s[-1] + sums.ahead_s
