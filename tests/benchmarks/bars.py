@@ -12,6 +12,7 @@ import json
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -117,7 +118,8 @@ def finish(name: str, arguments: argparse.Namespace, bars: Sequence[Bar], /, **f
         print(f"listed, not measured: {missing}")
     print("bars: " + ", ".join(f"{verdicts.count(word)} {word}" for word in _in_order(verdicts)))
     found = [{**asdict(bar), "verdict": word} for bar, word in zip(bars, verdicts, strict=True)]
-    _write(arguments.json, {"bars": found, **figures})
+    when = {"is_quick": arguments.quick, "date": datetime.now(tz=UTC).date().isoformat()}
+    _write(arguments.json, {"bars": found, **when, **figures})
     return 1 if any(word in FAILURES for word in verdicts) else 0
 
 

@@ -3,8 +3,8 @@
 An interval between two readings can contain waiting time and other time. Readings give the energy
 of the whole interval, but not how much of it the device used while waiting. The estimate assumes
 constant power during the interval. The load changes in the same way at every wait, so the errors of
-the estimates have the same sign and do not average out: they are systematic. The systematic error
-of each interval is bounded, and the bounds of all intervals are added::
+the estimates have the same sign and do not average out. The error of each interval is bounded, and
+the bounds of all intervals are added::
 
     E, w      energy and length of the interval
     x         waiting time in the interval
@@ -13,15 +13,9 @@ of each interval is bounded, and the bounds of all intervals are added::
     limits    E - P (w - x)  to  P x, within 0 to E     the true energy lies between them
     bound     largest of: estimate - lower limit, upper limit - estimate, 1.96 sqrt(edge_j2)
 
-<<<<<<< HEAD
-``P`` is the highest power that the device may draw. The error from edges of an interval with
-``0 < x < w`` is the larger distance from the estimate to one of the two bounds, but at least 1.96
-times the square root of ``Intervals.edge_j2`` (see ``cumulative_energy``). The errors from edges of
-all intervals are added: they are ``edge_j`` of the sum.
-=======
 ``edge_j2`` is explained in ``cumulative_energy.Intervals``. The bound is 0 if the whole interval is
-waiting time (``x = w``), as inside a long wait, or if no part of it is (``x = 0``).
->>>>>>> main
+waiting time (``x = w``), as inside a long wait, or if no part of it is (``x = 0``). The sum of the
+bounds is ``edge_j`` of the energy.
 """
 
 from dataclasses import dataclass

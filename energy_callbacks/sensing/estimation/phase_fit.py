@@ -158,11 +158,12 @@ def _ridge_s(sums: PhaseSums, noise: float) -> float:
 
 def _fits(sums: PhaseSums, candidates: Candidates, noise: float) -> _Fits:
     weights, ridge_s, unit = candidates.weights, _ridge_s(sums, noise), np.eye(sums.count)
-    half = np.tensordot(weights, sums.products, axes=(1, 0))
-    products = np.einsum("npgq,ng->npq", half, weights)
+    products = np.zeros((len(weights), sums.count, sums.count))
+    for (p, q), pairs in sums.products.items():
+        products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
     rates = weights @ sums.rates
     right = (rates + ridge_s * sums.mean_w)[..., None]
-    levels_w = np.linalg.solve(products + ridge_s * unit, right)[..., 0]
+    levels_w: Array = np.linalg.solve(products + ridge_s * unit, right)[..., 0]
     misfit = np.einsum("np,npq,nq->n", levels_w, products, levels_w)
     misfit += sums.square - 2.0 * (levels_w * rates).sum(axis=1)
     misfit += ridge_s * ((levels_w - sums.mean_w) ** 2).sum(axis=1)

@@ -11,7 +11,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain, combinations_with_replacement
 from typing import Final
 
 import numpy as np
@@ -93,7 +93,8 @@ class PhaseSums:
         is_exact: ``shape.is_exact``.
         responses: number of responses in the grid.
         count: number of phases so far, P.
-        products: sum of x_kp x_kq / w_k for two points of the grid, (G, P, G, P).
+        products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p <= q.
+            Pairs of phases without a common edge have none.
         rates: sum of x_kp e_k / w_k, J, where e_k is the energy of the interval, (G, P).
         square: sum of e_k^2 / w_k, J^2/s.
         intervals: number of intervals.
@@ -108,10 +109,10 @@ class PhaseSums:
         self.is_exact = shape.is_exact
         self.responses = len(shares)
         self._delays_s = delays_s(len(shares))
-        size = len(shares) * len(self._delays_s)
         self.count = 0
-        self.products = np.zeros((size, 0, size, 0))
-        self.rates = np.zeros((size, 0))
+        self._size = len(shares) * len(self._delays_s)
+        self.products: dict[tuple[int, int], Array] = {}
+        self.rates = np.zeros((self._size, 0))
         self.square = 0.0
         self.intervals = 0
         self.changes = np.zeros((0, 0))
@@ -137,7 +138,11 @@ class PhaseSums:
     @property
     def durations_s(self) -> Array:
         """Duration of each phase on the host, without gaps in the readings, (P,)."""
-        durations_s: Array = self.products[0, :, 0].sum(axis=1)
+        durations_s = np.zeros(self.count)
+        for (p, q), products in self.products.items():
+            durations_s[p] += products[0, 0]
+            if p != q:
+                durations_s[q] += products[0, 0]
         return durations_s
 
     @property
@@ -169,7 +174,7 @@ class PhaseSums:
                 self.changes[change] += 1.0
         else:
             label = edges.labels[0]
-            self.products[:, label, :, label] += width_s.sum()
+            self._product(label, label)[:] += width_s.sum()
             self.rates[:, label] += energy_j.sum()
         self._keep(stretch, max(edges.labels))
 
@@ -177,24 +182,27 @@ class PhaseSums:
         self, exposed: Array, used: Sequence[int], width_s: Array, energy_j: Array
     ) -> None:
         """Add intervals with exposures to the phases in ``used``, (G, P, n)."""
-        exposed = exposed[:, used]
         weighted = exposed / width_s
-        self.rates[:, used] += weighted @ energy_j
-        columns = exposed.reshape(-1, len(width_s))
-        rows = min(_ROWS, max(_MOST_MULTIPLICATIONS // columns.size, 1))
-        while len(columns) % rows:
+        self.rates[:, used] += (weighted @ energy_j)[:, used]
+        rows = min(_ROWS, max(_MOST_MULTIPLICATIONS // exposed[:, 0].size, 1))
+        while self._size % rows:
             rows -= 1
-        products = np.matmul(weighted.reshape(-1, rows, len(width_s)), columns.T)
-        products = products.reshape(*exposed.shape[:2], *exposed.shape[:2])
-        for (i, p), (j, q) in product(enumerate(used), repeat=2):
-            self.products[:, p, :, q] += products[:, i, :, j]
+        for p, q in combinations_with_replacement(used, 2):
+            parts = weighted[:, p].reshape(-1, rows, len(width_s))
+            products = np.matmul(parts, exposed[:, q].T)
+            self._product(p, q)[:] += products.reshape(self._size, self._size)
+
+    def _product(self, p: int, q: int) -> Array:
+        """Return the sums of products of two phases with p <= q."""
+        if (p, q) not in self.products:
+            self.products[p, q] = np.zeros((self._size, self._size))
+        return self.products[p, q]
 
     def _make_room(self, count: int) -> None:
         more = count - self.count
         if more > 0:
             self.count = count
             self.changes = np.pad(self.changes, (0, more))
-            self.products = np.pad(self.products, [(0, 0), (0, more), (0, 0), (0, more)])
             self.rates = np.pad(self.rates, [(0, 0), (0, more)])
 
     def _keep(self, stretch: Stretch, label: int) -> None:
