@@ -278,6 +278,8 @@ class CumulativeEnergy(BoundedColumns):
         # Thinned rows are not thinned again, because that would lose pins and errors.
         low, high = (int(i) for i in np.searchsorted(t_s, [self._compacted_s, horizon_s]))
         first = max(low - 1, 0)
+        if high - first < 2:  # after a long pause of the readings there is nothing to thin
+            return 0
         thin = self._thinned(self.rows(first, high))
         self.splice(first + 1, high, thin)
         self._compacted_s = float(horizon_s)

@@ -100,7 +100,13 @@ def sampled(what: Repeated, width_s: float, response_s: float) -> tuple[Array, A
 
 
 def stretch(
-    sums: PhaseSums, t_s: Array, energy_j: Array, edges_s: Array, labels: list[int], is_exact: bool
+    sums: PhaseSums,
+    t_s: Array,
+    energy_j: Array,
+    edges_s: Array,
+    labels: list[int],
+    *,
+    is_exact: bool,
 ) -> Stretch:
     """The intervals, with all edges on which they depend."""
     near_s = t_s[0] - sums.reach_s, t_s[-1] + sums.ahead_s
@@ -117,5 +123,5 @@ def summed(
     for start in range(0, len(energy_j), batch):
         part_j = energy_j[start : start + batch]
         part_s = t_s[start : start + len(part_j) + 1]
-        sums.add(stretch(sums, part_s, part_j, what.host_s, what.labels, shape.is_exact))
+        sums.add(stretch(sums, part_s, part_j, what.host_s, what.labels, is_exact=shape.is_exact))
     return sums

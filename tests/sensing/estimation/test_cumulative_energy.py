@@ -1,6 +1,7 @@
 """Knots of cumulative energy: queries between, outside and long after them."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -119,6 +120,23 @@ def test_thinning_keeps_the_total_and_what_lies_between_its_knots() -> None:
         found = thinned.energy(start_s, end_s, 0.0)
         assert found.energy_j == pytest.approx(expected.energy_j, rel=1e-12)
         assert found.coverage == 1.0
+
+
+@pytest.mark.parametrize("pause_s", [70, 85, 200])
+def test_a_pause_longer_than_knots_are_kept(pause_s: int) -> None:
+    """The process was suspended: there is nothing to thin at first, and no energy is lost."""
+    knots = CumulativeEnergy(60.0)
+    seconds = [*range(30), *range(30 + pause_s, 300 + pause_s)]
+    for second in seconds:
+        edges = second + np.arange(11) / 10.0
+        knots.append(
+            knots.following(intervals(*((a, b, 50.0) for a, b in pairwise(edges))), 1.0, "power")
+        )
+        knots.compact(len(knots))
+    found = knots.energy(0.0, 300.0 + pause_s, 0.0)
+    assert found.energy_j == pytest.approx(50.0 * 300.0)
+    assert found.coverage == pytest.approx(300.0 / (300.0 + pause_s))
+    assert len(knots) < 1200
 
 
 def test_thinning_twice_forgets_no_pin() -> None:

@@ -204,7 +204,7 @@ def test_days_of_data_do_not_lose_the_delay() -> None:
     sums = summed(what, COUNTER, *counted(what, 0.1))
     days = np.full(500_000, 3.0) * np.random.default_rng(0).uniform(0.99, 1.01, 500_000)
     width_s = days.cumsum()[-1]
-    sums.products[:, 0, :, 0] += width_s
+    sums.products[0, 0] += width_s
     sums.rates[:, 0] += np.cumsum(700.0 * days)[-1]
     sums.square += np.cumsum(700.0**2 * days)[-1]
     sums.intervals += 30 * len(days)
