@@ -80,8 +80,8 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        marked_s: latest monotonic time passed to ``mark_ready``, ``mark_done`` or ``step``;
-            at first ``start_s``.
+        marked_s: monotonic time of the newest call of ``mark_ready``, ``mark_done`` or ``step``;
+            ``start_s`` before the first call.
         sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """

@@ -36,9 +36,11 @@ class Placeholders:
 def _unbuilt_twin(one: Any) -> Any:
     """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
-    The first batch builds such an object, and Keras cannot undo that. The user's object must remain
-    unbuilt, because ``fit`` fetches an additional batch to build it. Without this fetch, the
-    training would use other random numbers.
+    The first batch builds such an object, and Keras cannot undo that. Trials build the new object
+    instead, so that the training after the search uses the same random numbers as a training
+    without it. In a training without the search, ``fit`` fetches an additional batch to build the
+    object (with JAX and PyTorch), and this fetch changes the state of the random generators that
+    shuffle the data. If a trial had built the user's object, ``fit`` would not make this fetch.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):
