@@ -1,7 +1,8 @@
 """Measures callbacks that save checkpoints, and stores the meter's state with a backup.
 
-Keras calls no hook when a checkpoint is saved. Therefore, two callbacks (timers) are placed before
-and after each ``ModelCheckpoint`` and ``BackupAndRestore``. They measure how long its hooks take.
+Keras calls no hook when a checkpoint is saved. Therefore, one callback (a timer) is placed directly
+before each ``ModelCheckpoint`` and ``BackupAndRestore``, and another one directly after it. The two
+timers measure how long the hooks of the callback between them take.
 
 Other callbacks cannot add data to the backup that ``BackupAndRestore`` writes. Therefore, the
 meter's state is a separate file in the folder of the backup, and is deleted with that folder.

@@ -155,11 +155,12 @@ class Forecaster:
         """Return the epoch forecast; ``None`` if it cannot be made, see ``_forecast``.
 
         Work outside of training steps, such as validation, is measured from the first tally until
-        the next epoch begins its first training step. No event marks the beginning of this step. It
-        is estimated from the newest tally, which is from the next epoch: the time of the tally,
-        minus the number of steps of the next epoch by then times the mean time of a step. In the
-        rest of the training, the energy and the time of work outside of training steps are assumed
-        to be proportional to the number of steps.
+        the next epoch begins its first training step. No event marks the beginning of this step.
+        The beginning is estimated from the newest tally, which is from the next epoch: the time of
+        the tally, minus the time of the steps that the next epoch has made by then. Each of these
+        steps is assumed to take the mean time of a step. In the rest of the training, the energy
+        and the time of work outside of training steps are assumed to be proportional to the number
+        of steps.
 
         Args:
             planned: see ``RunForecast.planned_steps``.
