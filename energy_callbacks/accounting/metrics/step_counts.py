@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 # An entry that the training thread queues: an optimizer step, or counts that were missing in
 # earlier steps. The fields are monotonic time; samples; tokens; waiting time since the previous
 # step, s; number of steps (1, or 0 for counts of earlier steps); and the end of the step, if CUDA
-# events measure the ends. Creating a named tuple would take three times as long.
+# events measure the ends. The entry is a plain tuple, because creating a named tuple would take
+# three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
 # Maximum number of waits that are kept while the journal's thread is delayed: enough for a delay of
@@ -24,8 +25,9 @@ class StepCounts:
 
     Attributes:
         t_s: monotonic time at which the step ended; before the first step, the attempt's start.
-        t_error_s: bound of the error of ``t_s`` if a CUDA event has measured ``t_s``, s; ``None``
-            if ``t_s`` is the time at which the training thread queued the step.
+        t_error_s: bound of the error of ``t_s``, s; ``None`` if no CUDA event has measured the end
+            of the step, and before the first step. Without a CUDA event, ``t_s`` is the time at
+            which the training thread had queued the step's work.
         steps: number of optimizer steps.
         samples: samples of all steps in this process; ``None`` if those of any step are unknown.
         tokens: tokens of all steps in this process; ``None`` if those of any step are unknown.
@@ -80,8 +82,8 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        marked_s: latest monotonic time passed to ``mark_ready``, ``mark_done`` or ``step``;
-            at first ``start_s``.
+        marked_s: monotonic time of the newest call of ``mark_ready``, ``mark_done`` or ``step``;
+            ``start_s`` before the first call.
         sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
@@ -159,7 +161,8 @@ class StepLog:
             self._samples.add(samples, steps)
             self._tokens.add(tokens, steps)
             if steps:
-                # A step without an event may have an earlier time than the step before it.
+                # A step without an event has the time when it was queued. At that time, the device
+                # may not have finished the step before it, so ``ended_s`` may be before ``t_s``.
                 t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
                 count += steps
                 wait_s += waited_s
