@@ -27,7 +27,7 @@ from energy_callbacks.core.records import NORMAL_95, Channel, Energy, Sensor
 _MULTIPLES: Final = range(1, 5)
 # A beat lasts longer than this many readings, and than this many steps. Readings and steps resolve
 # faster changes, and the errors that ``PowerIntervals`` states include them.
-_READINGS: Final = 4.0
+_READINGS: Final = 6.0
 _STEPS: Final = 2.0
 # A false wave is computed from the last _BEATS beats, but from at least _FEWEST_STEPS steps, and
 # from at most _MEMORY_S seconds. There are at most _MOST_READINGS readings in this time (20 ms).
@@ -52,28 +52,38 @@ _LONG: Final = 1.5
 _WHOLE: Final = 0.75
 
 
-def beat_s(period_s: float, spacing_s: float) -> float | None:
-    """Return the duration of the longest beat of steps and readings.
+class Beat(NamedTuple):
+    """A beat of steps and readings.
+
+    Attributes:
+        alias_hz: frequency of the false wave, ``|k / p - m / w|``.
+        load_hz: the multiple of the step's frequency that beats, ``k / p``.
+    """
+
+    alias_hz: float
+    load_hz: float
+
+
+def slowest_beat(period_s: float, spacing_s: float) -> Beat | None:
+    """Return the slowest beat of steps and readings; ``None`` if there is no beat.
 
     Args:
         period_s: period of the steps.
         spacing_s: time between two readings.
 
-    Returns:
-        The duration, infinite if the periods are equal; ``None`` if there is no beat.
-
-    >>> round(beat_s(0.097, 0.1), 2), beat_s(0.075, 0.1)
-    (3.23, None)
+    >>> slowest_beat(0.08, 0.1), slowest_beat(0.101, 0.1).alias_hz
+    (None, 0.0990...)
     """
-    lowest_hz = math.inf
+    found = []
     for multiple in _MULTIPLES:
-        frequency_hz = multiple / period_s
-        aliased = round(frequency_hz * spacing_s)
+        load_hz = multiple / period_s
+        aliased = round(load_hz * spacing_s)
         if aliased:
-            lowest_hz = min(lowest_hz, abs(frequency_hz - aliased / spacing_s))
-    if lowest_hz * max(_READINGS * spacing_s, _STEPS * period_s) >= 1.0:
+            found.append(Beat(abs(load_hz - aliased / spacing_s), load_hz))
+    beat = min(found, default=None)
+    if beat is None or beat.alias_hz * max(_READINGS * spacing_s, _STEPS * period_s) >= 1.0:
         return None
-    return 1.0 / lowest_hz if lowest_hz else math.inf
+    return beat
 
 
 def is_hidden(period_s: float, width_s: float) -> bool:
@@ -86,7 +96,7 @@ def is_hidden(period_s: float, width_s: float) -> bool:
 
 
 def hidden_variance(
-    power_w: float, period_s: float, width_s: float, length_s: float, *, is_joined: bool
+    power_w: float, period_s: float, length_s: float, joined_s: float | None = None
 ) -> float:
     """Return the variance of the energy of a window in a wave that means hide, J^2.
 
@@ -107,15 +117,15 @@ def hidden_variance(
     Args:
         power_w: mean power.
         period_s: period of the wave.
-        width_s: time over which the means are taken.
         length_s: length of the window.
-        is_joined: whether the intervals of the means follow each other.
+        joined_s: width of the intervals of the means; ``None`` if these do not follow each other.
     """
     variance = (_RANGE * power_w * period_s / 4.0) ** 2 / 12.0
     steps = length_s / period_s
     certain = math.exp(-((2.0 * math.pi * _PERIOD_ERROR * steps) ** 2) / 2.0)
-    beats = length_s * abs(1.0 / period_s - 1.0 / width_s)
-    turns = (steps, beats) if is_joined else (steps,)
+    turns = [steps]
+    if joined_s is not None:
+        turns.append(length_s * abs(1.0 / period_s - 1.0 / joined_s))
     shares = (2.0 - certain * (1.0 + math.cos(2.0 * math.pi * turn)) for turn in turns)
     return 2.0 * variance * sum(shares)
 
@@ -126,7 +136,7 @@ class _Wave(NamedTuple):
     Attributes:
         end_s: time up to which readings were used.
         energy_j2: variance of the cumulative energy around a straight line, J^2.
-        power_w2: variance of the mean power of a step, W^2.
+        power_w2: variance of the false power, W^2.
     """
 
     end_s: float
@@ -147,19 +157,20 @@ class FalseWave:
         self._readings: deque[tuple[float, float]] = deque(maxlen=_MOST_READINGS)
         self._last: tuple[float, float] | None = None
         self._waves: deque[_Wave] = deque(maxlen=_KEPT)
-        self._period_s = self._span_s = 0.0
+        self._period_s = self._span_s = self._highest_hz = 0.0
         self._due_s = math.inf
 
     def note_period(self, period_s: float) -> None:
         """Begin the computation for a new period of the steps."""
-        longest_s = beat_s(period_s, self._spacing_s) if self._spacing_s else None
+        beat = slowest_beat(period_s, self._spacing_s) if self._spacing_s else None
         if self._last is not None:
             self._waves.append(_Wave(self._last[0], *self._newest()))
         self._readings.clear()
         self._due_s, self._period_s = math.inf, period_s
-        if longest_s is not None:
-            span_s = max(_BEATS * longest_s, _FEWEST_STEPS * period_s)
-            self._span_s, self._due_s = min(span_s, _MEMORY_S), -math.inf
+        if beat is not None:
+            span_s = min(_BEATS / max(beat.alias_hz, 1e-9), _MEMORY_S)
+            self._span_s, self._due_s = max(span_s, _FEWEST_STEPS * period_s), -math.inf
+            self._highest_hz = beat.alias_hz + _PERIOD_ERROR * beat.load_hz
         elif self._last is not None:
             self._waves.append(_Wave(math.inf, 0.0, 0.0))
 
@@ -193,8 +204,8 @@ class FalseWave:
         if count < _FEWEST_STEPS / 2:
             return
         line = np.polynomial.Polynomial.fit(steps_s, at_steps_j, 1)
-        power_w2 = float(np.var(np.diff(at_steps_j) / self._period_s))
         energy_j2 = float(np.mean((at_steps_j - line(steps_s)) ** 2))
+        power_w2 = (2.0 * math.pi * self._highest_hz) ** 2 * energy_j2
         self._waves.append(_Wave(float(t_s[-1]), energy_j2, power_w2))
 
     def variance(self, start_s: float, end_s: float) -> float:
@@ -227,6 +238,7 @@ class Beats:
         is_mean = power is not None and power.kind == "mean"
         is_whole = is_mean or window_s >= _WHOLE * spacing_s > 0.0
         self._averaged_s = max(window_s, spacing_s) if is_whole else 0.0
+        self._spacing_s = spacing_s
         self._wave = None if is_whole else FalseWave(sensor)
         self._newest_s = -math.inf
         self._since_s: deque[float] = deque(maxlen=_KEPT)
@@ -275,18 +287,31 @@ class Beats:
             counted_s: usual time between two readings of the counter.
         """
         is_counted = energy.method == "counter"
+        period_s, length_s = self._period_at(end_s), end_s - start_s
         mean_s = counted_s if is_counted else self._averaged_s
-        if mean_s:
-            period_s = self._period_at(end_s)
-            if period_s is None or not is_hidden(period_s, mean_s) or width_s > _LONG * mean_s:
-                return energy.edge_j
-            is_joined = is_counted or width_s >= _WHOLE * mean_s
-            variance = hidden_variance(
-                power_w, period_s, mean_s, end_s - start_s, is_joined=is_joined
-            )
-            return NORMAL_95 * math.sqrt(variance)
+        if period_s is None:
+            return energy.edge_j
+        if not mean_s:
+            return self._with_false_wave(energy, start_s, end_s, power_w, period_s)
+        if not is_hidden(period_s, mean_s) or width_s > _LONG * mean_s:
+            return energy.edge_j
+        is_joined = is_counted or width_s >= _WHOLE * mean_s
+        joined_s = mean_s if is_joined else None
+        return NORMAL_95 * math.sqrt(hidden_variance(power_w, period_s, length_s, joined_s))
+
+    def _with_false_wave(
+        self, energy: Energy, start_s: float, end_s: float, power_w: float, period_s: float
+    ) -> float:
+        """Return ``edge_j`` if the readings are of single moments."""
         variance = self._wave.variance(start_s, end_s) if self._wave else 0.0
-        return math.hypot(energy.edge_j, NORMAL_95 * math.sqrt(variance))
+        if not variance:
+            return energy.edge_j
+        if is_hidden(period_s, self._spacing_s):
+            variance += hidden_variance(power_w, period_s, end_s - start_s)
+        # The stated errors and those of the beat describe the same deviations, so the larger ones
+        # count.
+        unstated = variance - energy.stderr_j**2
+        return max(energy.edge_j, NORMAL_95 * math.sqrt(max(unstated, 0.0)))
 
     def _period_at(self, t_s: float) -> float | None:
         index = bisect_right(self._since_s, t_s) - 1
