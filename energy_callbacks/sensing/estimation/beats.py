@@ -43,6 +43,8 @@ _MEMORY_S: Final = 60.0
 _MOST_READINGS: Final = 3000
 # A longer pause between two readings, in sensor periods, begins a new computation.
 _PAUSE: Final = 10.0
+# Minimum time between two computations, s. One takes about 0.3 ms.
+_COMPUTED_S: Final = 1.0
 # Number of steps' periods and false waves that are kept.
 _KEPT: Final = 1000
 # Range of the power within a step, as a fraction of its mean, if the readings do not show it: that
@@ -165,33 +167,39 @@ class FalseWave:
         self._readings: deque[tuple[float, float]] = deque(maxlen=_MOST_READINGS)
         self._last: tuple[float, float] | None = None
         self._waves: deque[_Wave] = deque(maxlen=_KEPT)
-        self._period_s = self._span_s = self._highest_hz = 0.0
-        self._due_s = math.inf
+        self._period_s = self._span_s = self._highest_hz = self._due_s = 0.0
+        self._is_beating = False
 
     def note_period(self, period_s: float) -> None:
-        """Begin the computation for a new period of the steps."""
+        """Record that the steps have this period from now on."""
         beat = slowest_beat(period_s, self._spacing_s) if self._spacing_s else None
-        if self._last is not None:
-            self._waves.append(_Wave(self._last[0], *self._newest()))
-        self._readings.clear()
-        self._due_s, self._period_s = math.inf, period_s
-        if beat is not None:
-            span_s = min(_BEATS / max(beat.alias_hz, 1e-9), _MEMORY_S)
-            self._span_s, self._due_s = max(span_s, _FEWEST_STEPS * period_s), -math.inf
-            self._highest_hz = beat.alias_hz + _PERIOD_ERROR * beat.load_hz
-        elif self._last is not None:
+        if beat is None or not self._is_beating:
+            self._close_newest()
+        self._is_beating, self._period_s = beat is not None, period_s
+        if beat is None:
+            self._readings.clear()
             self._waves.append(_Wave(math.inf, 0.0, 0.0))
+            return
+        span_s = min(_BEATS / max(beat.alias_hz, 1e-9), _MEMORY_S)
+        self._span_s = max(span_s, _FEWEST_STEPS * period_s)
+        self._highest_hz = beat.alias_hz + _PERIOD_ERROR * beat.load_hz
 
-    def _newest(self) -> tuple[float, float]:
-        return self._waves.pop()[1:] if self._waves else (0.0, 0.0)
+    def _close_newest(self) -> None:
+        """End the newest wave at the newest reading; without a wave, add one without energy."""
+        if self._last is not None:
+            newest = self._waves.pop() if self._waves else _Wave(0.0, 0.0, 0.0)
+            self._waves.append(newest._replace(end_s=self._last[0]))
+        elif self._waves:
+            self._waves.pop()
 
     def add(self, t_s: float, power_w: float) -> None:
         """Add a power reading."""
         t_s -= self._lag_s
         before, self._last = self._last, (t_s, power_w)
-        if math.isinf(self._due_s) and self._due_s > 0.0:
-            return  # no beat
-        if before is None or t_s - before[0] > _PAUSE * self._spacing_s or not self._readings:
+        if not self._is_beating:
+            return
+        is_new = before is None or t_s - before[0] > _PAUSE * self._spacing_s
+        if before is None or is_new or not self._readings:
             self._readings.clear()
             self._readings.append((t_s, 0.0))
             self._due_s = t_s + self._span_s / 2.0
@@ -200,13 +208,14 @@ class FalseWave:
         area_j += self._response_s * (power_w - before[1])
         self._readings.append((t_s, self._readings[-1][1] + area_j))
         if t_s >= self._due_s:
-            self._due_s = t_s + self._span_s / 4.0
+            self._due_s = t_s + max(self._span_s / 4.0, _COMPUTED_S)
             self._compute()
 
     def _compute(self) -> None:
+        while self._readings[0][0] < self._readings[-1][0] - self._span_s:
+            self._readings.popleft()
         t_s, energy_j = np.array(self._readings).T
-        first_s = max(t_s[0], t_s[-1] - self._span_s)
-        count = int((t_s[-1] - first_s) / self._period_s)
+        count = int((t_s[-1] - t_s[0]) / self._period_s)
         steps_s = t_s[-1] - self._period_s * np.arange(count, -1.0, -1.0)
         at_steps_j = np.interp(steps_s, t_s, energy_j)
         if count < _FEWEST_STEPS / 2:

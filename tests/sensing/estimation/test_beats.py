@@ -154,6 +154,18 @@ def test_a_period_holds_from_the_time_when_it_is_noted() -> None:
     assert edges_j[2] == pytest.approx(plain_j, rel=0.1)
 
 
+def test_a_period_that_varies_a_little_still_has_its_beat() -> None:
+    """Notes of 96.5 and 97.5 ms in turn, every 0.8 s, leave the intervals wide enough."""
+    load = square(0.097)
+    curve = EnergyCurve([GAUGE])
+    readings = readings_of(averaged(load, 0.025), GAUGE, TICKS_S)
+    for number in range(0, len(readings), 8):
+        curve.note_period(0.0965 if number % 16 else 0.0975)
+        feed(curve, readings[number : number + 8])
+    curve.finish()
+    assert held(curve, load, 1.0) >= 0.9
+
+
 def test_a_gap_of_the_counter_keeps_its_own_error() -> None:
     """Inside a gap of 3 s the interval allows for any distribution of the power."""
     load = square(0.097)
