@@ -14,7 +14,9 @@ from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
 from energy_callbacks.sensing.estimation.series import Array
 
 # The mean energy left at a kind of edge counts as far as it exceeds this many standard errors.
-_INSIGNIFICANT: Final = 2.0
+_INSIGNIFICANT: Final = 3.0
+# With fewer edges of a kind, the standard error is not known, and the mean does not count.
+_FEWEST: Final = 4
 # Energy is counted up to these times beyond the range of the device's edges, s: edges that are
 # outside of that range are usually outside by less. The largest energy counts.
 _BEYOND_S: Final = (0.0, 0.1, 0.25)
@@ -52,6 +54,6 @@ def left_at_edges_j(
     count = np.maximum(count, 1.0)
     mean_j = left / count
     errors_j = np.sqrt(np.maximum(squares / count - mean_j**2, 0.0) / count)
-    significant_j = np.abs(mean_j) - _INSIGNIFICANT * errors_j
+    significant_j = (np.abs(mean_j) - _INSIGNIFICANT * errors_j) * (count >= _FEWEST)
     highest_j: Array = np.maximum(significant_j.max(axis=0), 0.0)
     return highest_j

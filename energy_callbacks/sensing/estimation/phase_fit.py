@@ -163,7 +163,7 @@ def _fits(sums: PhaseSums, candidates: Candidates, noise: float) -> _Fits:
         products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
     rates = weights @ sums.rates
     right = (rates + ridge_s * sums.mean_w)[..., None]
-    levels_w: Array = np.linalg.solve(products + ridge_s * unit, right)[..., 0]
+    levels_w = np.asarray(np.linalg.solve(products + ridge_s * unit, right)[..., 0], np.float64)
     misfit = np.einsum("np,npq,nq->n", levels_w, products, levels_w)
     misfit += sums.square - 2.0 * (levels_w * rates).sum(axis=1)
     misfit += ridge_s * ((levels_w - sums.mean_w) ** 2).sum(axis=1)
