@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,20 @@ def test_the_report_has_its_energies_scaled_to_the_total(books: Books) -> None:
     for name, energy in process.phases["gpu0"].items():
         assert found[name].energy_j == pytest.approx(energy.energy_j, rel=1e-2)
         assert found[name].edge_j == energy.edge_j
+
+
+def test_energies_that_lack_a_part_are_scaled(books: Books) -> None:
+    """A tenth of the energy was in no interval: each phase gets its share of it."""
+    train(books)
+    books.finish()
+    process = process_of(books.path)
+    whole = energy_of(process, "gpu0")
+    expected = energies(process, "gpu0", whole)
+    for name, energy in process.phases["gpu0"].items():
+        process.phases["gpu0"][name] = replace(energy, energy_j=0.9 * (energy.energy_j or 0.0))
+    found = energies(process, "gpu0", whole)
+    for name, energy in expected.items():
+        assert found[name].energy_j == pytest.approx(energy.energy_j)
 
 
 def spans_only(books: Books) -> dict[str, float | None]:

@@ -292,28 +292,41 @@ def test_too_many_phases(count: int) -> None:
         assert len(followed.phases._names) < 30
 
 
-def test_gaps_reduce_the_coverage() -> None:
-    """The power is not read for half of the validations, which have half of their energy."""
-    load = Load([("train", 2.0), ("validation", 1.0)] * 40)
+def gauge_training(load: Load, is_seen: Callable[[np.ndarray], np.ndarray]) -> Training:
+    """A training whose power is read every 20 ms, except at some moments."""
     power = Channel(
         device=Device(key="gpu0", kind="gpu", scope="gpu", name="gpu0"),
         quantity="power",
         kind="gauge",
         sensor=Sensor(name="gauge", period_s=0.02),
     )
-    edges_s = load.edges_s
     t_s = every(load, 0.02)
-    part = np.searchsorted(edges_s, t_s, side="right") - 1
-    kept = (part % 2 == 0) | (part % 4 == 3) | (t_s > edges_s[-1] - 1.0)
-    watts = np.where(part % 2 == 0, TRAIN_W, VALIDATION_W)
-    columns = t_s[kept].tolist(), watts[kept].tolist()
+    t_s = t_s[is_seen(t_s) | (t_s > load.edges_s[-1] - 1.0)]
+    powers_w = np.array([load.watts[name] for name, _ in load.parts])
+    parts = np.minimum(np.searchsorted(load.edges_s, t_s, side="right"), len(powers_w)) - 1
+    columns = t_s.tolist(), powers_w[parts].tolist()
     readings = [Reading(power, at_s, value_w) for at_s, value_w in zip(*columns, strict=True)]
-    followed = Training(list(load.spans()), readings, [(power, START_S)])
-    found = followed.run(edges_s[-1])["gpu0"]
+    return Training(list(load.spans()), readings, [(power, START_S)])
+
+
+def test_gaps_reduce_the_coverage() -> None:
+    """The power is not read for half of the validations, which have half of their energy."""
+    load = Load([("train", 2.0), ("validation", 1.0)] * 40)
+    followed = gauge_training(
+        load, lambda t_s: ((t_s - START_S) % 6.0 < 2.0) | ((t_s - START_S) % 6.0 > 3.0)
+    )
+    found = followed.run(load.edges_s[-1])["gpu0"]
     assert found["train"].coverage == pytest.approx(1.0, abs=0.01)
     assert found["validation"].coverage == pytest.approx(0.5, abs=0.03)
     assert found["validation"].energy_j == pytest.approx(20 * VALIDATION_W, rel=0.05)
     assert found["train"].method == "power"
+
+
+def test_a_phase_in_a_gap_has_no_energy() -> None:
+    """All checkpoints, and a second around them, are not seen; other phases follow."""
+    load = Load([("train", 4.0), ("checkpoint", 2.0), ("validation", 4.0)] * 10)
+    followed = gauge_training(load, lambda t_s: np.abs((t_s - START_S) % 10.0 - 5.0) > 2.0)
+    assert set(followed.run(load.edges_s[-1])["gpu0"]) == {"train", "validation"}
 
 
 def test_a_phase_without_readings_has_no_energy() -> None:
