@@ -299,8 +299,8 @@ class ActiveAttempt:
         The journal of a killed process never becomes complete. If the process ran on this host, its
         journal is not waited for.
         """
-        # A single process must not wait for its own journal: if the disk is full, the last line of
-        # the journal is missing.
+        # A single process must not wait for its own journal: if the disk is full, the journal never
+        # gets its last line, and the wait would last for ``timeout_s``.
         if self._process.world_size == 1:
             return
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent

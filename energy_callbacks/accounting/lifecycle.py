@@ -123,7 +123,9 @@ class Lifecycle:
         if self._on_left is not None:
             self._on_left(attempt)
         if self.attempt is None:
-            atexit.unregister(self.exit)  # only now: ``exit`` must wait until the report is written
+            # Not earlier: if the interpreter exits while ``_on_left`` writes the report, ``exit``
+            # waits until the report is written.
+            atexit.unregister(self.exit)
 
     def exit(self) -> None:
         """End the running attempt when the interpreter exits, and wait for its report."""

@@ -54,8 +54,8 @@ class Profilers:
         members: the profilers. They are called in this order, but stopped in reverse order.
 
     Attributes:
-        offer: further profilers for the next meter that starts in this process; ``None`` if there
-            are none.
+        offer: profilers of ``profiling.launch``, which meters of the launched program add to their
+            own; ``None`` if ``profiling.launch`` offers none or does not run the program.
 
     Raises:
         TypeError: if a member lacks a method of ``Profiler``.
@@ -112,15 +112,17 @@ class Profilers:
 
 
 class ProfilerOffer:
-    """Offers profilers to the next meter that starts in this process.
+    """Hands profilers over from the meter of ``profiling.launch`` to meters of the program.
 
-    If several meters run at the same time, the first one that starts gets the offered profilers. An
-    offered profiler is left out if the meter has a profiler of the same class already.
+    ``profiling.launch`` starts a meter of its own, which uses the profilers first. When the program
+    starts a meter, the launcher's meter stops and the program's meter takes the profilers. While
+    that meter runs, other meters do not get the profilers; after its end, the next meter that
+    starts takes them. If a meter already has a profiler of the same class as an offered one, it
+    keeps its own and does not take the offered one.
 
     Args:
-        members: the profilers.
-        on_taken: called before a meter gets the profilers. The function must stop the meter that
-            has used the profilers so far.
+        members: the offered profilers.
+        on_taken: function that stops the launcher's meter; called before each handover.
     """
 
     def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
@@ -129,10 +131,14 @@ class ProfilerOffer:
         self._holder = Profilers(())
 
     def added_to(self, own: Profilers) -> Profilers:
-        """Return a meter's own profilers, and the offered ones unless a running meter took them.
+        """Return the profilers for a meter of the program that starts.
 
         Args:
-            own: profilers of the meter that starts.
+            own: the meter's own profilers.
+
+        Returns:
+            ``own`` and the offered profilers; only ``own`` while another meter of the program uses
+            the offered profilers.
         """
         if self._holder:
             return own

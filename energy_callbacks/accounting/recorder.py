@@ -39,6 +39,10 @@ _SO_FAR_S = 10.0
 # ends.
 _FEW_HOST_MARKS = 0.05
 
+# The timeline is told the mean period of the steps when it has changed by more than this fraction.
+# ``sensing.estimation.beats`` assumes a standard error of 0.5 %.
+_PERIOD_CHANGE = 0.01
+
 
 def mean(values: Sequence[float]) -> float:
     """Return the mean of a few values; for one or two values, NumPy takes ten times as long."""
@@ -103,6 +107,7 @@ class JournalRecorder:
         self._new_windows: deque[PhaseSpan] = deque()
         self._lines: deque[Record] = deque()
         self._pooled = StepCounts(t_s=start_s)
+        self._period_s = 0.0
         self._written = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
         self._so_far_s = start_s
@@ -203,6 +208,7 @@ class JournalRecorder:
         self._write_spans(self._closed, "span", "phase")
         self._write_spans(self._named, "window", "name")
         self._write_steps(is_final=is_final)
+        self._note_period()
         self._waiting.update(now_s, is_final=is_final)
         self._update_phases(is_final=is_final)
         self._write_series(now_s)
@@ -331,6 +337,12 @@ class JournalRecorder:
                 "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
             }
         )
+
+    def _note_period(self) -> None:
+        period_s = self.steps.period_s
+        if period_s and abs(period_s - self._period_s) > _PERIOD_CHANGE * self._period_s:
+            self._period_s = period_s
+            self.timeline.note_period(period_s)
 
     def _since_written(self, name: str, count: float | None) -> float | None:
         """Return the count since the previous line with a known count; ``None`` if unknown."""

@@ -83,7 +83,10 @@ def _print_columns(*, as_json: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; if standard output is not a terminal, cells are not wrapped or coloured."""
+    """Print a table, with a bold header and wrapped cells if standard output is a terminal.
+
+    Otherwise, or on a terminal without control codes, print plain text with one line per row.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

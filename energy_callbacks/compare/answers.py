@@ -8,8 +8,8 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.compare.statistics import ALPHA
 from energy_callbacks.core import formatting
 
-# Text that follows the change in a sentence. It depends on the basis of the effect: the data from
-# which the interval is computed.
+# Text that follows the result of ``change``, such as "-5.1 % (-6.0 to -4.2)", in the sentence on an
+# effect. The key is the basis of the effect: the kind of data from which its interval is computed.
 _BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs alone"}
 
 

@@ -225,9 +225,11 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
-            # ``ratio`` is the ratio of whole runs. Blocks cover only a part of a run, so the ratio
-            # of blocks is different. The factor scales the interval of blocks to ``ratio``; for
-            # runs and pairs, it is 1.
+            # ``ratio`` is the ratio of the values of whole runs. With basis "blocks", the interval
+            # is computed from time blocks of one run per group (``blocks.py``). Blocks leave out
+            # parts of a run, such as its start, so the value of their interval differs from
+            # ``ratio``. The factor scales the interval to ``ratio``. It is 1 with basis "runs" or
+            # "pairs".
             factor = ratio / interval.value
             known = {
                 "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),

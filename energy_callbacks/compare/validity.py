@@ -15,7 +15,8 @@ from energy_callbacks.report.model.schema import EnergyReport
 _COVERAGE: Final = 0.95  # minimum share of a run's time that readings cover
 _THROTTLED: Final = 0.02  # maximum difference of the shares of time with throttled clocks
 _WARMER_C: Final = 10.0  # maximum difference of the temperatures at the start, degrees Celsius
-# Relative difference of the work above which there is a caveat, and above which it is fatal.
+# Relative difference of the work above which there is a caveat, and above which this caveat is
+# fatal. A fatal caveat forbids a verdict (see ``forbids``).
 _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
 # Names of the quantities that certain caveats affect.

@@ -12,7 +12,7 @@ Quantity = Literal[
     "energy",  # J, counter
     "memory_used",  # byte
     "utilisation",  # share of time in which the device is busy, 0 to 1
-    "sm_active",  # share of time in which a multiprocessor has work, 0 to 1, mean of all of them
+    "sm_active",  # share of time in which a multiprocessor has work, mean of all of them, 0 to 1
     "sm_occupancy",  # number of resident warps as a share of the maximum number, 0 to 1
     "tensor_active",  # share of time in which the tensor cores are busy, 0 to 1
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
@@ -70,8 +70,9 @@ class Device:
             the device has no energy.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
-        parent: key of the device whose energy includes the energy of this device; sums with the
-            parent leave this device out. ``None`` if there is no such device.
+        parent: key of another device whose energy includes the energy of this device. Sums that
+            include the parent leave this device out, so that no energy is counted twice. ``None``
+            if there is no such device.
         index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
             ``None`` if not known.

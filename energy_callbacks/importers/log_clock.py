@@ -7,7 +7,7 @@ from energy_callbacks.importers.values import Moment, unix_s
 
 _HOUR_S: Final = 3600.0
 # Maximum time between two samples if summer time begins or ends between them. The local time then
-# steps forward by an hour plus this time, or back by an hour minus this time.
+# steps forward by an hour plus at most this time, or back by an hour minus at most this time.
 _SLACK_S: Final = 60.0
 # Maximum time between two samples. A longer step forward means that the log's clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0

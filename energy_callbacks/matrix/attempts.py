@@ -31,8 +31,9 @@ OUTPUT: Final = "output.txt"
 _JOB: Final = "job.json"
 _OUTCOME: Final = "outcome.json"
 _LOCK: Final = "matrix.lock"
-# An attempt on another host counts as ended if its files have not changed for this time, in s. Its
-# journal changes every 0.8 s, but a shared file system may show changes late.
+# An attempt on another host counts as ended if no JSON file in its folder has changed for this
+# number of seconds. While an attempt runs, its journal changes at least every 0.8 s, but a shared
+# file system may show the changes late.
 _SILENT_S: Final = 90.0
 # Number of bytes at the end of an output from which ``last_lines`` takes its lines.
 _TAIL_BYTES: Final = 4000

@@ -28,9 +28,10 @@ class MatrixVerdict:
         sentence: the result as text.
         is_real: whether the cheapest configuration takes significantly less energy than every
             other one; ``None`` if fewer than two can be compared, or if any cost is unknown.
-        comparison: the configurations with resolved energies, compared with the baseline. If the
-            baseline is not set or its energy is not resolved, they are compared with the cheapest
-            one. ``None`` if fewer than two can be compared.
+        comparison: the configurations, compared with one of them. Configurations without a job of
+            resolved energy are left out. The others are compared with the baseline if it is set and
+            not left out, otherwise with the cheapest configuration. ``None`` if fewer than two can
+            be compared.
         quantity: name of the quantity that ranks the configurations; ``None`` if they are not
             compared.
         costs_j: mean of ``quantity`` in joules by name of the configuration, the cheapest first. If

@@ -70,7 +70,7 @@ def _field(value: Value) -> str:
 
 
 def _summary(name: str, content: Any) -> Any:
-    """Return a summary whose metadata hold the content; the plugin reads no values."""
+    """Return a summary without values, with the content in its metadata, which the page reads."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.hparams import metadata
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb

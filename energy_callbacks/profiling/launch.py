@@ -96,7 +96,8 @@ def _run(words: Sequence[str]) -> None:
     """Run the program as ``__main__``, with arguments and import path as if started by Python."""
     is_module = words[0] == "-m"
     script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
-    # Python itself does not add this folder: ``cli/profile.py`` starts this process with option -P.
+    # Python adds this folder to sys.path for a program, but not in this process, because
+    # ``cli/profile.py`` starts it with option -P. If PYTHONSAFEPATH is set, Python never adds it.
     if not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
     sys.argv = list(words[1:] if is_module else words)

@@ -78,6 +78,7 @@ class Timeline:
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
         self.newest_pin_s = -math.inf
+        self._period_s: float | None = None
         self._expected = 0
         self._asked_s: float | None = None
         self._reached: dict[_EndOf, float] = {}
@@ -119,6 +120,8 @@ class Timeline:
             track.curve, track.is_metered = EnergyCurve(offered, self._keep_s), True
             for pin_s in self._pins:
                 track.curve.pin(pin_s)
+            if self._period_s is not None:
+                track.curve.note_period(self._period_s)
         return track
 
     def extend(self, readings: Sequence[Reading]) -> None:
@@ -252,6 +255,16 @@ class Timeline:
         """
         self._new_pins.append(t_s)
         self.newest_pin_s = t_s
+
+    def note_period(self, period_s: float) -> None:
+        """Record the mean period of the training's steps from now on, s.
+
+        If the period beats with a sensor, the errors of energies include the error of the beat.
+        """
+        with self._lock:
+            self._period_s = period_s
+            for track in self._tracks.values():
+                track.curve.note_period(period_s)
 
     def _place_pins(self) -> None:
         while self._new_pins:

@@ -85,7 +85,8 @@ class Watch:
     def problems(self) -> tuple[Notice, ...]:
         """Newest notice of each source, if it says that the source is unavailable or lost.
 
-        Remarks do not count, because a lost source may add some when it is closed.
+        Remarks are ignored. A lost source may add remarks when it is closed; if they counted, they
+        would be its newest notices, and would hide that the source is lost.
         """
         newest = {one.source: one for one in self._notices if one.kind != "remark"}
         return tuple(one for one in newest.values() if one.kind in ("unavailable", "lost"))
@@ -99,7 +100,8 @@ class Watch:
 
     def _look(self, device: Device) -> DeviceLook:
         timeline, key = self._timeline, device.key
-        # The driver's buffer may contain readings from before this object was created.
+        # The driver's buffer may contain readings from before this object was created. They are not
+        # counted.
         first_s = max(timeline.start_s(key) or self._start_s, self._start_s)
         newest_s = timeline.newest_s(key)
         energy, power_w = Energy(energy_j=None), None

@@ -16,12 +16,17 @@ Counter = Callable[[Any], float]
 
 
 class InputCounter:
-    """Calls the user's functions in the first forward pass of each training micro-batch.
+    """Calls the user's functions with the model's inputs, once per training micro-batch.
+
+    If the model runs several forward passes in a micro-batch, only the first one is counted. With
+    DataParallel, each replica of the model gets a part of the micro-batch; the functions are called
+    for each part, and the counts are added.
 
     ::
 
         expect          when a micro-batch begins
-          (forward)       the hook counts the inputs of the micro-batch once
+          see             called by the hook before each forward pass: counts the inputs, unless
+                          those of this micro-batch are already counted
         take            when an optimizer step or an epoch ends: returns the counts of the step
 
     Args:

@@ -19,9 +19,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     Args:
         batch_size_fn: returns the number of samples in the inputs of a forward pass; ``None`` uses
             the batch size of the loader.
-        length_fn: returns the number of tokens in the inputs of a forward pass; ``None`` uses the
-            Trainer's own count; the Trainer counts no tokens if
-            ``args.include_num_input_tokens_seen`` is off.
+        length_fn: returns the number of tokens in the inputs of a forward pass. ``None`` uses the
+            Trainer's own count, which exists only if ``args.include_num_input_tokens_seen`` is on.
         **settings: see ``CallbackSettings``; the default of ``report_dir`` is
             ``<args.output_dir>/energy``.
 

@@ -6,11 +6,18 @@ list and adds our figures to the dictionary. TensorBoard's callback would write 
 (``train/power/gpu_w``). Therefore a ``LogFilter`` hides our figures from that callback, and
 ``TrainerTensorBoardOutput`` writes them without a prefix, through the writer of that callback.
 
-The first line shows the callbacks in their order; the second line shows which of our figures the
-dictionary contains after the callback above::
+Each callback for TensorBoard or the console is between two filters. An example of the list, with
+those of our figures that the dictionary contains after each callback::
 
-    ours   filter | TensorBoard | filter   W&B, user's   filter | console | filter   last
-    all    none                   all                    a few              all
+    our callback             all
+    filter                   none
+    TensorBoard's callback   none
+    filter                   all
+    W&B's callback           all
+    filter                   a few
+    console callback         a few
+    filter                   all
+    LastCallback             all
 """
 
 import time
@@ -63,7 +70,7 @@ class OtherTrainerCallbacks:
         self._own = FaultTolerantOutput(self._file, _NO_FILE) if self._file else None
 
     def runs(self) -> Iterator[Board]:
-        """Yield the open runs of TensorBoard's callbacks, or the run of our own event file."""
+        """Yield the ``Board`` of each open TensorBoard callback, or of our own event file."""
         yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
         yield from () if self._file is None else (self._file,)
 
@@ -75,8 +82,8 @@ class OtherTrainerCallbacks:
     def take_first_place(self) -> None:
         """Move our callback to the front of the list.
 
-        Callbacks that were behind our callback in the list keep their places. Therefore they still
-        receive the event that the trainer is passing on at the moment.
+        This works even while the trainer loops over the list to pass on an event. Callbacks after
+        ours keep their positions in the list, so each of them receives the event once.
         """
         others = [one for one in self._callbacks if one is not self._ours]
         if len(others) < len(self._callbacks):
@@ -103,12 +110,14 @@ class OtherTrainerCallbacks:
         return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures to TensorBoard, and add them to ``logs`` and to the trainer's history.
+        """Write ``scalars`` to TensorBoard; add ``in_logs`` to ``logs`` and to the log history.
+
+        Our own event file, if there is one, also receives the numbers in ``logs``.
 
         Args:
-            logs: the row that the Trainer passes to callbacks; figures are added to it.
-            scalars: figures for TensorBoard, by tag.
-            in_logs: figures for the row and for the log history, by tag.
+            logs: the row that the Trainer passes to callbacks; ``in_logs`` is added to it.
+            scalars: our figures for TensorBoard, by tag.
+            in_logs: our figures for the row and for ``state.log_history``, by tag.
             state: ``TrainerState`` of the trainer.
         """
         if not self._writes:

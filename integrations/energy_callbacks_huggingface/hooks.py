@@ -3,16 +3,17 @@
 ::
 
     on_init_end                       moves one energy callback to the front of the list
-    on_train_begin                    meter.start, phase train
-                                        (auto_find_batch_size calls it again: window tuning)
+    on_train_begin                    meter.start, phase train; if auto_find_batch_size restarts the
+                                        training: window tuning, from the last step or window
       on_epoch_begin                    mark batch_done: the loop waits for data
       on_step_begin                     mark data_ready
       on_substep_end                    counts a micro-batch
       on_step_end                       meter.step
       on_log                            records metrics, adds figures to the row with the loss
       on_prediction_step                notes when an evaluation or prediction began
-      on_evaluate | on_predict          window validation | predict
-      on_save                           window checkpoint, since the previous event
+      on_evaluate | on_predict          window validation | predict, from the noted time
+      on_save                           window checkpoint, from the previous event
+      on_epoch_end                      meter.epoch
     on_log of the last row            phase train ends, meter.stop, report, last figures
     on_train_end                      prints the summary of the report
 

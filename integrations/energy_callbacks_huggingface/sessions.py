@@ -16,8 +16,9 @@ from energy_callbacks_huggingface.batches import Counter, InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
 
-# Key of the meter's state in a checkpoint. It must not be the name of a callback class: with
-# ``restore_callback_states_from_checkpoint``, the Trainer replaces callbacks of that class.
+# Key of the meter's state in a checkpoint. The key must not be the name of a callback class: with
+# ``restore_callback_states_from_checkpoint``, the Trainer replaces each callback whose class name
+# is a key in the checkpoint.
 STATE_KEY = "energy_callbacks"
 
 
@@ -119,7 +120,7 @@ class EnergySessions(TrainerCallback):
         return self._session
 
     def _keep(self, state: Any) -> None:
-        """Store the meter's state for the next checkpoint; ``on_save`` would be too late."""
+        """Store the meter's state for the next checkpoint, which is written before ``on_save``."""
         state.stateful_callbacks[self._state_key] = self._meter.state()
 
     def _forget_last(self) -> None:

@@ -123,9 +123,9 @@ class EnergyCalls(keras.callbacks.Callback):
         return self._meter.config.run_folder or otherwise
 
     def _state(self, epoch: int) -> dict[str, Any]:
-        """Return the meter's state in the Keras backup; empty if ``fit`` starts a new run.
+        """Return the state of the run that ``fit`` continues, from the Keras backup.
 
-        Without a backup, ``fit`` resumes the newest run in the run folder if ``epoch`` is not 0.
+        Without a backup, return the id of the newest run in the run folder; if ``epoch`` is 0, {}.
         """
         state = checkpoints.kept(self._others.all) if self._others else {}
         if epoch and not state:

@@ -5,8 +5,9 @@ reach all callbacks after it. A filter before another callback removes figures f
 filter after that callback adds them again. Filters hide
 
 - all figures from TensorBoard and the progress bar, which would repeat them under other names;
-- figures that are NaN (before the first measurement) from each callback that monitors a figure,
-  because it would keep NaN as the best value forever.
+- figures that are NaN (before the first measurement) from each callback that monitors a figure:
+  such a callback would store NaN as the best value, and no later value would replace it, because
+  no number is less or greater than NaN.
 """
 
 import math
@@ -126,8 +127,8 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
 class _LogFilter(keras.callbacks.Callback):
     """Filters the logs of epochs.
 
-    It has no hook for batches, because with such a hook Keras would wait for the device after each
-    batch.
+    It has no hook for batches: the logs of batches contain no figures of ours, and such a hook
+    takes time at every batch.
     """
 
     def __init__(self, act: Callable[[Logs], None]) -> None:

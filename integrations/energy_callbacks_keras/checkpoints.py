@@ -1,8 +1,11 @@
 """Measures callbacks that save checkpoints, and stores the meter's state with a backup.
 
-Keras has no hook for a checkpoint. Two callbacks of ours, before and after each callback that
-saves, measure how long saving takes. Only ``BackupAndRestore`` reads and writes its backup, so the
-meter's state is a separate file in the backup's folder, and is deleted with that folder.
+Keras calls no hook when a checkpoint is saved. Therefore, one callback (a timer) is placed directly
+before each ``ModelCheckpoint`` and ``BackupAndRestore``, and another one directly after it. The two
+timers measure how long the hooks of the callback between them take.
+
+Other callbacks cannot add data to the backup that ``BackupAndRestore`` writes. Therefore, the
+meter's state is a separate file in the folder of the backup, and is deleted with that folder.
 """
 
 import json
@@ -25,7 +28,10 @@ _SHORTEST_S: Final = 1e-3
 
 
 def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ...]:
-    """Return timers to place before and after ``other``; empty if ``other`` saves nothing."""
+    """Return the timers to place before and after ``other``.
+
+    The result is empty if ``other`` is not a ``ModelCheckpoint`` or ``BackupAndRestore``.
+    """
     if not isinstance(other, _SAVERS):
         return ()
     begun_s = 0.0
@@ -38,8 +44,8 @@ def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callbac
         if (now_s := meter.now_s()) - begun_s > _SHORTEST_S:
             meter.window("checkpoint", begun_s, now_s)
 
-    # With a hook at the end of a batch, Keras waits for the device. A callback that saves within an
-    # epoch has such a hook anyway.
+    # A hook that is called at the end of every batch takes time. The timers have it only if
+    # ``other`` may save within an epoch.
     hooks = ["on_epoch_end"] + ["on_train_batch_end"] * (other.save_freq != "epoch")
     timers = (dict.fromkeys(hooks, act) for act in (begin, end))
     return tuple(keras.callbacks.LambdaCallback(**timer) for timer in timers)

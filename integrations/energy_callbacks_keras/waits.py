@@ -1,12 +1,12 @@
-"""Measures how long training waits for data, if the user wraps the loader.
+"""Measures how long training waits for data, if the user wraps the loader with ``timed``.
 
 ::
 
     training thread     batch_done | the loader makes a batch | data_ready
 
-Only batches that a measured training fetches on its own thread are reported. On TensorFlow, and
-with workers of a ``PyDataset``, Keras fetches batches ahead on other threads. The time that
-training waits for Keras' queue then remains unknown.
+Only batches that are fetched on the thread of a measured training are reported. On TensorFlow, and
+with workers of a ``PyDataset``, Keras fetches batches ahead on other threads. The time for which
+the training waits for Keras' queue of batches then remains unknown.
 """
 
 import threading

@@ -85,7 +85,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Store the state of a run. The meter will continue this run when it starts next.
 
-        Lightning also calls this method in a new run, after its own search for a batch size.
+        Lightning also calls this method in a new run: after its own search for a batch size or a
+        learning rate, it restores the checkpoint that it saved before the search.
         """
         self._state = state_dict
         self._steps.stepped_batches = int(state_dict.get("stepped_batches", 0))

@@ -124,7 +124,8 @@ def is_searching(trainer: Any) -> bool:
 def planned_steps(trainer: Any) -> int | None:
     """Return the number of optimizer steps that remain in ``fit``; ``None`` if unknown."""
     if not trainer.lightning_module.automatic_optimization:
-        return None  # Lightning's estimate assumes one step per batch
+        # Lightning's estimate assumes one step per batch, which may be wrong here.
+        return None
     planned = trainer.estimated_stepping_batches
     return int(planned) - trainer.global_step if 0 < planned < math.inf else None
 

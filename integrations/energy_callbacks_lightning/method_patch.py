@@ -65,10 +65,12 @@ class TimedSave(_PatchedMethod):
 
 
 class TimedFetch(_PatchedMethod):
-    """Replaces ``precision_plugin.convert_input``, which Lightning calls first with each new batch.
+    """Replaces ``precision_plugin.convert_input``, to detect that a batch has been fetched.
 
-    Lightning then copies the batch to the device. A copy from unpinned memory waits for all pending
-    work of the device, and that wait must not count as waiting for data.
+    ``convert_input`` is the first method that Lightning calls after it has fetched a batch. After
+    it, Lightning copies the batch to the device. A copy from unpinned memory waits for all pending
+    work of the device. This wait must not count as waiting for data, so data is marked as ready
+    before the copy.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -404,3 +404,49 @@ def test_a_change_of_phase_does_not_wait_for_the_timeline(tmp_path: Path, clock:
     holder.join()
     training.join()
     assert not was_waiting
+
+
+def stepped(books: Books, period_s: float, count: int) -> None:
+    """A phase ``train`` of steps that take a fixed time."""
+    books.recorder.enter("train", books.clock.monotonic_s())
+    for _ in range(count):
+        books.clock.advance(period_s)
+        books.recorder.steps.step(books.clock.monotonic_s(), 8, None)
+    books.recorder.leave("train", books.clock.monotonic_s())
+
+
+@pytest.mark.parametrize(("period_s", "is_beat"), [(0.097, True), (0.35, False)])
+def test_the_errors_of_energies_include_beats_with_the_steps(
+    tmp_path: Path, clock: FakeClock, period_s: float, is_beat: bool
+) -> None:
+    """Steps of 97 ms beat with a counter that is read every 100 ms; steps of 350 ms do not."""
+    counter = channel("energy", "counter")
+    times_s = START_S + np.arange(0.0, 60.0, 0.1)
+    readings = [Reading(counter, float(t_s), 250.0 * (float(t_s) - START_S)) for t_s in times_s]
+    edges_j = []
+    for name, count in (("steps", int(50.0 / period_s)), ("none", 0)):
+        own_clock = FakeClock(start_s=START_S)
+        folder = tmp_path / name
+        folder.mkdir()
+        books = Books(folder, ReplaySource(own_clock, [counter], readings), clock=own_clock)
+        stepped(books, period_s, count)
+        own_clock.advance(START_S + 55.0 - own_clock.monotonic_s())
+        books.finish()
+        edges_j.append(books.timeline.energy("gpu0", START_S + 30.0, START_S + 30.05).edge_j)
+    assert (edges_j[0] > 1.5 * edges_j[1]) == is_beat
+    assert is_beat or edges_j[0] == edges_j[1]
+
+
+def test_small_changes_of_the_period_are_not_noted(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeline learns of steps that become slower by 3 %, not of those by 0.5 %."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    noted: list[float] = []
+    monkeypatch.setattr(books.timeline, "note_period", noted.append)
+    for period_s in (0.2, 0.201, 0.207):
+        stepped(books, period_s, 100)
+    books.finish()
+    assert noted[0] == pytest.approx(0.2)
+    assert noted[-1] == pytest.approx(0.207, rel=0.012)
+    assert len(noted) <= 4

@@ -286,3 +286,21 @@ def test_questions_from_other_threads_see_whole_readings() -> None:
     done.set()
     asker.join(10.0)
     assert wrong == []
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_devices_that_open_later_learn_the_period_of_the_steps(is_early: bool) -> None:
+    """Steps of 97 ms widen the interval of a counter that is read every 100 ms, in either order."""
+    counter = channel("energy", "counter", GPU)
+    edges_j = []
+    for period_s in (0.097, 0.7):
+        timeline = Timeline()
+        if is_early:
+            timeline.note_period(period_s)
+        timeline.register([counter])
+        if not is_early:
+            timeline.note_period(period_s)
+        timeline.extend([Reading(counter, 0.1 * n, 25.0 * n) for n in range(200)])
+        timeline.finish()
+        edges_j.append(timeline.energy("gpu0", 10.0, 10.05).edge_j)
+    assert edges_j[0] > 1.5 * edges_j[1]

@@ -10,8 +10,8 @@ from typing import Final
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.timeline import Timeline
 
-# A quantity is stale if it has had no readings for this time, s. The longest interval between two
-# readings is 4.8 s (throttled time).
+# A quantity is stale if it has had no readings for this time, s. Of all quantities, the time with
+# throttled clocks has the longest interval between two readings: 4.8 s.
 _SILENT_S: Final = 10.0
 # Maximum number of messages about one quantity of a device.
 _MOST_REPORTS: Final = 3

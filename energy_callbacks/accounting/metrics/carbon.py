@@ -3,7 +3,8 @@
 All carbon intensities are read by CodeCarbon's own code from CodeCarbon's tables, so that they
 agree with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are not
 used. The carbon intensities are annual averages and do not depend on the time of day. If there is
-no figure for the place, the carbon intensity is ``None``, and its interval covers most countries.
+no figure for the place, the average is ``None``, and the interval is the 5th to 95th percentile of
+all countries.
 """
 
 import re
@@ -127,10 +128,10 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known intensity is +-20 %. Intensities below the life-cycle emissions of
-    hydropower count only the fuel that power plants burn, so the upper end of the interval is at
-    least these life-cycle emissions. If there is no figure for the place, the interval is the 5th
-    to 95th percentile of all countries.
+    The interval of a known intensity is +-20 %, but its upper end is at least the life-cycle
+    emissions of hydropower in CodeCarbon's tables. The reason is that some figures in these tables
+    are too low: 0 for the Central African Republic (CodeCarbon 3.3.2), for example. If there is no
+    figure for the place, the interval is the 5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():

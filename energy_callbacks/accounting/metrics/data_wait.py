@@ -54,7 +54,8 @@ class _Sum:
         limit_w: power limit of the device, W; ``None`` if unknown.
         energy_j: energy during waits, J.
         noise_j2: variance of ``energy_j``, J squared.
-        edge_j: sum of the errors from edges of the intervals, J.
+        edge_j: sum of the bounds of all intervals, J; see the docstring of this module. The
+            systematic error of the sensor is not part of it.
         seen_s: waiting time that is covered by readings, s.
         highest_w: highest mean power of an interval so far, W.
         relative_error: bound of the sensor's systematic error, as a fraction of the energy.
@@ -126,7 +127,7 @@ class _Sum:
 def _edge_j(
     energy_j: Array, waited_s: Array, width_s: Array, most_w: float, least_j: Array
 ) -> Array:
-    """Return the error from edges of each of n intervals, J; see the docstring of this module."""
+    """Return the bound of each of n intervals, J, (n,), as defined in the module's docstring."""
     found_j = energy_j * waited_s / width_s
     high_j = np.minimum(energy_j, most_w * waited_s)
     low_j = np.maximum(energy_j - most_w * (width_s - waited_s), 0.0)

@@ -1,15 +1,20 @@
 """Forecasts the energy and duration of a training from its beginning.
 
-The first forecast is made after a tenth of the planned steps (later if this sample of steps is too
-small). It assumes that the rest of the training consists of training steps only. The second
-forecast is made after the first epoch, or after several short epochs. It also includes validation
-and other work outside of training steps.
+At most two forecasts are made:
 
-The sample of steps is divided into parts. The error of a forecast combines the standard error of
-the mean over these parts with the difference between the mean of the earlier half of the parts and
-that of the later half. The difference is included because the energy or time per step may continue
-to drift. The systematic error of the sensors is not included, because it affects the forecast and
-the later measurement equally.
+* The early forecast is made after a tenth of the planned steps, or later if these steps are too few
+  for a forecast. It assumes that the rest of the training consists of training steps only.
+* The epoch forecast is made after the first epoch, or after several short epochs. It also includes
+  validation and other work outside of training steps. If it is made before a tenth of the planned
+  steps, there is no early forecast.
+
+The energy and time per step are means over a sample: the steps up to the early forecast, or the
+steps of the epochs before the epoch forecast. The first tenth of the sample is left out, and the
+rest is divided into nine parts. The error of a forecast combines the standard error of the mean
+over these parts with the drift: the difference between the mean of the first four parts and the
+mean of the last four. The drift is included because the energy or time per step may change by as
+much in the rest of the training. The systematic error of the sensors is not included: it affects
+the forecast and the final measurement equally, so it causes no difference between them.
 """
 
 import math
@@ -30,7 +35,7 @@ from energy_callbacks.core.units import watt_hours
 _PARTS: Final = 10
 # Quantile of Student's t for a 95 % interval of the mean of nine parts (eight degrees of freedom).
 _T95: Final = 2.306
-# Share of the planned steps after which the first forecast is made.
+# Share of the planned steps after which the early forecast is made.
 _EARLY_SHARE: Final = 0.1
 # No forecast is made if the planned steps would take more than this number of seconds: ten years.
 _LONGEST_S: Final = 10 * 365.25 * 86_400.0
@@ -103,7 +108,7 @@ class Forecaster:
     def end_epoch(self, t_s: float) -> None:
         """Record that an epoch has ended.
 
-        The second forecast needs more than ``_PARTS`` tallies at the end of an epoch. If there are
+        The epoch forecast needs more than ``_PARTS`` tallies at the end of an epoch. If there are
         fewer, the forecast is made after a later epoch, from all epochs up to that epoch. After
         ``resume``, the first epoch may be incomplete and is not used.
         """
@@ -115,7 +120,7 @@ class Forecaster:
             self._epoch_end_s = t_s if len(self._tallies) > _PARTS else None
 
     def update(self) -> None:
-        """Make the first or the second forecast if enough of the training has been measured."""
+        """Make the early forecast or the epoch forecast, if it is due and not made yet."""
         planned, tally = self.planned_steps, self._board.recorder.steps.tally
         if self._is_over or not tally.steps:
             return
@@ -147,12 +152,15 @@ class Forecaster:
         return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
-        """Return the second forecast; ``None`` if it cannot be made, see ``_forecast``.
+        """Return the epoch forecast; ``None`` if it cannot be made, see ``_forecast``.
 
         Work outside of training steps, such as validation, is measured from the first tally until
-        the training steps of the next epoch begin. That time is estimated from the newest tally and
-        the mean time of a step. For the remaining steps, the energy and the time of such work are
-        assumed to be proportional to the number of steps.
+        the next epoch begins its first training step. No event marks the beginning of this step.
+        The beginning is estimated from the newest tally, which is from the next epoch: the time of
+        the tally, minus the time of the steps that the next epoch has made by then. Each of these
+        steps is assumed to take the mean time of a step. In the rest of the training, the energy
+        and the time of work outside of training steps are assumed to be proportional to the number
+        of steps.
 
         Args:
             planned: see ``RunForecast.planned_steps``.

@@ -11,8 +11,9 @@ from energy_callbacks.matrix.progress import JobProgress
 class Engine(ABC):
     """Runs each job with ``energy-callbacks run``, in the given order as far as possible.
 
-    Subclasses are data classes; their fields are the keys of the engine's table in the TOML file.
-    If an engine uses several machines, the results folder must be on a file system that they share.
+    Subclasses are data classes; their fields are the keys of the engine's table in the TOML file,
+    except for the options of ``sbatch`` (see ``SlurmEngine``). If an engine uses several machines,
+    the results folder must be on a file system that all of them share.
     """
 
     @abstractmethod

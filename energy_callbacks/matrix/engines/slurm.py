@@ -39,8 +39,9 @@ class SlurmFailed(EnergyCallbacksError):
 class SlurmEngine(Engine):
     """Submits jobs with ``sbatch``, in array jobs of at most the size that Slurm allows.
 
-    Its fields are the keys of ``[slurm]`` in the TOML file. All other keys of that table are
-    entries of the field ``sbatch``.
+    In the table ``[slurm]`` of the TOML file, the keys ``at_once`` and ``setup`` set the fields of
+    the same names. Each other key is the name of an option of ``sbatch``; these options become the
+    field ``sbatch``.
 
     Args:
         at_once: maximum number of jobs of one array job that run at the same time; ``None`` for no
@@ -82,7 +83,9 @@ class SlurmEngine(Engine):
         """Return those of ``jobs`` that are pending or running in Slurm.
 
         Raises:
-            SlurmFailed: if ``squeue`` is missing, fails, or does not answer in time.
+            SlurmFailed: if ``squeue`` is missing, fails, or does not answer in time. If it fails
+                because Slurm no longer knows an array job, the jobs of this array job count as
+                ended, and no error is raised.
         """
         folders = {
             folder
@@ -162,7 +165,8 @@ def _queued(path: Path) -> list[str]:
     try:
         indices = _output("squeue", "--noheader", "--array", jobs, "--format=%K").split()
     except SlurmFailed as error:
-        if "Invalid job id" in str(error):  # Slurm forgets a job some minutes after its end
+        # Slurm removes a job from its memory some minutes after the end of the job.
+        if "Invalid job id" in str(error):
             return []
         raise
     return [submitted["jobs"][int(word)] for word in indices if word.isdecimal()]

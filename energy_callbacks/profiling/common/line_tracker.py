@@ -20,7 +20,7 @@ MOST_MOMENTS: Final = 500_000
 """Maximum number of records of a tracker: executed lines and returns from functions."""
 MOST_IN_A_CALL: Final = 20_000
 """Maximum number of traced lines of one call; tracing them takes about 20 ms. A call that executes
-more lines usually contains a loop that launches no kernels."""
+more lines usually contains a loop that launches no kernels, so tracing further lines is useless."""
 
 
 class LineTracker:
@@ -45,7 +45,9 @@ class LineTracker:
         self._is_on = True
         frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no public function returns a frame
         self.add(time.time_ns(), _nearest(frame))
-        while frame is not None:  # sys.settrace applies to new frames only
+        # ``sys.settrace`` applies only to calls that begin later, so ``f_trace`` is set in the
+        # frames of the calls that are already running.
+        while frame is not None:
             if is_users(frame.f_code.co_filename):
                 frame.f_trace = self._trace_line
             frame = frame.f_back
@@ -55,7 +57,7 @@ class LineTracker:
     def stop(self) -> None:
         """Stop tracing; if another thread calls this, tracing stops at the next traced line."""
         self._is_on = False
-        self._counts.clear()  # frames keep the variables of their calls alive
+        self._counts.clear()  # its keys are frames, which keep the variables of calls alive
         if threading.get_ident() != self._thread:
             return
         if sys.gettrace() == self._trace_call:

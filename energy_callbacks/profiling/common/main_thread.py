@@ -72,11 +72,13 @@ def on_thread(thread: int, job: Callable[[], None]) -> bool:
 
     Args:
         thread: identifier of this thread or of the main thread, from ``threading.get_ident``.
-        job: the function; if it is called later, its exceptions are logged.
+        job: the function. On this thread, its exceptions propagate; on the main thread, they are
+            logged.
 
     Returns:
-        Whether the function was or will be called. ``False`` if ``thread`` is any other thread, or
-        if the queue of pending calls is full or missing.
+        ``True`` if the function was called or its call is in the queue of pending calls. ``False``
+        if ``thread`` is neither this thread nor the main thread, or if the queue is full or
+        missing. If the process is forked before a queued call, the child does not make the call.
     """
     if thread == threading.get_ident():
         job()

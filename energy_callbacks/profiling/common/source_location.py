@@ -71,9 +71,14 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
     """Return the number of the line to which the time of a stack sample belongs.
 
     The interpreter takes samples only at certain points, called checks here: after calls, at a
-    function's entry and at a loop's jump back. A jump does no work, so a sample at a jump belongs
-    to an earlier instruction. No sample is taken during a matrix product. If a call follows, a
-    sample at the call belongs to the product.
+    function's entry and at a loop's jump back. The time between two checks appears in the sample at
+    the second check. Therefore, with ``how="at"``:
+
+    * A jump does no work itself. A sample at a jump belongs to the last instruction before it that
+      did work; instructions before the previous check are not considered.
+    * A sample at a call belongs to the call. However, if there is a matrix product between the
+      previous check and the call, the sample belongs to the product: there is no check during a
+      product, so the sample is taken after it, at the call.
 
     Args:
         code: code of the sampled frame.

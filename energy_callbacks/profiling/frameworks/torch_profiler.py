@@ -168,7 +168,7 @@ def _is_foreign() -> bool:
     if RUNNING.locked():
         return False
     torch: Any = sys.modules["torch"]
-    if torch.autograd._profiler_enabled():  # noqa: SLF001 - it has no public name
+    if torch.autograd._profiler_enabled():  # noqa: SLF001 - no public function tells this
         return True
     if not _has_other(torch.profiler.profile):
         return False
@@ -182,7 +182,9 @@ def _has_other(profile: type) -> bool:
 
 
 def _profile(**settings: Any) -> Any:
-    """Return a ``torch.profiler.profile`` of a class of this module, which ``_has_other`` ignores.
+    """Return a new ``torch.profiler.profile`` with ``settings``.
+
+    Its class is a subclass that counts as defined in this module, so ``_has_other`` ignores it.
 
     ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` are off, because each
     makes steps slower and traces larger. ``with_stack`` also makes the spans of steps in the trace

@@ -43,7 +43,8 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
         functions: functions whose memory is measured by line during the whole attempt:
             ``"module:function"``, ``"module:Class.method"``, or the function itself.
         whole: whether to profile calls from the beginning, for programs that report no steps. If
-            the program does report ``skip`` steps, a new profile begins and replaces this one.
+            the program reports ``skip`` steps nevertheless, a new profile begins then, and replaces
+            the profile from the beginning.
 
     Raises:
         ValueError: if a number is out of range or a function does not exist.

@@ -2,7 +2,7 @@
 
 ::
 
-    step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, if the cost allows it ──▶ ...
+    step 10 ──▶ open ─ warm-up ─ recorded ─▶ close ──▶ step 50, if the cost allows it ──▶ ...
 
 The cost of a window is its duration minus the usual duration of the same number of steps. The next
 window is assumed to cost as much as the last one. The next window opens at its planned step or

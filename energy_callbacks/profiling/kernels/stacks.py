@@ -31,8 +31,9 @@ def folded(rows: Sequence[KernelRow], steps: int) -> str:
 def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
     """Return the energies of ``folded`` as a JSON document for speedscope.
 
-    Unlike in ``folded``, semicolons and white space in names are kept, and idle time has one frame
-    instead of one for its class and one for its kernel.
+    There are two differences from ``folded``. Names keep their semicolons and white space. If class
+    and name are equal, as for idle time, the stack has one frame (``idle``), not two
+    (``idle;idle``).
 
     Args:
         rows: kernels with their energy per step.

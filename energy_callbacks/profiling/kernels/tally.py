@@ -1,11 +1,11 @@
 """Sums up traces: time by kernel and by part of the step, idle time by cause, energy by kernel.
 
-Only whole steps are counted. The counted span of a window is called its frame. The frame begins
-when the device starts its first work for the first recorded step, and ends when the device starts
-its first work for the last recorded step. Thus n recorded steps give n - 1 whole steps, and the
-start of the profiler and the synchronisation at the profiler's end are outside the frame. If no
-accelerator worked, the operators of the host are counted instead of kernels, and the frame contains
-all recorded steps.
+Only whole steps are counted. The counted part of a window is called its frame. It begins when the
+device starts the first work that was launched in the first recorded step. It ends when the device
+starts the first work that was launched in the last recorded step. Thus n recorded steps give n - 1
+whole steps, and the frame contains neither the start of the profiler nor its final synchronisation.
+If no accelerator worked, the operators of the host are counted instead of kernels, and the frame
+contains all recorded steps.
 
 The measured energy of a step is attributed to kernels by their share of the device's time. The
 power of a single kernel cannot be measured, so each kernel, and idle time too, is assumed to draw
@@ -215,7 +215,8 @@ class KernelEnergySplit:
 
     Attributes:
         rows: all kernels by decreasing time, and ``idle``; their shares add up to 1.
-        device_s: duration of a step times the number of devices, in seconds.
+        device_s: duration of a step times the number of devices, or the sum of the kernels' times
+            in a step if that is larger, in seconds.
         idle_s: idle time by cause in seconds; ``None`` if unknown.
     """
 

@@ -25,7 +25,8 @@ from energy_callbacks.profiling.common.main_thread import Pending
 logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
-"""A request that is pending for this time or longer is assumed to wait for the end of a call."""
+"""A request that is pending for this time or longer is assumed to wait for the end of a call of C
+code. During such a call, the main thread serves no requests."""
 _PUNCTUAL_S: Final = 0.00025
 """If sleeps are not counted (``ContextSwitches``), a thread that wakes up at most this late is
 assumed not to have waited for the interpreter. Without such a wait, threads wake up at most
@@ -165,9 +166,10 @@ class StackSampler:
         rate_hz: mean number of samples per second. The times between samples are uniformly
             distributed between 0.5 and 1.5 times their mean, so that samples are not synchronous
             with the training steps.
-        max_share: share of the time that samples may take on average. A request also stops the main
-            thread until the sampling thread gets a processor. If other programs use all processors,
-            this takes some milliseconds, and samples become less frequent.
+        max_share: share of the time that samples may take on average. The time for which the
+            sampling thread waits for a processor counts too, because a request stops the main
+            thread for this time. If other programs use all processors, this wait takes some
+            milliseconds, and samples become less frequent.
 
     Attributes:
         looks: number of samples so far.

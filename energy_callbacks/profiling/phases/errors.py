@@ -1,10 +1,14 @@
 """Computes the powers of phases and their 95 % intervals from a fit.
 
-The residuals of the fit have two causes: sensor noise, which is independent in each reading, and
-phases whose power varies from step to step. The correlation of neighbouring residuals separates the
-two. The result is the mean power in exactly the measured steps. Therefore a variation causes an
-error only if the weight of a step in the fitted power differs from the step's share of the phase's
-total time.
+The residuals of the fit have two causes: sensor noise, and phases whose power varies from step to
+step. The noise is independent in each reading. A variation affects neighbouring residuals together,
+because neighbouring readings often depend on the same occurrence of a phase. The correlation of
+neighbouring residuals therefore shows how large each cause is.
+
+The result is the mean power of each phase in exactly the measured steps: in the true mean, the
+weight of an occurrence is its share of the phase's total time. The fitted power of a phase is also
+a weighted sum, but of the occurrences of all phases. A variation causes an error only where the two
+weights of an occurrence differ.
 """
 
 from dataclasses import dataclass

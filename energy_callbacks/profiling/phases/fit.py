@@ -25,7 +25,8 @@ _BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
 # Uncertainty (standard deviation) of a sensor's known lag, and of its known response.
 PRIOR_S: Final = 0.003
 # A fit may be the true one if its cost exceeds the lowest cost by less than this number. If lag or
-# response is n standard deviations from its best value, the cost is higher by n squared.
+# response is n standard deviations from its best value, the cost is higher by n squared; 4 allows
+# two standard deviations.
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4

@@ -113,9 +113,13 @@ def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
-    """Return the readings that depend only on time in phases, for every lag and response to try.
+    """Return the readings that depend only on power inside phases, not on power outside of them.
 
-    Returns ``None`` if there are too few of these readings.
+    A reading depends on the power during a certain time, whose start and end follow from the lag
+    and the response of the sensor. The fit has not determined lag and response yet, so this
+    function uses the longest time that results from the lags and responses to try.
+
+    Returns ``None`` if there are too few of these readings, or if they cover less than 10 s.
     """
     reach_s = float(LAGS_S[-1]) + 5.0 * float(RESPONSES_S[-1])
     window_s = np.zeros_like(readings.t_s) if readings.window_s is None else readings.window_s

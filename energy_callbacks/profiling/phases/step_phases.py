@@ -27,7 +27,8 @@ logger = logging.getLogger("energy_callbacks")
 _SKIPPED_STEPS: Final = 10
 _SETTLE_S: Final = 0.5
 _PATIENCE_S: Final = 3.0
-# This long after the last observed step, the readings of the energy counter cover that step.
+# Time after the end of the last observed step, s. By then, the readings of the energy counter cover
+# that step.
 _CONFIRMED_S: Final = 8.0
 # A phase with less than this share of a step may be merged with the next phase.
 _SHORT: Final = 0.1
@@ -50,9 +51,10 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
         GpuEnergyCallback(profile=[StepPhases()])
 
     In plain loops, Lightning and Hugging Face, hooks in PyTorch report forward, backward and
-    optimizer. On a GPU, events on its stream give the times of phases. While steps are observed,
-    there are about six events per step, and each costs 5 to 10 us. Energy is *attributed*: fitted
-    to the readings of the power sensor. The split is refused if the readings are not sufficient.
+    optimizer. On a GPU, CUDA events on the stream of the training give the times of phases. While
+    steps are observed, there are about six events per step, and each costs 5 to 10 us. The energy
+    of a phase is *attributed*: the powers of all phases are fitted to the readings of the power
+    sensor. The energy is not split among the phases if the readings are not sufficient.
 
     Args:
         follow_s: time in seconds for which steps are observed, after the first ten steps.
@@ -97,7 +99,7 @@ class _Observations:
 class _PhaseRun:
     """Profiles the step phases of one attempt; phases are marked after the first ten steps.
 
-    A ``ProfilerRun`` (``profiling/common/attempt_profiler.py``).
+    This class implements ``ProfilerRun`` (``profiling/common/attempt_profiler.py``).
 
     Args:
         settings: settings of the profiler.

@@ -82,14 +82,15 @@ def _costs(metric: Metric) -> Array:
 def _noise(costs: Array) -> float:
     """Return by how much the best value and later values may differ because of noise.
 
-    The standard deviation of the noise is estimated from third differences, because those of a
-    smooth curve are nearly zero. For normal noise, the standard deviation of third differences is
-    1.4826 times the median of their absolute values, and sqrt(20) times the standard deviation of
-    the noise. The fewer values there are, the more the estimate is increased.
+    The standard deviation of the noise is estimated from third differences of the values. Those of
+    a smooth curve are nearly zero, so the differences contain almost only noise. For normal noise,
+    the standard deviation of third differences is 1.4826 times the median of their absolute values,
+    and sqrt(20) times the standard deviation of the noise. The fewer values there are, the more the
+    estimate is increased.
 
-    The lowest of n normal values lies about sqrt(2 ln n) standard deviations below their mean. Two
-    standard deviations are added as a margin. The result is at least ``_SMALL`` times the best
-    value.
+    The lowest of n normal values lies about sqrt(2 ln n) standard deviations below their mean. The
+    result is sqrt(2 ln n) + 2 standard deviations, where 2 is a margin, but at least ``_SMALL``
+    times the best value.
     """
     differences = np.diff(costs, n=3)
     deviation = 1.4826 * float(np.median(np.abs(differences))) / math.sqrt(20.0)

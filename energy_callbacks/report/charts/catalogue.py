@@ -12,7 +12,8 @@ from energy_callbacks.report.charts.metric_plot import metric_over_energy
 from energy_callbacks.report.charts.sections import batch_size_sections, profile_sections
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Width of a picture in inches, and dots per inch: 1500 pixels wide, with text readable on paper.
+# Default width of a picture in inches, and its resolution in dots per inch. A picture is then 1504
+# pixels wide, and its text is readable on paper.
 PICTURE_IN, PICTURE_DPI = 9.4, 160.0
 
 CHARTS: tuple[Chart, ...] = (

@@ -42,7 +42,10 @@ class MetricPair:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Key for a descending sort: pairs with validation first, then those with a direction."""
+        """Key for a descending sort: pairs with validation first, then pairs with a direction.
+
+        The direction states whether lower or higher values of the metric are better.
+        """
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)
@@ -68,8 +71,9 @@ class MetricPair:
 def metric_pairs(report: EnergyReport, over: Over) -> list[MetricPair]:
     """Return the pairs to draw, the most informative first.
 
-    A pair is informative if it has a validation or a known direction. Only informative pairs with a
-    line are returned. If there are none, the first pair with a line is returned.
+    A pair is informative if the metric was logged in validation, or if it is known whether lower or
+    higher values of the metric are better. If any informative pair has a line, all informative
+    pairs with a line are returned, otherwise only the first pair with a line.
 
     Args:
         report: the report.

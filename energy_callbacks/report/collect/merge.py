@@ -221,7 +221,7 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
     """Return the energy of a device over an attempt.
 
     This is the energy in the totals line of the journal. If that line is missing or does not
-    contain the energy, see ``_energy_so_far``.
+    contain the energy, ``_energy_so_far`` computes the energy from the other lines.
     """
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
@@ -235,9 +235,9 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     The largest of three energies is returned: the sum of the spans, the newest ``so_far`` line, and
     the newest ``energy_j`` of the ``series`` lines. The journal states the errors of spans and of
     ``so_far`` lines, but not those of ``series`` lines. If the energy of the ``series`` lines is
-    the largest, it is returned with the standard error of the larger of the first two energies.
-    The systematic bound of that energy is also used, scaled in proportion to the energies. If the
-    first two energies are unknown, see ``_unqualified``.
+    the largest, its errors are taken from the larger of the first two energies: the standard error
+    is the same, and the systematic bound is the same fraction of the energy. If the first two
+    energies are unknown, ``_unqualified`` determines the error.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]

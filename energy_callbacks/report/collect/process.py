@@ -171,7 +171,8 @@ def _take(process: ProcessJournal, record: Record) -> None:
     if kind == "event":
         process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
         kind = record["kind"]
-    # Lines of these kinds make up nearly the whole journal, and contain no text from users.
+    # Lines of these kinds make up nearly the whole journal, and contain no text from users. To
+    # save time, they are not passed to ``_encodable``.
     is_bulk = kind in ("series", "so_far", "steps")
     if take := _TAKERS.get(kind):
         take(process, record if is_bulk else _encodable(record))

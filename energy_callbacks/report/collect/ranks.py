@@ -2,9 +2,9 @@
 
 Data-parallel ranks execute each step together, so one slow rank slows down all of them. Journals do
 not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
-for data, how many samples its steps have, and the power of its GPUs. In each attempt, at most one
-rank is reported for each of these quantities: one that differs from the others by more than chance
-and measurement errors explain.
+for data, how many samples its steps have, and the power of its GPUs. These three quantities are
+compared with the median of the other ranks. At most one rank is reported per attempt and quantity,
+and only if chance and measurement errors do not explain its difference.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,7 +33,8 @@ _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
 _MATTERS = 0.01
 # Confidence, for all ranks together, that a reported difference of waits is not due to chance.
 _CONFIDENCE = 0.95
-# Keys of GPUs in the journal of a rank, by the UUID of the GPU, or by its key if it has no UUID.
+# The GPUs of a rank: maps the UUID of each GPU to the key of the GPU in the journal of the rank
+# (``Device.key``, such as ``gpu0``). If the UUID is not known, this key replaces the UUID.
 _Cards = dict[str, str]
 
 
@@ -91,8 +92,9 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
 def _own(process: ProcessJournal, hosts: Iterable[ProcessJournal]) -> _Cards:
     """Return the GPUs on which a rank trains.
 
-    The first rank of a host reads the GPUs of all ranks of the host. Therefore GPUs that other
-    ranks read too are removed from the result, unless no GPU would be left.
+    A rank reads the GPUs on which it trains. The first rank of a host also reads the GPUs of the
+    other ranks. Therefore GPUs that another rank of the host reads too are left out. If this leaves
+    no GPU, all GPUs that the rank reads are returned.
 
     Args:
         process: the rank.
@@ -116,7 +118,7 @@ def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
 
 
 def imbalances(attempts: Iterable[MergedAttempt], rows: Sequence[RankUse]) -> tuple[Imbalance, ...]:
-    """Return, for each attempt and quantity, the rank that differs significantly, if any.
+    """Return the ranks that differ from the others, at most one per attempt and quantity.
 
     Args:
         attempts: attempts of the run; attempts with a single process are skipped.
@@ -176,7 +178,8 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
     """Return the rank whose waits for data exceed the median of the other ranks most.
 
-    ``None`` if ``_waits_s`` returns ``None``, or if the difference may be due to chance.
+    ``None`` if waits are not known, if there are too few lines with steps (see ``_waits_s``), or if
+    the difference may be due to chance.
 
     The ranks are compared over the steps that all of them have executed. These steps are divided
     into stretches with equal numbers of steps. The difference from the median of the other ranks is
@@ -221,7 +224,8 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
     """Return the rank whose samples per step differ most from the median of the other ranks.
 
-    ``None`` if samples are not known, or if the difference is below 1 %. Counts are exact.
+    ``None`` if the samples per step of a rank are not known, or if the difference is below 1 % of
+    the median. The number of samples is counted, not measured, so its error is 0.
     """
     per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
     if len(per_step) < len(rows):

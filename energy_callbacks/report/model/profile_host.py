@@ -105,7 +105,8 @@ class HostCalls:
             own_s: own time of one or more functions.
 
         Returns:
-            Joules, in proportion to the time; ``None`` if the energy is not known.
+            ``energy_j * own_s / whole_s``, in joules; ``None`` if ``energy_j`` is ``None`` or
+            ``whole_s`` is 0.
         """
         if self.energy_j is None or self.whole_s <= 0.0:
             return None
@@ -136,7 +137,8 @@ class HostWorkers:
         files: names of the files that workers have written; if there are many, only the first 32.
         functions: the functions with the longest own times, and those with the longest times
             including callees; all in descending order of own time.
-        lines: the memory tables of all workers as one text, of which only the first lines are kept.
+        lines: the memory tables of all workers, one after the other, each below the name of its
+            file; only the first 40 lines in total.
     """
 
     processes: int

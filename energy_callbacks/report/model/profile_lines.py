@@ -24,8 +24,8 @@ class SourceLine:
         source: text of the line; ``""`` for a function, or if the file cannot be read.
         wall_s: time that the training thread spent in the line, including calls to libraries.
         cpu_s: CPU time of all threads of the process while the training thread was in the line.
-        wait_s: waiting time: ``wall_s`` minus ``cpu_s``. For each reading of the stack, a negative
-            difference counts as 0.
+        wait_s: waiting time. For each span between two readings of the stack, it is the wall time
+            minus the CPU time, but at least 0; ``wait_s`` is the sum over these spans.
         gpu_share: time of the kernels that the line launched, as a share of the time of all kernels
             in the recorded steps, 0 to 1; ``None`` if no step was recorded.
         host_j: energy of the host, attributed by CPU time and by waiting time; ``None`` if not
@@ -142,7 +142,8 @@ def tables(profile: LineProfile) -> list[tuple[str, tuple[str, ...], list[tuple[
 def rows(profile: LineProfile) -> list[tuple[str, ...]]:
     """Return the table of the lines with the most energy, with the columns ``HEAD``.
 
-    The last row is the energy that is not attributed, if it is known.
+    A last row, ``unattributed``, has the energy that is attributed to no line. It is left out if
+    that energy is unknown or if the table has no other rows.
     """
     names = (f"{line.place} {line.source.strip()}".strip() for line in profile.lines)
     return _rows(profile, zip(names, profile.lines, strict=True))
@@ -151,7 +152,7 @@ def rows(profile: LineProfile) -> list[tuple[str, ...]]:
 def function_rows(profile: LineProfile) -> list[tuple[str, ...]]:
     """Return the table of the functions with the most energy, with the columns ``FUNCTION_HEAD``.
 
-    The last row is the energy that is not attributed, if it is known.
+    The last row is the same as in ``rows``.
     """
     names = (f"{function.function} {function.place}" for function in profile.functions)
     return _rows(profile, zip(names, profile.functions, strict=True))

@@ -98,6 +98,12 @@ class CumulativeEnergy(BoundedColumns):
         """Return the time of the knot with this index; -1 is the newest knot."""
         return float(self.column(T)[index])
 
+    def width_at(self, t_s: float) -> float:
+        """Return the width of the interval that contains ``t_s``; 0 outside of the curve."""
+        times = self.column(T)
+        after = int(times.searchsorted(t_s))
+        return float(times[after] - times[after - 1]) if 0 < after < len(times) else 0.0
+
     def following(self, intervals: Array, factor: float, method: Method) -> Array:
         """Return the knots that extend the curve by ``intervals``.
 

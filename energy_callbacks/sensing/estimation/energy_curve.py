@@ -17,12 +17,14 @@ Each interval has a method, so that every figure can state how it was computed.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals as iv
+from energy_callbacks.sensing.estimation.beats import Beats
 from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy, Intervals
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
@@ -100,6 +102,7 @@ class EnergyCurve:
         is_estimated = power is not None and power.device.origin == "estimated"
         is_buffered = power_sensor is not None and power_sensor.is_buffered
         self._shape = PowerIntervals(power)
+        self._beats = Beats(power)
         self._has_power = power is not None
         self._has_counter = counter is not None
         self._shape_method: Method = "model" if is_estimated else "power"
@@ -169,7 +172,29 @@ class EnergyCurve:
         width_s = end_s - start_s
         is_scaled = self._factor is not None
         scale_error = _SCALE_NOISE * min(width_s, self._segment_s) / width_s if is_scaled else 0.0
-        return self._knots.energy(start_s, end_s, self._relative_error, scale_error)
+        energy = self._knots.energy(start_s, end_s, self._relative_error, scale_error)
+        return self._with_beats(energy, start_s, end_s) if self._beats.is_known else energy
+
+    def _with_beats(self, energy: Energy, start_s: float, end_s: float) -> Energy:
+        """Return the energy with the error that beats of steps and readings add."""
+        width_s = max(self._knots.width_at(start_s), self._knots.width_at(end_s))
+        first_s, last_s = start_s - width_s, end_s + width_s
+        energy_j, coverage = self._knots.seen(first_s, last_s)
+        if energy.energy_j is None or energy_j is None:
+            return energy
+        edge_j = self._beats.edge_j(
+            energy,
+            start_s,
+            end_s,
+            power_w=energy_j / (coverage * (last_s - first_s)),
+            width_s=width_s,
+            counted_s=self._segment_s,
+        )
+        return replace(energy, edge_j=edge_j)
+
+    def note_period(self, period_s: float) -> None:
+        """Record the mean period of the training's steps from now on, s."""
+        self._beats.note_period(period_s)
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
         """Return ``energy_j`` and ``coverage`` as ``energy`` does, without computing errors."""
@@ -201,9 +226,11 @@ class EnergyCurve:
         for reading in readings:
             if reading.channel.quantity == "power":
                 self._shape.add(reading.t_s, reading.value)
+                self._beats.add(reading.t_s, reading.value)
                 self._unread += 1
             elif reading.channel.quantity == "energy":
                 self._waiting.append(reading)
+                self._beats.reach(reading.t_s)
                 self._unread += 1
         if self._unread > _MOST_UNREAD:
             self._process_unread()

@@ -43,7 +43,8 @@ class Events(Protocol):
     def record_idle(self, event: Event) -> bool:
         """Queue an event on an empty stream, and return whether this was possible.
 
-        Such an event occurs as soon as the device processes it.
+        No other work is queued on this stream, so the event occurs almost immediately, even if much
+        work is queued on other streams.
         """
         ...
 
@@ -77,10 +78,11 @@ class CudaEvents:
     Args:
         driver: the CUDA driver library, initialised.
         context: the ``CUcontext`` that is current on the training thread.
-        device: function that returns the ordinal of the framework's current device.
-        current_stream: function that returns the handle of the current stream on a device.
-        is_capturing: function that returns whether that stream is being captured into a graph;
-            ``None`` to query the driver, which takes longer.
+        device: function that returns the argument for ``current_stream``: the ordinal of PyTorch's
+            current device, or any number if ``current_stream`` ignores the argument.
+        current_stream: function that returns the handle of PyTorch's current stream on a device.
+        is_capturing: function that returns whether PyTorch's current stream is being captured into
+            a graph; ``None`` to query the driver, which takes longer.
     """
 
     def __init__(
@@ -207,10 +209,10 @@ def open_events() -> CudaEvents | None:
 def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
     """Return the arguments ``device`` and ``current_stream`` of ``CudaEvents`` for PyTorch.
 
-    ``torch.cuda.current_stream`` creates an object per call, which takes most of the time needed to
-    record an event. Therefore private functions are used if they exist. The code that
-    ``torch.compile`` generates uses the same private function for the handle (torch._inductor,
-    ``get_raw_stream``).
+    The public function ``torch.cuda.current_stream`` creates an object in each call. This would
+    take most of the time of ``CudaEvents.record``. Therefore, two private functions of PyTorch are
+    used if they exist: ``_cuda_getDevice`` and ``_cuda_getCurrentRawStream``. The second one is
+    also used by the code that ``torch.compile`` generates (torch._inductor, ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above

@@ -52,8 +52,8 @@ _TRIES: Final = 4
 # Number of newest anchors from which the most accurate one is chosen.
 _KEPT_ANCHORS: Final = 8
 # An anchor is polled without pauses for _SPIN_S, then at intervals of _SPIN_S, and is given up
-# after _PATIENCE_S. If all streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), an
-# anchor waits for the training's work.
+# after _PATIENCE_S. It is given up, for example, if all streams share one hardware queue
+# (CUDA_DEVICE_MAX_CONNECTIONS=1): the anchor then occurs only after the training's queued work.
 _SPIN_S: Final = 0.2e-3
 _PATIENCE_S: Final = 20e-3
 

@@ -56,9 +56,10 @@ class AllocatorSource:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last reading to the second common reading moment (see ``schedule``).
+        """Seconds from the last reading to the second common reading moment after it.
 
-        Every other moment is enough, because the allocator keeps peaks.
+        ``sensing/schedule.py`` defines these moments, at which most sources are read together.
+        Reading at every second moment is enough, because the allocators keep peaks.
         """
         return until_reading_s(self._read_s, beats=2)
 
@@ -86,7 +87,7 @@ class AllocatorSource:
 
 
 def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> list[_Bytes]:
-    """Return the bytes of each device of a framework; empty while it has initialised none.
+    """Return the bytes of each device of a framework; empty before its devices are initialised.
 
     Args:
         awake: returns the framework's module; ``None`` until its devices are initialised.

@@ -48,8 +48,9 @@ _CITATION = (
 # 262143328850 microjoules (hubblo-org/scaphandre issue 351). With a real wrap, the energy since the
 # previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
 # mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
-# (500 W, AMD EPYC 9965 data sheet). For this mean power, _GRACE_S is added to the time since the
-# previous reading, as a tolerance for late readings.
+# (500 W, AMD EPYC 9965 data sheet). The mean power is the energy that the wrap would imply,
+# divided by the sum of the time since the previous reading and _GRACE_S. _GRACE_S is a tolerance: a
+# delay between reading the counter and the clock may make the measured time too short.
 _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 
@@ -202,7 +203,8 @@ class _Counter:
         self.device = device
         self.path = folder / "energy_uj"
         text = _text(folder / "max_energy_range_uj")
-        self._range_uj = int(text) if text.isdigit() else 0  # 0 if not known: accepts no wrap
+        # If the range is unknown, it is set to 0; ``advance`` then takes each decrease for a reset.
+        self._range_uj = int(text) if text.isdigit() else 0
         self._total_uj = 0
         self.wraps = 0
         self._t_s = t_s
@@ -275,7 +277,9 @@ def _opened(
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
     """Return whether two zones show the same counter.
 
-    This is assumed if package and kind are the same, and both values are nearly equal and not 0.
+    This is assumed if both zones belong to the same package and are of the same kind (package or
+    memory), and their values differ by less than ``_MIRROR_UJ``. However, it is not assumed if the
+    value of ``first`` is 0, because separate counters may also be equal at 0.
     """
     sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
     if sockets[0] != sockets[1] or first.device.kind != second.device.kind:

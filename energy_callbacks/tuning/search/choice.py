@@ -195,8 +195,9 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
 def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
     """Return the ratio of the scatter of repeats to their errors; 1 if at most ``_CHANCE``.
 
-    The errors do not include changes between trials, such as the load of a shared machine. The
-    ratio is that of Birge (Physical Review 40, 1932).
+    The errors do not include changes between trials, such as the load of a shared machine, so the
+    repeats may differ by more than their errors. ``Choice`` multiplies all errors by the result.
+    The ratio is that of Birge (Physical Review 40, 1932).
 
     Args:
         sizes: for each size the (cost, relative standard error) of its trials.

@@ -35,8 +35,9 @@ OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
 # With the objective ``largest``: a tried size is close if its index differs by less than this from
-# the index of the largest size that fits so far. Each other size that is close doubles the minimum
-# step to the next size, because close sizes show that predictions were too low.
+# the index of the largest size that fits so far. For each close size, except that largest size
+# itself, the minimum step from the largest size to the next one is doubled: many close sizes show
+# that the predicted sizes were too low, so that the search advances too slowly.
 _CLOSE: Final = 16
 
 
@@ -267,7 +268,8 @@ class Search:
         creeps = sum(abs(place - known.low) < _CLOSE for place in tried)
         is_closed = known.high < len(self._sizes)
         if is_closed and len(self.trials) % 2 == 0:
-            # Every second size bisects the range, because the peaks may not be linear in the size.
+            # Every second trial bisects the range instead of using the predicted size: predictions
+            # assume that peaks of memory are linear in the size, which may be wrong.
             return (known.low + known.high) // 2
         ahead = 1 << max(creeps - 1, 0)
         return min(max(known.probe, known.low + ahead), known.high - 1)
@@ -277,8 +279,8 @@ class Search:
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self.trials) == 1 else None
-        # The threshold is lower for the knee. Curves are flat there, so that a small error of the
-        # best throughput moves the knee far.
+        # The threshold is lower for the knee. Throughput changes little with the size near the
+        # knee, so a small error of the best throughput moves the knee far.
         if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
         if self._is_knee:

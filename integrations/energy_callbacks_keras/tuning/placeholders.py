@@ -1,4 +1,4 @@
-"""Replaces parts of a model that a trial of a batch size would otherwise build permanently."""
+"""Replaces unbuilt losses and metrics for trials; creates optimizers that accumulate gradients."""
 
 from typing import Any, Final
 
@@ -36,9 +36,11 @@ class Placeholders:
 def _unbuilt_twin(one: Any) -> Any:
     """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
-    The first batch builds such an object, and Keras cannot undo that. The user's object must remain
-    unbuilt, because ``fit`` fetches an additional batch to build it. Without this fetch, the
-    training would use other random numbers.
+    The first batch builds such an object, and Keras cannot undo that. With JAX and PyTorch, ``fit``
+    fetches an additional batch if the object is not built. This fetch changes the state of the
+    random generators that shuffle the data. Trials build the new object, so the user's object stays
+    unbuilt. Therefore ``fit`` makes the same fetch after the search as it makes without a search,
+    and shuffles the data in the same way.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):

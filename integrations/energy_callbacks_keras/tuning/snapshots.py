@@ -86,7 +86,9 @@ def _keep_torch(variable: Any) -> Callable[[], None]:
 
 
 class RandomSnapshot:
-    """Snapshot of the global random generators of Python, NumPy, PyTorch, TensorFlow and Keras.
+    """Snapshot of the global random generators of Python, NumPy, Keras, PyTorch and TensorFlow.
+
+    PyTorch is included if it is imported, TensorFlow if it is the backend of Keras.
 
     Args:
         generators: additional PyTorch generators to include.

@@ -109,7 +109,9 @@ class _Epochs:
         self.combined = combined
         self._loop = loop
         self._batches: Any = iter(combined)
-        with contextlib.suppress(TypeError, NotImplementedError):  # a stream
+        # ``len`` fails for iterable data sets, which have no length. ``max_batches`` then keeps its
+        # initial value.
+        with contextlib.suppress(TypeError, NotImplementedError):
             loop.max_batches = len(combined)
 
     def __next__(self) -> Any:

@@ -95,7 +95,8 @@ class BatchSizeTuner(Base):
         else:
             self.scale_batch_size(trainer, pl_module)
         if was_counted:
-            # configure_optimizers has used the number of batches, which may have changed since.
+            # ``configure_optimizers`` has already used the number of batches, for example for a
+            # schedule. The new batch size changes this number, so the optimizers are created again.
             trainer.strategy.setup_optimizers(trainer)
 
     def scale_batch_size(self, trainer: Any, pl_module: Any) -> None:

@@ -165,3 +165,27 @@ def test_marks_show_that_the_training_is_alive() -> None:
     assert log.marked_s == 2.0
     log.mark_done(3.0)
     assert log.marked_s == 3.0
+
+
+def test_the_period_is_the_mean_of_the_last_steps() -> None:
+    """After 16 steps of 100 ms it is known; a validation of 5 s does not count as a step."""
+    log, t_s = StepLog(0.0), 0.0
+    for number in range(40):
+        t_s += 0.1
+        if number == 20:
+            log.pause()
+            t_s += 5.0
+        log.step(t_s, 8, None)
+        if number in (10, 39):
+            log.advance(t_s)
+            assert log.period_s == (None if number == 10 else pytest.approx(0.1))
+
+
+def test_the_period_follows_when_steps_become_slower() -> None:
+    """After 64 steps of 200 ms, earlier steps of 100 ms no longer count."""
+    log, t_s = StepLog(0.0), 0.0
+    for number in range(200):
+        t_s += 0.1 if number < 100 else 0.2
+        log.step(t_s, None, None)
+    log.advance(t_s)
+    assert log.period_s == pytest.approx(0.2)

@@ -203,6 +203,9 @@ def _windows(
     clock.advance(random.uniform(3.0, 4.0))
     timeline, source = Timeline(), NvmlSource(clock, card_uuid(0))
     timeline.register(source.open())
+    period_s = _period_s(nvml.scenario.cards[0].signal)
+    if period_s is not None:
+        timeline.note_period(period_s)
     start_s = clock.monotonic_s()
     while (turn_s := clock.monotonic_s()) < start_s + duration_s:
         timeline.extend(source.read())
@@ -228,6 +231,11 @@ def _windows(
             counter_error_j=counter_j and np.array([counter_j(*pair) for pair in unix]) - true_j,
         )
     return found
+
+
+def _period_s(signal: Signal) -> float | None:
+    """Return the period of the steps of a training with this load; ``None`` if none repeats."""
+    return signal.period_s if isinstance(signal, Square | Sine) else None
 
 
 def _interpolated(

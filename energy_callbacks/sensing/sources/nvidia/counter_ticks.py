@@ -2,14 +2,15 @@
 
 A call that reads the energy counter takes 2.3 to 24 ms of processor time on an H200. The counter
 changes only every 100 ms, so its value is not the energy *at* the moment of the call. However, the
-ticks are periodic (see ``tick_clock``). From time to time, two consecutive calls locate a tick::
+ticks are periodic. The clock of the ticks (``tick_clock``) predicts their times from those of
+earlier ticks. From time to time, two consecutive calls locate a tick to check this clock::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
     ^ earliest time of the tick              latest time    ^
 
 Once the period and the time of one tick are known, one call between two ticks is enough: it returns
-the value that the counter has had since the first of the two ticks.
+the value that the counter has had since the earlier of the two ticks.
 
 If calls are cheap (see ``call_cost``), there is a single call after every tick. If they are
 expensive, there are so few calls that they take a fixed share of the time of a core.

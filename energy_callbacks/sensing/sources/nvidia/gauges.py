@@ -93,7 +93,8 @@ def _throttled(card: NvmlCard) -> Reader | None:
 
     def throttled_s(card: NvmlCard) -> float | None:
         values_ns = fields(card, counters)
-        # A sum that lacks one of the counters would be less than earlier sums.
+        # If a counter is missing in this reading, the value is unknown: the sum of the other
+        # counters could be less than earlier sums, although throttled time never decreases.
         if not counters or len(values_ns) < len(counters):
             return None
         return seconds_from_nanoseconds(sum(values_ns.values()))

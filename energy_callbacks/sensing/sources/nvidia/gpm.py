@@ -1,11 +1,11 @@
 """Reads from GPM counters how active the parts of an NVIDIA card are (Hopper and newer).
 
-GPM is NVIDIA's GPU performance monitoring. From two samples the driver computes the fraction of the
-time between them in which the multiprocessors, the tensor cores and the memory were active, and the
-mean occupancy of the multiprocessors. The quantities are named after the profiling fields of
-NVIDIA's Data Center GPU Manager, DCGM (DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY, PIPE_TENSOR_ACTIVE,
-DRAM_ACTIVE). The counters need no CUPTI (NVIDIA's profiling library) and disturb no profiler. On
-some systems only root may read them.
+GPM is NVIDIA's GPU performance monitoring. From two samples, the driver computes the means of four
+quantities over the time between the samples: activity and occupancy of the multiprocessors,
+activity of the tensor cores, and the used share of the memory bandwidth. Their names follow the
+profiling fields of NVIDIA's Data Center GPU Manager, DCGM (DCGM_FI_PROF_SM_ACTIVE, SM_OCCUPANCY,
+PIPE_TENSOR_ACTIVE, DRAM_ACTIVE). The counters need no CUPTI (NVIDIA's profiling library) and
+disturb no profiler. On some systems only root may read them.
 """
 
 from typing import Any, Final
@@ -17,8 +17,8 @@ from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, kn
 
 # Interval between two samples, in multiples of ``schedule.BEAT_S``. Taking a sample takes 0.2 ms
 # (H200, driver 580). NVML requires more than 100 ms between two samples, because it refreshes its
-# values only that often (nvml.h, nvmlGpmSampleGet). The interval is much longer, so that an age of
-# the values of up to 100 ms matters little.
+# values only that often (nvml.h, nvmlGpmSampleGet). The values of a sample may therefore be
+# 100 ms old. This matters little, because the interval is 1.6 s.
 _BEATS: Final = 2
 _INTERVAL_S: Final = _BEATS * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {
@@ -86,13 +86,15 @@ class Activity:
         card.at_close.callback(self._free)
 
     def _free(self) -> None:
-        for sample in self._samples:  # fails if the driver was unloaded, which also frees samples
+        for sample in self._samples:
+            # ``answer`` ignores errors of NVML, such as those after the driver was unloaded.
             answer(self._card.nvml, self._card.nvml.nvmlGpmSampleFree, sample)
 
-    def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs time
-        """Take a sample if it is due, and return the means since the previous sample.
+    def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - see docstring
+        """Take a sample if it is due, and return the mean of each metric since the last sample.
 
-        The list is empty if no sample is due, even with ``at_once``.
+        If no sample is due, return an empty list. ``at_once`` has no effect, because NVML computes
+        means only from samples that are more than 100 ms apart.
         """
         if self._card.clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return []

@@ -38,7 +38,8 @@ _QUICK_INTERVAL_S: Final = 0.02
 # interval: from 0.75 to 1.25 times the mean.
 _SWING: Final = 0.5
 # If the buffer of power samples is empty at first, it is read again after this number of seconds,
-# and not used if it is still empty. The newest sample of an H200 is 3 to 16 ms old.
+# and not used if it is still empty. An H200 adds a sample every 20 ms, so that three samples would
+# have been added in this time.
 _FIRST_SAMPLE_S: Final = 0.06
 # Minimum number of time differences between samples from which their period is determined.
 _FEWEST_SPACINGS: Final = 10
@@ -106,8 +107,8 @@ class Reader(Protocol):
         """Return new readings if they are due; otherwise an empty list.
 
         Args:
-            at_once: whether to return new readings even if they are not due; ignored by readers of
-                means, which need a minimum time.
+            at_once: whether to return new readings even if they are not due. Ignored by readers of
+                means over the time since the previous reading, because this time has a minimum.
 
         Raises:
             NVMLError: if the query fails.
@@ -197,7 +198,11 @@ class SampledPower:
 
     @classmethod
     def found_on(cls, card: NvmlCard) -> "SampledPower | None":
-        """Return a reader, or ``None`` if the card has no buffer or its buffer stays empty."""
+        """Return a reader; ``None`` if the buffer has no valid sample, neither now nor 60 ms later.
+
+        Raises:
+            NVMLError: if the query fails, for example because the card has no buffer.
+        """
         samples = _samples(card)
         if not samples:
             card.clock.sleep(_FIRST_SAMPLE_S)
@@ -218,8 +223,9 @@ class SampledPower:
 def _samples(card: NvmlCard) -> list[tuple[int, float]]:
     """Return the whole buffer as (Unix time in microseconds, mW), without missing values and zeros.
 
-    Reading the whole buffer takes 0.2 ms (H200). If only samples newer than a given time were
-    requested, all samples after the wall clock was set back would be missing.
+    The driver can also return only the samples whose stamp is later than a given time. This is not
+    used: after the wall clock is set back, new samples have earlier stamps than samples that were
+    read before, and would be left out. Reading the whole buffer takes 0.2 ms (H200).
     """
     try:
         value_type, samples = card.nvml.nvmlDeviceGetSamples(
