@@ -246,16 +246,7 @@ class JournalRecorder:
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
-        if phases := self._phase_energies():
-            self._writer.write(
-                {
-                    "type": "phases",
-                    "t_s": now_s - self.start_s,
-                    "energy": {
-                        key: journal.energies_as_json(by_phase) for key, by_phase in phases.items()
-                    },
-                }
-            )
+        self._write_phases(now_s)
         energy = self._energies(self.start_s, now_s)
         values = self._waiting.record() | values
         self._writer.write(journal.totals(now_s - self.start_s, status, error, energy, **values))
@@ -306,17 +297,20 @@ class JournalRecorder:
             self._by_phase.rename(window)
         self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
 
-    def _phase_energies(self) -> dict[str, dict[str, Energy]]:
-        """Return ``PhaseEnergy.energies``; nothing if it fails, because totals must be written."""
+    def _write_phases(self, now_s: float) -> None:
+        """Write the ``phases`` line; a warning if the fit fails, because totals must be written."""
         try:
-            return self._by_phase.energies()
+            phases = self._by_phase.energies()
         except (ArithmeticError, ValueError) as error:  # includes those of linear algebra
             self.warn(
                 "phases",
                 f"energies of phases could not be fitted ({error}): the report sums spans instead",
             )
             self._write_queued()
-            return {}
+            return
+        if phases:
+            line = {key: journal.energies_as_json(found) for key, found in phases.items()}
+            self._writer.write({"type": "phases", "t_s": now_s - self.start_s, "energy": line})
 
     def _write_steps(self, *, is_final: bool) -> None:
         tally, before = self.steps.advance(self.seen_s), self._pooled

@@ -229,15 +229,22 @@ class PhaseEnergy:
         found = phase_energies(device.sums)
         return {
             self._names[label]: Energy(
-                energy_j=float(found.energy_j[label]),
-                stderr_j=math.hypot(found.stderr_j[label], _noise_j(device, found, label)),
-                edge_j=float(found.edge_j[label]),
-                systematic_j=device.relative_error * abs(float(found.energy_j[label])),
+                energy_j=_rounded(found.energy_j[label]),
+                stderr_j=_rounded(
+                    math.hypot(found.stderr_j[label], _noise_j(device, found, label))
+                ),
+                edge_j=_rounded(found.edge_j[label]),
+                systematic_j=_rounded(device.relative_error * abs(found.energy_j[label])),
                 method=device.method,
                 coverage=_share(float(found.duration_s[label]), device.missing_s[label]),
             )
             for label in (found.duration_s > _SHORTEST_S).nonzero()[0].tolist()
         }
+
+
+def _rounded(value: float) -> float:
+    """Return a value without the digits that depend on the machine's linear algebra."""
+    return float(f"{value:.9g}")
 
 
 def _noise_j(device: _Device, found: PhaseEnergies, label: int) -> float:
