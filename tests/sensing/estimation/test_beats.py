@@ -17,16 +17,16 @@ GAUGE = channel("power", "gauge", period_s=0.1, window_s=0.025)
 SECOND = channel("power", "gauge", period_s=0.1, window_s=1.0)
 
 
-def square(period_s: float) -> Load:
-    """100 and 400 W, half a period each."""
+def square(period_s: float, low_w: float = LOW_W, high_w: float = HIGH_W) -> Load:
+    """Two levels, half a period each."""
 
     def power_w(t_s: float) -> float:
-        return HIGH_W if t_s % period_s < period_s / 2.0 else LOW_W
+        return high_w if t_s % period_s < period_s / 2.0 else low_w
 
     def energy_j(t_s: float) -> float:
         rest_s = t_s % period_s
         high_s = (t_s - rest_s) / 2.0 + min(rest_s, period_s / 2.0)
-        return LOW_W * t_s + (HIGH_W - LOW_W) * high_s
+        return low_w * t_s + (high_w - low_w) * high_s
 
     return Load(f"{period_s} s", power_w, energy_j)
 
@@ -113,6 +113,18 @@ def test_intervals_hold_in_a_beat(of: Channel, period_s: float, length_s: float)
     window_s = of.sensor.window_s if of.sensor else None
     shown = averaged(load, window_s) if window_s else load
     assert held(curve_of(shown, of, period_s), load, length_s) >= 0.9
+
+
+@pytest.mark.parametrize("length_s", [0.05, 0.2, 1.0, 5.0])
+def test_readings_beside_the_counter_tell_the_range_of_the_load(length_s: float) -> None:
+    """An A100's counter holds steps of 50 and 690 W too, because its power readings show them."""
+    load, curve = square(0.097, 50.0, 690.0), EnergyCurve([COUNTER, GAUGE])
+    curve.note_period(0.097)
+    power = readings_of(averaged(load, 0.025), GAUGE, TICKS_S)
+    feed(curve, [*readings_of(load, COUNTER, TICKS_S), *power])
+    curve.finish()
+    assert curve.energy(20.0, 21.0).method == "counter"
+    assert held(curve, load, length_s) >= 0.9
 
 
 def test_without_the_period_few_intervals_hold() -> None:
