@@ -24,13 +24,14 @@ result is the mean over many candidates (``edge_delays``), weighted by their lik
 uncertainty includes the deviations between candidates, which have the same sign in all repetitions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.sensing.estimation.edge_delays import Candidates, coarse
+from energy_callbacks.sensing.estimation.edge_kinds import fit_kinds
 from energy_callbacks.sensing.estimation.edge_residuals import left_at_edges_j
 from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
 from energy_callbacks.sensing.estimation.series import Array
@@ -56,6 +57,8 @@ _MOVED_SHARE: Final = 0.75
 _EDGE_SHARE: Final = 0.003
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
+# Error of energies for unequal delays, as a share of their difference from those for equal ones.
+_UNEQUAL_SHARE: Final = 0.1
 # Candidates are refined until the probability is distributed over this number of them, but at most
 # this number of times.
 _ENOUGH: Final = 15.0
@@ -148,7 +151,15 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
         candidates = candidates.finer(cost)
         fits = _fits(sums, candidates, noise.highest)
         noise = _noise(sums, candidates, fits)
-    return _averaged(sums, candidates, fits, noise)
+    equal = _averaged(sums, candidates, fits, noise)
+    best = candidates.weights[fits.misfit.argmin()]
+    kinds = fit_kinds(sums, best, _scale(sums, fits, noise))
+    if kinds is None:
+        return equal
+    # What the unequal delays are still wrong by is taken as a share of what they have changed.
+    changed_j = _UNEQUAL_SHARE * np.abs(kinds.energy_j - equal.energy_j)
+    edge_j = np.hypot(kinds.edge_j, changed_j)
+    return replace(equal, energy_j=_not_negative(kinds.energy_j), edge_j=edge_j)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:

@@ -226,6 +226,11 @@ class PhaseSums:
         exposed[:, edges.labels[0]] += np.diff(stretch.t_s)
         return exposed
 
+    def exposure(self, stretch: Stretch) -> Exposure:
+        """Return the function that computes exposures for the assumed response."""
+        exposures = self._exact if stretch.is_exact else self._exposures
+        return exposures[len(exposures) // 2]
+
     def shares_near_edges(self, stretch: Stretch, delay_s: float, half_s: float) -> Array:
         """Return the share of n intervals that is near each of m edges, (m, n).
 
@@ -235,7 +240,6 @@ class PhaseSums:
             half_s: an interval is near an edge up to this long before and after the device's edge.
         """
         since_s = stretch.t_s - stretch.edges.t_s[:, None] - delay_s
-        exposures = self._exact if stretch.is_exact else self._exposures
-        usual = exposures[len(exposures) // 2]
+        usual = self.exposure(stretch)
         near: Array = usual.after_jump(since_s + half_s) - usual.after_jump(since_s - half_s)
         return near / np.diff(stretch.t_s)

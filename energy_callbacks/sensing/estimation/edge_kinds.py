@@ -1,0 +1,173 @@
+"""Fits two delays: one for edges that begin a later phase, one for edges that return to an earlier.
+
+Phases are numbered in the order in which they first begin, so ``train`` is earlier than
+``validation``. A host that does not wait for its device is ahead of it when a validation begins. It
+is not ahead when the validation ends, if it has waited for the result. A candidate of
+``edge_delays`` has the same delays for all edges and cannot describe this.
+
+Two delays need sums of four times the size. They are computed from the newest intervals only, when
+the attempt ends. The fit counts only if it explains these intervals decisively better. Its powers
+and durations are then taken to be those of the whole attempt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.core.records import NORMAL_95
+from energy_callbacks.sensing.estimation.phase_sums import PhaseSums, Stretch
+from energy_callbacks.sensing.estimation.series import Array
+
+# Grid of delays, s: from those of a sensor whose lag is smaller than assumed to half a second.
+_STEP_S: Final = 0.005
+_DELAYS_S: Final = np.arange(-0.02, 0.5001, _STEP_S)
+_NO_DELAY: Final = 4.0  # place of the delay 0 in the grid
+# Distances of the candidates in each round, in steps of the grid, and the number of candidates that
+# are refined after a round.
+_ROUNDS: Final = (4.0, 1.0, 0.25)
+_REFINED: Final = 12
+# The fit counts if its cost is lower than that of equal delays by at least this number. Two delays
+# that are equal in truth lower the cost by about 1.
+_DECISIVE: Final = 15.0
+# Fewer edges of each kind than this do not show a delay.
+_FEWEST: Final = 4
+_LEAST_RIDGE_S: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindsFit:
+    """Result for two delays, of n intervals.
+
+    Attributes:
+        energy_j: energy of each phase in the whole attempt, (P,).
+        edge_j: half-width of its 95 % interval due to the uncertainty of the delays, (P,).
+    """
+
+    energy_j: Array
+    edge_j: Array
+
+
+class _Recent:
+    """Sums over the newest intervals, for each pair of delays.
+
+    Attributes:
+        count: number of phases, P.
+        mean_w: mean power.
+        square, rates, products: as in ``PhaseSums``. The grid has the delays of edges to later
+            phases, those of edges to earlier phases, and the time before any edge.
+    """
+
+    def __init__(self, stretches: Sequence[Stretch], exposed: Array) -> None:
+        width_s = np.concatenate([np.diff(one.t_s) for one in stretches])
+        energy_j = np.concatenate([one.energy_j for one in stretches])
+        weighted = exposed / width_s
+        self.count = exposed.shape[1]
+        self.mean_w = float(energy_j.sum() / width_s.sum())
+        self.square = float((energy_j**2 / width_s).sum())
+        self.rates = weighted @ energy_j
+        self.products = {
+            (p, q): weighted[:, p] @ exposed[:, q].T
+            for p, q in combinations_with_replacement(range(self.count), 2)
+        }
+
+    def products_of(self, weights: Array) -> Array:
+        """Return M of ``phase_fit`` for n candidates, (n, P, P)."""
+        products = np.zeros((len(weights), self.count, self.count))
+        for (p, q), pairs in self.products.items():
+            products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
+        return products
+
+    def durations_s(self, weights: Array) -> Array:
+        """Return the durations of the phases for n candidates, (n, P)."""
+        durations_s: Array = self.products_of(weights).sum(axis=2)
+        return durations_s
+
+
+def _exposed(sums: PhaseSums, stretch: Stretch) -> Array:
+    """Return the parts of exposures due to later edges, earlier edges and neither, (2 D + 1, P, n).
+
+    The exposures for two delays are the sum of three rows: one of each kind.
+    """
+    labels = np.array(stretch.edges.labels)
+    since_s = stretch.t_s - stretch.edges.t_s[:, None] - _DELAYS_S[:, None, None]
+    after = sums.exposure(stretch).after_jump(since_s)
+    signs = np.eye(sums.count)[:, labels[1:]] - np.eye(sums.count)[:, labels[:-1]]
+    is_later = labels[1:] > labels[:-1]
+    base = np.zeros((1, sums.count, len(stretch.energy_j)))
+    base[0, labels[0]] = np.diff(stretch.t_s)
+    return np.concatenate([(signs * is_later) @ after, (signs * ~is_later) @ after, base])
+
+
+def fit_kinds(sums: PhaseSums, equal: Array, scale: float) -> KindsFit | None:
+    """Return the fit of two delays; ``None`` if equal delays explain the intervals as well.
+
+    Args:
+        sums: sums of the attempt.
+        equal: weights of the grid of ``sums`` for the best candidate with equal delays, (G,).
+        scale: misfit that raises the cost by 1, J^2/s.
+    """
+    later = np.triu(sums.changes, 1).sum(), np.tril(sums.changes, -1).sum()
+    if min(later) < _FEWEST:
+        return None
+    stretches = [one for one in sums.recent if len(one.edges.t_s)]
+    exposed = [np.tensordot(equal, sums.exposed(one), axes=(0, 0))[None] for one in stretches]
+    misfit = _fitted(_Recent(stretches, np.concatenate(exposed, axis=-1)), np.ones((1, 1)))[0]
+    exposed = [_exposed(sums, one) for one in stretches]
+    recent = _Recent(stretches, np.concatenate(exposed, axis=-1))
+    pairs = _grid(_ROUNDS[0])
+    for step in _ROUNDS[1:]:
+        cost = _fitted(recent, _weights(pairs))[0]
+        pairs = _around(pairs[np.argsort(cost, kind="stable")[:_REFINED]], step)
+    misfits, energies_j = _fitted(recent, _weights(pairs))
+    if misfit[0] - misfits.min() < _DECISIVE * scale:
+        return None
+    weights = np.exp((misfits.min() - misfits) / (2.0 * scale))
+    weights /= weights.sum()
+    on_host_s = recent.durations_s(_weights(np.full((1, 2), _NO_DELAY)))[0]
+    whole_j = energies_j * sums.durations_s / np.maximum(on_host_s, 1e-9)
+    whole_j *= sums.rates[0].sum() / whole_j.sum(axis=1, keepdims=True)
+    mean_j = weights @ whole_j
+    return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(weights @ (whole_j - mean_j) ** 2))
+
+
+def _grid(step: float) -> Array:
+    places = np.arange(1.0, len(_DELAYS_S) - 2.0, step)
+    return np.stack(np.meshgrid(places, places, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def _around(pairs: Array, step: float) -> Array:
+    shifts = step * np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * 2), axis=-1).reshape(-1, 2)
+    around = (pairs[:, None] + shifts).reshape(-1, 2)
+    inside = ((around >= 0.0) & (around <= len(_DELAYS_S) - 1.0)).all(axis=1)
+    return np.unique(around[inside], axis=0)
+
+
+def _fitted(recent: _Recent, weights: Array) -> tuple[Array, Array]:
+    """Return misfits and energies of n candidates, (n,) and (n, P).
+
+    Args:
+        recent: sums.
+        weights: weights of the grid of ``recent``.
+    """
+    products, rates = recent.products_of(weights), weights @ recent.rates
+    right = rates + _LEAST_RIDGE_S * recent.mean_w
+    matrix = products + _LEAST_RIDGE_S * np.eye(recent.count)
+    levels_w = np.linalg.solve(matrix, right[..., None])[..., 0]
+    explained = np.einsum("npq,nq->np", products, levels_w)
+    misfit = recent.square + ((explained - 2.0 * rates) * levels_w).sum(axis=1)
+    return misfit, rates + products.sum(axis=2) * levels_w - explained
+
+
+def _weights(pairs: Array) -> Array:
+    """Return the weights of the grid for pairs of places in ``_DELAYS_S``, (n, 2 D + 1)."""
+    later, earlier = _linear(pairs[:, 0]), _linear(pairs[:, 1])
+    return np.concatenate([later, earlier, np.ones((len(pairs), 1))], axis=1)
+
+
+def _linear(places: Array) -> Array:
+    """Return the weights of the grid's delays for linear interpolation, (n, D)."""
+    weights: Array = np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)
+    return weights
