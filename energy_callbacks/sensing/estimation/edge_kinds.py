@@ -6,8 +6,8 @@ is not ahead when the validation ends, if it has waited for the result. A candid
 ``edge_delays`` has the same delays for all edges and cannot describe this.
 
 Two delays need sums of four times the size. They are computed from the newest intervals only, when
-the attempt ends. The fit counts only if it explains these intervals decisively better. Its powers
-and durations are then taken to be those of the whole attempt.
+the attempt ends. The fit counts only if it explains these intervals decisively better. The energy
+that the delays move at an edge is then taken to be the same in the whole attempt.
 """
 
 from collections.abc import Sequence
@@ -80,10 +80,12 @@ class _Recent:
             products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
         return products
 
-    def durations_s(self, weights: Array) -> Array:
-        """Return the durations of the phases for n candidates, (n, P)."""
-        durations_s: Array = self.products_of(weights).sum(axis=2)
-        return durations_s
+    def energies_j(self, weights: Array, levels_w: Array) -> Array:
+        """Return the energies of the phases for n candidates and their powers, (n, P)."""
+        products = self.products_of(weights)
+        mixing = products.sum(axis=2)[..., None] * np.eye(self.count) - products
+        energies_j: Array = weights @ self.rates + (mixing @ levels_w[..., None])[..., 0]
+        return energies_j
 
 
 def _exposed(sums: PhaseSums, stretch: Stretch) -> Array:
@@ -121,16 +123,27 @@ def fit_kinds(sums: PhaseSums, equal: Array, scale: float) -> KindsFit | None:
     for step in _ROUNDS[1:]:
         cost = _fitted(recent, _weights(pairs))[0]
         pairs = _around(pairs[np.argsort(cost, kind="stable")[:_REFINED]], step)
-    misfits, energies_j = _fitted(recent, _weights(pairs))
+    misfits, levels_w = _fitted(recent, _weights(pairs))
     if misfit[0] - misfits.min() < _DECISIVE * scale:
         return None
-    weights = np.exp((misfits.min() - misfits) / (2.0 * scale))
-    weights /= weights.sum()
-    on_host_s = recent.durations_s(_weights(np.full((1, 2), _NO_DELAY)))[0]
-    whole_j = energies_j * sums.durations_s / np.maximum(on_host_s, 1e-9)
-    whole_j *= sums.rates[0].sum() / whole_j.sum(axis=1, keepdims=True)
-    mean_j = weights @ whole_j
-    return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(weights @ (whole_j - mean_j) ** 2))
+    shares = np.exp((misfits.min() - misfits) / (2.0 * scale))
+    shares /= shares.sum()
+    on_host_j = recent.energies_j(_weights(np.full((1, 2), _NO_DELAY)), levels_w)
+    moved_j = recent.energies_j(_weights(pairs), levels_w) - on_host_j
+    share = sum(one.edge_count for one in stretches) / sums.changes.sum()
+    whole_j = _on_host_j(sums, levels_w) + moved_j / share
+    mean_j = shares @ whole_j
+    return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2))
+
+
+def _on_host_j(sums: PhaseSums, levels_w: Array) -> Array:
+    """Return the energies of the attempt between the host's edges for n fitted powers, (n, P)."""
+    products = np.zeros((sums.count, sums.count))
+    for (p, q), pairs in sums.products.items():
+        products[p, q] = products[q, p] = pairs[sums.no_delay, sums.no_delay]
+    mixing = np.diag(products.sum(axis=1)) - products
+    on_host_j: Array = sums.rates[sums.no_delay] + levels_w @ mixing
+    return on_host_j
 
 
 def _grid(step: float) -> Array:
@@ -146,7 +159,7 @@ def _around(pairs: Array, step: float) -> Array:
 
 
 def _fitted(recent: _Recent, weights: Array) -> tuple[Array, Array]:
-    """Return misfits and energies of n candidates, (n,) and (n, P).
+    """Return misfits and powers of n candidates, (n,) and (n, P).
 
     Args:
         recent: sums.
@@ -155,10 +168,9 @@ def _fitted(recent: _Recent, weights: Array) -> tuple[Array, Array]:
     products, rates = recent.products_of(weights), weights @ recent.rates
     right = rates + _LEAST_RIDGE_S * recent.mean_w
     matrix = products + _LEAST_RIDGE_S * np.eye(recent.count)
-    levels_w = np.linalg.solve(matrix, right[..., None])[..., 0]
+    levels_w = np.asarray(np.linalg.solve(matrix, right[..., None])[..., 0], np.float64)
     explained = np.einsum("npq,nq->np", products, levels_w)
-    misfit = recent.square + ((explained - 2.0 * rates) * levels_w).sum(axis=1)
-    return misfit, rates + products.sum(axis=2) * levels_w - explained
+    return recent.square + ((explained - 2.0 * rates) * levels_w).sum(axis=1), levels_w
 
 
 def _weights(pairs: Array) -> Array:

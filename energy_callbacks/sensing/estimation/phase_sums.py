@@ -92,6 +92,7 @@ class PhaseSums:
     Attributes:
         is_exact: ``shape.is_exact``.
         responses: number of responses in the grid.
+        no_delay: place in the grid of the assumed response without a delay.
         count: number of phases so far, P.
         products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p <= q.
             Pairs of phases without a common edge have none.
@@ -109,6 +110,9 @@ class PhaseSums:
         self.is_exact = shape.is_exact
         self.responses = len(shares)
         self._delays_s = delays_s(len(shares))
+        self.no_delay = len(shares) // 2 * len(self._delays_s) + int(
+            np.abs(self._delays_s).argmin()
+        )
         self.count = 0
         self._size = len(shares) * len(self._delays_s)
         self.products: dict[tuple[int, int], Array] = {}

@@ -66,16 +66,13 @@ def test_jitter_is_a_part_of_the_interval(seed: int) -> None:
 
 @pytest.mark.parametrize("shape", [COUNTER, FILTER])
 @pytest.mark.parametrize("late_s", [0.03, 0.1])
-def test_delays_that_differ_by_kind_of_edge_are_a_part_of_the_interval(
-    shape: Shape, late_s: float
-) -> None:
-    """The host waits for the device after each validation, but not before: an error of 10 %."""
+def test_delays_that_differ_by_kind_of_edge_are_fitted(shape: Shape, late_s: float) -> None:
+    """The host waits for the device after each validation, but not before: 10 % with one delay."""
     what = repeated(3.0, 1.0, REPEATS, delays_s=np.tile([late_s, 0.0], REPEATS))
     found = fitted(what, shape)
     off_j = abs(found.energy_j[1] - what.true_j[1])
-    assert off_j > 0.03 * what.true_j[1]
+    assert off_j <= 0.02 * what.true_j[1]
     assert off_j <= half_j(found)[1]
-    assert found.edge_j[1] <= 3.0 * off_j
 
 
 @pytest.mark.parametrize("shape", [COUNTER, FILTER])
