@@ -147,6 +147,8 @@ class PhaseEnergy:
         if self._start_s is None or not self.is_complete or not is_due:
             return
         self._added_s = end_s
+        while is_final and len(self._edges_s) > 1 and self._edges_s[-1] >= until_s:
+            del self._edges_s[-1], self._labels[-1]  # a phase that begins at the end
         self._forget(until_s)
         for key in self._timeline.metered:
             device = self._devices.get(key)

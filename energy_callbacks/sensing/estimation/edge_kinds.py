@@ -131,19 +131,9 @@ def fit_kinds(sums: PhaseSums, equal: Array, scale: float) -> KindsFit | None:
     on_host_j = recent.energies_j(_weights(np.full((1, 2), _NO_DELAY)), levels_w)
     moved_j = recent.energies_j(_weights(pairs), levels_w) - on_host_j
     share = sum(one.edge_count for one in stretches) / sums.changes.sum()
-    whole_j = _on_host_j(sums, levels_w) + moved_j / share
+    whole_j = sums.on_host_j(levels_w) + moved_j / share
     mean_j = shares @ whole_j
     return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2))
-
-
-def _on_host_j(sums: PhaseSums, levels_w: Array) -> Array:
-    """Return the energies of the attempt between the host's edges for n fitted powers, (n, P)."""
-    products = np.zeros((sums.count, sums.count))
-    for (p, q), pairs in sums.products.items():
-        products[p, q] = products[q, p] = pairs[sums.no_delay, sums.no_delay]
-    mixing = np.diag(products.sum(axis=1)) - products
-    on_host_j: Array = sums.rates[sums.no_delay] + levels_w @ mixing
-    return on_host_j
 
 
 def _grid(step: float) -> Array:

@@ -59,6 +59,8 @@ _EDGE_SHARE: Final = 0.003
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
 _UNEQUAL_SHARE: Final = 0.1
+# If the costs of all candidates differ by less than this, readings do not show the delay.
+_INFORMATIVE: Final = 4.0
 # Candidates are refined until the probability is distributed over this number of them, but at most
 # this number of times.
 _ENOUGH: Final = 15.0
@@ -144,6 +146,12 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     candidates = coarse(sums.responses, sums.shortest_s)
     fits = _fits(sums, candidates, 0.0)
     noise = _noise(sums, candidates, fits)
+    if np.ptp(fits.misfit) < _INFORMATIVE * _scale(sums, fits, noise):
+        # The phases have nearly the same power. A delay would only exchange energy between the
+        # first and the last phase.
+        equal = _averaged(sums, candidates, fits, noise)
+        best = fits.levels_w[fits.misfit.argmin()]
+        return replace(equal, energy_j=_not_negative(sums.on_host_j(best[None])[0]))
     for _ in range(_MOST_ROUNDS):
         cost = fits.misfit / _scale(sums, fits, noise)
         if 1.0 / (candidates.shares(cost) ** 2).sum() >= _ENOUGH:

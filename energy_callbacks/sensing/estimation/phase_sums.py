@@ -166,6 +166,20 @@ class PhaseSums:
         means_s = self.durations_s[entered > 0] / entered[entered > 0]
         return float(np.min(means_s, initial=math.inf))
 
+    def on_host_j(self, levels_w: Array) -> Array:
+        """Return the energies of the phases between the host's edges, J, (n, P).
+
+        Args:
+            levels_w: n sets of powers of the phases, by which intervals with an edge are divided,
+                (n, P).
+        """
+        products = np.zeros((self.count, self.count))
+        for (p, q), pairs in self.products.items():
+            products[p, q] = products[q, p] = pairs[self.no_delay, self.no_delay]
+        mixing = np.diag(products.sum(axis=1)) - products
+        on_host_j: Array = self.rates[self.no_delay] + levels_w @ mixing
+        return on_host_j
+
     def add(self, stretch: Stretch) -> None:
         """Add consecutive intervals."""
         edges, energy_j, width_s = stretch.edges, stretch.energy_j, np.diff(stretch.t_s)

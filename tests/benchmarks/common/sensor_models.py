@@ -243,7 +243,7 @@ H200_COUNTER: Final = Counter(
 H200_SAMPLES: Final = Samples(sensor=samples_sensor(_HOPPER, 0.02), lag_s=0.005, response_s=0.015)
 # Cheap calls: the counter is read at each of its ticks, which are located within 0.5 ms.
 A100_COUNTER: Final = Counter(
-    sensor=counter_sensor(_GA100), period_s=0.1, t_error_s=(0.0003, 0.0005), bias_s=0.0002
+    sensor=counter_sensor(_GA100), period_s=0.1, t_error_s=(0.00012, 0.0002), bias_s=0.0001
 )
 A100_GAUGE: Final = Gauge(sensor=_GA100.usage, window_s=0.025, period_s=0.1, interval_s=0.1)
 _RTX_COUNTER: Final = replace(A100_COUNTER, sensor=counter_sensor(_GA10X))
