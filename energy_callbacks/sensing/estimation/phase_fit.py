@@ -59,8 +59,6 @@ _EDGE_SHARE: Final = 0.003
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
 _UNEQUAL_SHARE: Final = 0.1
-# If the costs of all candidates differ by less than this, readings do not show the delay.
-_INFORMATIVE: Final = 4.0
 # Candidates are refined until the probability is distributed over this number of them, but at most
 # this number of times.
 _ENOUGH: Final = 15.0
@@ -146,9 +144,9 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     candidates = coarse(sums.responses, sums.shortest_s)
     fits = _fits(sums, candidates, 0.0)
     noise = _noise(sums, candidates, fits)
-    if np.ptp(fits.misfit) < _INFORMATIVE * _scale(sums, fits, noise):
-        # The phases have nearly the same power. A delay would only exchange energy between the
-        # first and the last phase.
+    if (sums.changes * fits.jumps_w).sum() < sums.mean_w:
+        # The phases have nearly the same power, so readings do not show the delay. It would move
+        # less energy at all edges than between the first and the last phase, at the attempt's ends.
         equal = _averaged(sums, candidates, fits, noise)
         best = fits.levels_w[fits.misfit.argmin()]
         return replace(equal, energy_j=_not_negative(sums.on_host_j(best[None])[0]))
