@@ -218,17 +218,22 @@ class PhaseEnergy:
         """Return the energy of each device in each phase.
 
         Devices without readings, or with readings that came too late, are left out, and so are
-        phases without readings. The errors of a phase include those of its edges. The energies of
-        a device sum to the energy between the first and the last reading that ``update`` has added.
+        devices whose phases have nearly the same power, for which the energies of the spans are
+        right. Phases without readings are left out too. The errors of a phase include those of its
+        edges. The energies of a device sum to the energy between the first and the last reading
+        that ``update`` has added.
         """
-        return {
+        found = {
             key: self._by_phase(device)
             for key, device in self._devices.items()
             if device.sums.intervals and device.is_complete
         }
+        return {key: by_phase for key, by_phase in found.items() if by_phase}
 
     def _by_phase(self, device: _Device) -> dict[str, Energy]:
         found = phase_energies(device.sums)
+        if not found.shows_edges:
+            return {}
         return {
             self._names[label]: Energy(
                 energy_j=_rounded(found.energy_j[label]),

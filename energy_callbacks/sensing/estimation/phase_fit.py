@@ -74,12 +74,15 @@ class PhaseEnergies:
         stderr_j: standard errors due to noise, and to delays that differ from edge to edge.
         edge_j: half-widths of the 95 % interval of the error due to unknown delays and responses.
         duration_s: durations without gaps in the readings.
+        shows_edges: whether phases differ enough in power that a fit is better than division in
+            proportion to time.
     """
 
     energy_j: Array
     stderr_j: Array
     edge_j: Array
     duration_s: Array
+    shows_edges: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,16 +143,15 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
             stderr_j=nothing,
             edge_j=nothing,
             duration_s=sums.durations_s,
+            shows_edges=False,
         )
     candidates = coarse(sums.responses, sums.shortest_s)
     fits = _fits(sums, candidates, 0.0)
     noise = _noise(sums, candidates, fits)
     if (sums.changes * fits.jumps_w).sum() < sums.mean_w:
-        # The phases have nearly the same power, so readings do not show the delay. It would move
-        # less energy at all edges than between the first and the last phase, at the attempt's ends.
-        equal = _averaged(sums, candidates, fits, noise)
-        best = fits.levels_w[fits.misfit.argmin()]
-        return replace(equal, energy_j=_not_negative(sums.on_host_j(best[None])[0]))
+        # A delay would move less energy at all edges than between the first and the last phase, at
+        # the ends of the attempt.
+        return replace(_averaged(sums, candidates, fits, noise), shows_edges=False)
     for _ in range(_MOST_ROUNDS):
         cost = fits.misfit / _scale(sums, fits, noise)
         if 1.0 / (candidates.shares(cost) ** 2).sum() >= _ENOUGH:

@@ -282,7 +282,9 @@ def test_a_window_is_known_in_time_for_a_minute() -> None:
 @pytest.mark.parametrize("count", [8, 9, 300])
 def test_too_many_phases(count: int) -> None:
     """Up to eight are fitted; with more there are no energies, and nothing is kept."""
-    load = Load([(f"phase {number}", 1.01) for number in range(count)] * 2)
+    names = [f"phase {number}" for number in range(count)]
+    watts = {name: 100.0 + 200.0 * (number % 2) for number, name in enumerate(names)}
+    load = Load([(name, 1.01) for name in names] * 2, watts)
     followed = training(load)
     found = followed.run(load.edges_s[-1])
     assert followed.phases.is_complete == (count == 8)
@@ -290,6 +292,12 @@ def test_too_many_phases(count: int) -> None:
     if count > 8:
         assert followed.edges[-1] == 0
         assert len(followed.phases._names) < 30
+
+
+def test_phases_of_equal_power_are_left_to_the_spans() -> None:
+    """A fit could only exchange energy between the first and the last phase."""
+    load = Load([("train", 1.01), ("validation", 0.31)] * 10, {"train": 200.0, "validation": 201.0})
+    assert training(load).run(load.edges_s[-1]) == {}
 
 
 def gauge_training(load: Load, is_seen: Callable[[np.ndarray], np.ndarray]) -> Training:
