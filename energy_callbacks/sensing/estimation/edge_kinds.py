@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
+from energy_callbacks.sensing.estimation.grid_sums import LEAST_RIDGE_S, Fits, GridSums
 from energy_callbacks.sensing.estimation.phase_sums import PhaseSums, Stretch
 from energy_callbacks.sensing.estimation.series import Array
 
@@ -34,7 +35,6 @@ _REFINED: Final = 12
 _DECISIVE: Final = 15.0
 # Fewer edges of each kind than this do not show a delay.
 _FEWEST: Final = 4
-_LEAST_RIDGE_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,42 +50,21 @@ class KindsFit:
     edge_j: Array
 
 
-class _Recent:
-    """Sums over the newest intervals, for each pair of delays.
-
-    Attributes:
-        count: number of phases, P.
-        mean_w: mean power.
-        square, rates, products: as in ``PhaseSums``. The grid has the delays of edges to later
-            phases, those of edges to earlier phases, and the time before any edge.
-    """
-
-    def __init__(self, stretches: Sequence[Stretch], exposed: Array) -> None:
-        width_s = np.concatenate([np.diff(one.t_s) for one in stretches])
-        energy_j = np.concatenate([one.energy_j for one in stretches])
-        weighted = exposed / width_s
-        self.count = exposed.shape[1]
-        self.mean_w = float(energy_j.sum() / width_s.sum())
-        self.square = float((energy_j**2 / width_s).sum())
-        self.rates = weighted @ energy_j
-        self.products = {
-            (p, q): weighted[:, p] @ exposed[:, q].T
-            for p, q in combinations_with_replacement(range(self.count), 2)
-        }
-
-    def products_of(self, weights: Array) -> Array:
-        """Return M of ``phase_fit`` for n candidates, (n, P, P)."""
-        products = np.zeros((len(weights), self.count, self.count))
-        for (p, q), pairs in self.products.items():
-            products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
-        return products
-
-    def energies_j(self, weights: Array, levels_w: Array) -> Array:
-        """Return the energies of the phases for n candidates and their powers, (n, P)."""
-        products = self.products_of(weights)
-        mixing = products.sum(axis=2)[..., None] * np.eye(self.count) - products
-        energies_j: Array = weights @ self.rates + (mixing @ levels_w[..., None])[..., 0]
-        return energies_j
+def _recent(stretches: Sequence[Stretch], exposed: Sequence[Array]) -> GridSums:
+    """Return the sums over some intervals, whose exposures are (G, P, n) for each stretch."""
+    width_s = np.concatenate([np.diff(one.t_s) for one in stretches])
+    energy_j = np.concatenate([one.energy_j for one in stretches])
+    all_exposed = np.concatenate(exposed, axis=-1)
+    weighted = all_exposed / width_s
+    sums = GridSums(len(all_exposed))
+    sums.count = all_exposed.shape[1]
+    sums.square = float((energy_j**2 / width_s).sum())
+    sums.rates = weighted @ energy_j
+    sums.products = {
+        (p, q): weighted[:, p] @ all_exposed[:, q].T
+        for p, q in combinations_with_replacement(range(sums.count), 2)
+    }
+    return sums
 
 
 def _exposed(sums: PhaseSums, stretch: Stretch) -> Array:
@@ -93,10 +72,9 @@ def _exposed(sums: PhaseSums, stretch: Stretch) -> Array:
 
     The exposures for two delays are the sum of three rows: one of each kind.
     """
-    labels = np.array(stretch.edges.labels)
+    labels, signs = np.array(stretch.edges.labels), stretch.edges.signs(sums.count)
     since_s = stretch.t_s - stretch.edges.t_s[:, None] - _DELAYS_S[:, None, None]
     after = sums.exposure(stretch).after_jump(since_s)
-    signs = np.eye(sums.count)[:, labels[1:]] - np.eye(sums.count)[:, labels[:-1]]
     is_later = labels[1:] > labels[:-1]
     base = np.zeros((1, sums.count, len(stretch.energy_j)))
     base[0, labels[0]] = np.diff(stretch.t_s)
@@ -115,23 +93,22 @@ def fit_kinds(sums: PhaseSums, equal: Array, scale: float) -> KindsFit | None:
     if min(later) < _FEWEST:
         return None
     stretches = [one for one in sums.recent if len(one.edges.t_s)]
-    exposed = [np.tensordot(equal, sums.exposed(one), axes=(0, 0))[None] for one in stretches]
-    misfit = _fitted(_Recent(stretches, np.concatenate(exposed, axis=-1)), np.ones((1, 1)))[0]
-    exposed = [_exposed(sums, one) for one in stretches]
-    recent = _Recent(stretches, np.concatenate(exposed, axis=-1))
+    of_equal = _recent(stretches, [sums.exposed_for(one, equal)[None] for one in stretches])
+    misfit = _fits(of_equal, np.ones((1, 1)), sums.mean_w).misfit[0]
+    recent = _recent(stretches, [_exposed(sums, one) for one in stretches])
     pairs = _grid(_ROUNDS[0])
     for step in _ROUNDS[1:]:
-        cost = _fitted(recent, _weights(pairs))[0]
+        cost = _fits(recent, _weights(pairs), sums.mean_w).misfit
         pairs = _around(pairs[np.argsort(cost, kind="stable")[:_REFINED]], step)
-    misfits, levels_w = _fitted(recent, _weights(pairs))
-    if misfit[0] - misfits.min() < _DECISIVE * scale:
+    fits = _fits(recent, _weights(pairs), sums.mean_w)
+    if misfit - fits.misfit.min() < _DECISIVE * scale:
         return None
-    shares = np.exp((misfits.min() - misfits) / (2.0 * scale))
+    shares = np.exp((fits.misfit.min() - fits.misfit) / (2.0 * scale))
     shares /= shares.sum()
-    on_host_j = recent.energies_j(_weights(np.full((1, 2), _NO_DELAY)), levels_w)
-    moved_j = recent.energies_j(_weights(pairs), levels_w) - on_host_j
+    no_delay = _weights(np.full((1, 2), _NO_DELAY))
+    moved_j = fits.energy_j - recent.energies_j(no_delay, fits.levels_w)
     share = sum(one.edge_count for one in stretches) / sums.changes.sum()
-    whole_j = sums.on_host_j(levels_w) + moved_j / share
+    whole_j = sums.on_host_j(fits.levels_w) + moved_j / share
     mean_j = shares @ whole_j
     return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2))
 
@@ -148,19 +125,8 @@ def _around(pairs: Array, step: float) -> Array:
     return np.unique(around[inside], axis=0)
 
 
-def _fitted(recent: _Recent, weights: Array) -> tuple[Array, Array]:
-    """Return misfits and powers of n candidates, (n,) and (n, P).
-
-    Args:
-        recent: sums.
-        weights: weights of the grid of ``recent``.
-    """
-    products, rates = recent.products_of(weights), weights @ recent.rates
-    right = rates + _LEAST_RIDGE_S * recent.mean_w
-    matrix = products + _LEAST_RIDGE_S * np.eye(recent.count)
-    levels_w = np.asarray(np.linalg.solve(matrix, right[..., None])[..., 0], np.float64)
-    explained = np.einsum("npq,nq->np", products, levels_w)
-    return recent.square + ((explained - 2.0 * rates) * levels_w).sum(axis=1), levels_w
+def _fits(sums: GridSums, weights: Array, mean_w: float) -> Fits:
+    return sums.fits(weights, LEAST_RIDGE_S, mean_w)
 
 
 def _weights(pairs: Array) -> Array:

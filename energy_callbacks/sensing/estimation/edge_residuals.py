@@ -42,8 +42,7 @@ def left_at_edges_j(
     for stretch in sums.recent:
         if not len(stretch.edges.t_s):
             continue
-        exposed = np.tensordot(weights, sums.exposed(stretch), axes=(0, 0))
-        left_j = stretch.energy_j - levels_w @ exposed
+        left_j = sums.left_j(stretch, weights, levels_w)
         kinds = stretch.edges.labels[:-1], stretch.edges.labels[1:]
         for number, half_s in enumerate(halves_s):
             found_j = sums.shares_near_edges(stretch, delay_s, half_s) @ left_j

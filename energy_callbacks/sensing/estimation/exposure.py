@@ -49,7 +49,6 @@ class Exposure:
     Attributes:
         reach_s: time after a jump from which on readings show the new power, s.
         ahead_s: time before a jump until which readings show the old power, s.
-        ahead_s: time before a jump until which readings show the old power, s.
     """
 
     def __init__(self, shape: Shape) -> None:

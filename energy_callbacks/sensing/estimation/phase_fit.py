@@ -33,6 +33,7 @@ from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.sensing.estimation.edge_delays import Candidates, coarse
 from energy_callbacks.sensing.estimation.edge_kinds import fit_kinds
 from energy_callbacks.sensing.estimation.edge_residuals import left_at_edges_j
+from energy_callbacks.sensing.estimation.grid_sums import LEAST_RIDGE_S, Fits, mixing
 from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
 from energy_callbacks.sensing.estimation.series import Array
 
@@ -42,8 +43,6 @@ _MERGED: Final = (1, 4, 16)
 _NEARBY: Final = 1
 # Power of a phase before any reading: the mean power, with a standard deviation of this share.
 _PRIOR_SHARE: Final = 1.0
-# Least ridge, s: keeps the fit defined for phases without intervals; far below any duration.
-_LEAST_RIDGE_S: Final = 1e-6
 # An interval is mixed if at least this share of it is outside of its main phase.
 _MIXED: Final = 0.02
 # What is left in the mixed intervals of an edge has the same sign if the edge is early or late, so
@@ -86,30 +85,6 @@ class PhaseEnergies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Fits:
-    """Fits for n candidates; symbols are those of the module.
-
-    Attributes:
-        products: M, (n, P, P).
-        rates: b, (n, P).
-        levels_w: P, (n, P).
-        misfit: weighted sum of squares that the fit leaves, J^2/s, (n,).
-    """
-
-    products: Array
-    rates: Array
-    levels_w: Array
-    misfit: Array
-
-    @property
-    def jumps_w(self) -> Array:
-        """Differences of power between each two phases in the best fit, W, (P, P)."""
-        levels_w = self.levels_w[self.misfit.argmin()]
-        jumps_w: Array = np.abs(levels_w[:, None] - levels_w)
-        return jumps_w
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Noise:
     """Spectral densities of what the best fit leaves of the power, J^2/s.
 
@@ -132,7 +107,7 @@ class _Noise:
         return float(max(self.by_phase.max(), self.at_edges))
 
 
-# The training thread may have been told to raise an exception when a number underflows.
+# NumPy may be set to raise an exception if a number underflows, for example by the user's program.
 @np.errstate(all="ignore")
 def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
@@ -160,7 +135,7 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
         fits = _fits(sums, candidates, noise.highest)
         noise = _noise(sums, candidates, fits)
     equal = _averaged(sums, candidates, fits, noise)
-    best = candidates.weights[fits.misfit.argmin()]
+    best = candidates.weights[fits.best]
     kinds = fit_kinds(sums, best, _scale(sums, fits, noise))
     if kinds is None:
         return equal
@@ -172,32 +147,21 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
     """Return the duration whose readings are worth as much as what is known before any."""
-    return noise / (_PRIOR_SHARE * sums.mean_w) ** 2 + _LEAST_RIDGE_S
+    return noise / (_PRIOR_SHARE * sums.mean_w) ** 2 + LEAST_RIDGE_S
 
 
-def _fits(sums: PhaseSums, candidates: Candidates, noise: float) -> _Fits:
-    weights, ridge_s, unit = candidates.weights, _ridge_s(sums, noise), np.eye(sums.count)
-    products = np.zeros((len(weights), sums.count, sums.count))
-    for (p, q), pairs in sums.products.items():
-        products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
-    rates = weights @ sums.rates
-    right = (rates + ridge_s * sums.mean_w)[..., None]
-    levels_w = np.asarray(np.linalg.solve(products + ridge_s * unit, right)[..., 0], np.float64)
-    misfit = np.einsum("np,npq,nq->n", levels_w, products, levels_w)
-    misfit += sums.square - 2.0 * (levels_w * rates).sum(axis=1)
-    misfit += ridge_s * ((levels_w - sums.mean_w) ** 2).sum(axis=1)
-    return _Fits(products=products, rates=rates, levels_w=levels_w, misfit=np.maximum(misfit, 0.0))
+def _fits(sums: PhaseSums, candidates: Candidates, noise: float) -> Fits:
+    return sums.fits(candidates.weights, _ridge_s(sums, noise), sums.mean_w)
 
 
-def _noise(sums: PhaseSums, candidates: Candidates, fits: _Fits) -> _Noise:
+def _noise(sums: PhaseSums, candidates: Candidates, fits: Fits) -> _Noise:
     """Return the noise of the newest intervals for the best candidate."""
-    best = int(fits.misfit.argmin())
-    weights, levels_w = candidates.weights[best], fits.levels_w[best]
+    weights, levels_w = candidates.weights[fits.best], fits.levels_w[fits.best]
     merged = np.zeros((len(_MERGED), 2, sums.count))
     squares, mixed_squares, mixed_count, edge_count = 0.0, 0.0, 0, 0
     for stretch in sums.recent:
         width_s = np.diff(stretch.t_s)
-        exposed = np.tensordot(weights, sums.exposed(stretch), axes=(0, 0))
+        exposed = sums.exposed_for(stretch, weights)
         left_j = stretch.energy_j - levels_w @ exposed
         for number, merge in enumerate(_MERGED):
             merged[number] += _density(left_j, exposed, width_s, merge)
@@ -226,7 +190,7 @@ def _density(left_j: Array, exposed: Array, width_s: Array, merge: int) -> Array
     return np.stack([shares @ squares, shares.sum(axis=1)])
 
 
-def _scale(sums: PhaseSums, fits: _Fits, noise: _Noise) -> float:
+def _scale(sums: PhaseSums, fits: Fits, noise: _Noise) -> float:
     """Return the misfit that raises the cost of a candidate by 1, J^2/s.
 
     It includes the uncertainty of the place of the edges, which is the same in all repetitions.
@@ -235,12 +199,10 @@ def _scale(sums: PhaseSums, fits: _Fits, noise: _Noise) -> float:
     return noise.at_edges + float((sums.changes * fits.jumps_w**2).sum()) * place_s2
 
 
-def _averaged(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Noise) -> PhaseEnergies:
+def _averaged(sums: PhaseSums, candidates: Candidates, fits: Fits, noise: _Noise) -> PhaseEnergies:
     """Return the mean over the candidates, weighted by their likelihood."""
-    durations_s = fits.products.sum(axis=2)
-    mixing = durations_s[..., None] * np.eye(sums.count) - fits.products
-    energy_j = fits.rates + np.einsum("npq,nq->np", mixing, fits.levels_w)
-    variances = _variances(sums, fits, noise, mixing) + _jitter(sums, candidates, fits, noise)
+    energy_j = fits.energy_j
+    variances = _variances(sums, fits, noise) + _jitter(sums, candidates, fits, noise)
     weights = candidates.shares(fits.misfit / _scale(sums, fits, noise))
     mean_j = weights @ energy_j
     both = sums.changes + sums.changes.T
@@ -250,7 +212,7 @@ def _averaged(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Nois
         stderr_j=np.sqrt(weights @ np.maximum(variances, 0.0)),
         edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j)
         + _shifted_j(sums, candidates, fits),
-        duration_s=weights @ durations_s,
+        duration_s=weights @ fits.products.sum(axis=2),
     )
 
 
@@ -261,30 +223,23 @@ def _not_negative(energy_j: Array) -> Array:
     return scaled_j
 
 
-def _variances(sums: PhaseSums, fits: _Fits, noise: _Noise, mixing: Array) -> Array:
-    """Return the variances due to noise: of the fitted powers, and inside mixed intervals, (n, P).
-
-    Args:
-        sums: the sums.
-        fits: the fits.
-        noise: the noise.
-        mixing: T - M, (n, P, P).
-    """
-    unit = np.eye(sums.count)
+def _variances(sums: PhaseSums, fits: Fits, noise: _Noise) -> Array:
+    """Return the variances due to noise: of the powers, and inside mixed intervals, (n, P)."""
+    unit, mixed = np.eye(sums.count), mixing(fits.products)
     ridge_s = _ridge_s(sums, noise.highest)
     inverse = np.linalg.inv(fits.products + ridge_s * unit)
     density = np.sqrt(np.outer(noise.by_phase, noise.by_phase))
     spread = density * fits.products + noise.highest * ridge_s * unit
     covariance = inverse @ spread @ inverse
-    variances: Array = np.einsum("npq,nqr,npr->np", mixing, covariance, mixing)
+    variances: Array = np.einsum("npq,nqr,npr->np", mixed, covariance, mixed)
     # Inside an interval, power that changes slowly is more alike on both sides of an edge.
     rough = noise.by_phase * noise.roughness**2
-    shared_s = np.maximum(-mixing * (1.0 - unit), 0.0)
+    shared_s = np.maximum(-mixed * (1.0 - unit), 0.0)
     variances += (shared_s * (rough[:, None] + rough) / 2.0).sum(axis=2)
     return variances
 
 
-def _jitter(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Noise) -> Array:
+def _jitter(sums: PhaseSums, candidates: Candidates, fits: Fits, noise: _Noise) -> Array:
     """Return the variances due to delays that differ from edge to edge, (n, P).
 
     A phase that a late edge makes longer uses more energy, while the fit keeps its mean duration.
@@ -302,13 +257,12 @@ def _jitter(sums: PhaseSums, candidates: Candidates, fits: _Fits, noise: _Noise)
     return jitter
 
 
-def _shifted_j(sums: PhaseSums, candidates: Candidates, fits: _Fits) -> Array:
+def _shifted_j(sums: PhaseSums, candidates: Candidates, fits: Fits) -> Array:
     """Return bounds of the errors due to edges of one kind that are all later than others, (P,).
 
     See ``edge_residuals``. At most the higher of the two powers is moved.
     """
-    best = int(fits.misfit.argmin())
-    levels_w = fits.levels_w[best]
+    best, levels_w = fits.best, fits.levels_w[fits.best]
     left_j = left_at_edges_j(
         sums,
         candidates.weights[best],

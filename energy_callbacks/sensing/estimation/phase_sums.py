@@ -18,6 +18,7 @@ import numpy as np
 
 from energy_callbacks.sensing.estimation.edge_delays import RESPONSES, delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
+from energy_callbacks.sensing.estimation.grid_sums import GridSums, divided_j
 from energy_callbacks.sensing.estimation.series import Array
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
@@ -40,6 +41,12 @@ class Edges:
 
     t_s: Array
     labels: Sequence[int]
+
+    def signs(self, count: int) -> Array:
+        """Return 1 for the phase that each change begins and -1 for the one it ends, (count, m)."""
+        unit, labels = np.eye(count), np.array(self.labels)
+        signs: Array = unit[:, labels[1:]] - unit[:, labels[:-1]]
+        return signs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +86,12 @@ class Stretch:
         return inside
 
 
-class PhaseSums:
+class PhaseSums(GridSums):
     """Sums over the intervals of one device.
 
-    Their size depends on the number of phases, P, and not on the number of intervals. The grid has
-    G points: each of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if the
-    sensor has none. x_kp is the exposure of interval k to phase p, and w_k is its width.
+    Their size depends on the number of phases, P, and not on the number of intervals. The points of
+    the grid are all of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if
+    the sensor has none.
 
     Args:
         shape: how energies depend on power.
@@ -93,11 +100,6 @@ class PhaseSums:
         is_exact: ``shape.is_exact``.
         responses: number of responses in the grid.
         no_delay: place in the grid of the assumed response without a delay.
-        count: number of phases so far, P.
-        products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p <= q.
-            Pairs of phases without a common edge have none.
-        rates: sum of x_kp e_k / w_k, J, where e_k is the energy of the interval, (G, P).
-        square: sum of e_k^2 / w_k, J^2/s.
         intervals: number of intervals.
         changes: number of changes from one phase to another, (P, P).
     """
@@ -110,14 +112,10 @@ class PhaseSums:
         self.is_exact = shape.is_exact
         self.responses = len(shares)
         self._delays_s = delays_s(len(shares))
-        self.no_delay = len(shares) // 2 * len(self._delays_s) + int(
-            np.abs(self._delays_s).argmin()
-        )
-        self.count = 0
         self._size = len(shares) * len(self._delays_s)
-        self.products: dict[tuple[int, int], Array] = {}
-        self.rates = np.zeros((self._size, 0))
-        self.square = 0.0
+        super().__init__(self._size)
+        zero = int(np.abs(self._delays_s).argmin())
+        self.no_delay = len(shares) // 2 * len(self._delays_s) + zero
         self.intervals = 0
         self.changes = np.zeros((0, 0))
         # By the last of the phases in a stretch: phases are numbered as they begin, so phases with
@@ -141,12 +139,11 @@ class PhaseSums:
 
     @property
     def durations_s(self) -> Array:
-        """Duration of each phase on the host, without gaps in the readings, (P,)."""
-        durations_s = np.zeros(self.count)
-        for (p, q), products in self.products.items():
-            durations_s[p] += products[0, 0]
-            if p != q:
-                durations_s[q] += products[0, 0]
+        """Duration of each phase without gaps in the readings, (P,), for the smallest delay.
+
+        Another delay changes only the first and the last phase of the attempt.
+        """
+        durations_s: Array = self.products_at(0).sum(axis=1)
         return durations_s
 
     @property
@@ -173,12 +170,7 @@ class PhaseSums:
             levels_w: n sets of powers of the phases, by which intervals with an edge are divided,
                 (n, P).
         """
-        products = np.zeros((self.count, self.count))
-        for (p, q), pairs in self.products.items():
-            products[p, q] = products[q, p] = pairs[self.no_delay, self.no_delay]
-        mixing = np.diag(products.sum(axis=1)) - products
-        on_host_j: Array = self.rates[self.no_delay] + levels_w @ mixing
-        return on_host_j
+        return divided_j(self.products_at(self.no_delay), self.rates[self.no_delay], levels_w)
 
     def add(self, stretch: Stretch) -> None:
         """Add consecutive intervals."""
@@ -231,14 +223,33 @@ class PhaseSums:
 
     def exposed(self, stretch: Stretch) -> Array:
         """Return the exposures of n intervals to each phase at each grid point, (G, P, n)."""
+        return self._exposed(stretch, self._delays_s)
+
+    def exposed_for(self, stretch: Stretch, weights: Array) -> Array:
+        """Return the exposures of n intervals to each phase for one candidate, (P, n).
+
+        Args:
+            stretch: the intervals.
+            weights: weights of the points of the grid, (G,).
+        """
+        by_response = weights.reshape(self.responses, -1)
+        used = by_response.any(axis=0)
+        exposed = self._exposed(stretch, self._delays_s[used])
+        mixed: Array = np.tensordot(by_response[:, used].ravel(), exposed, axes=(0, 0))
+        return mixed
+
+    def left_j(self, stretch: Stretch, weights: Array, levels_w: Array) -> Array:
+        """Return the energy that the powers of the phases, (P,), leave in n intervals, J, (n,)."""
+        left_j: Array = stretch.energy_j - levels_w @ self.exposed_for(stretch, weights)
+        return left_j
+
+    def _exposed(self, stretch: Stretch, delays_s: Array) -> Array:
+        """Return exposures for each response and each of these delays, (responses x D, P, n)."""
         edges = stretch.edges
-        exposed = np.zeros((len(self.rates), self.count, len(stretch.energy_j)))
+        exposed = np.zeros((self.responses * len(delays_s), self.count, len(stretch.energy_j)))
         if len(edges.t_s):
-            since_s = stretch.t_s - edges.t_s[:, None] - self._delays_s[:, None, None]
-            signs = np.zeros((self.count, len(edges.t_s)))
-            places = np.arange(len(edges.t_s))
-            signs[list(edges.labels[1:]), places] += 1.0
-            signs[list(edges.labels[:-1]), places] -= 1.0
+            since_s = stretch.t_s - edges.t_s[:, None] - delays_s[:, None, None]
+            signs = edges.signs(self.count)
             exposures = self._exact if stretch.is_exact else self._exposures
             exposed = np.concatenate([signs @ one.after_jump(since_s) for one in exposures])
         exposed[:, edges.labels[0]] += np.diff(stretch.t_s)

@@ -1,0 +1,126 @@
+"""Sums of products of exposures for the points of a grid, and the fit of powers to them.
+
+Symbols are those of ``phase_fit``. A candidate is a row of weights, one for each point. Its
+exposures are the weighted sum of those of the points, so its M and b follow from the sums.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.sensing.estimation.series import Array
+
+LEAST_RIDGE_S: Final = 1e-6
+"""Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """Fits of powers for n candidates.
+
+    Attributes:
+        products: M, (n, P, P).
+        rates: b, (n, P).
+        levels_w: P, (n, P).
+        misfit: weighted sum of squares that the fit leaves, J^2/s, (n,).
+    """
+
+    products: Array
+    rates: Array
+    levels_w: Array
+    misfit: Array
+
+    @property
+    def energy_j(self) -> Array:
+        """Energies of the phases, E, (n, P)."""
+        return divided_j(self.products, self.rates, self.levels_w)
+
+    @property
+    def best(self) -> int:
+        """Place of the candidate with the smallest misfit."""
+        return int(self.misfit.argmin())
+
+    @property
+    def jumps_w(self) -> Array:
+        """Differences of power between each two phases in the best fit, W, (P, P)."""
+        levels_w = self.levels_w[self.best]
+        jumps_w: Array = np.abs(levels_w[:, None] - levels_w)
+        return jumps_w
+
+
+class GridSums:
+    """Sums over intervals for a grid of G points.
+
+    x_kp is the exposure of interval k to phase p, w_k its width, and e_k its energy.
+
+    Args:
+        size: number of points, G.
+
+    Attributes:
+        count: number of phases so far, P.
+        products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p <= q.
+            Pairs of phases without a common interval may have none.
+        rates: sum of x_kp e_k / w_k, J, (G, P).
+        square: sum of e_k^2 / w_k, J^2/s.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self.products: dict[tuple[int, int], Array] = {}
+        self.rates = np.zeros((size, 0))
+        self.square = 0.0
+
+    def products_at(self, place: int) -> Array:
+        """Return M of one point of the grid, (P, P)."""
+        products = np.zeros((self.count, self.count))
+        for (p, q), pairs in self.products.items():
+            products[p, q] = products[q, p] = pairs[place, place]
+        return products
+
+    def fits(self, weights: Array, ridge_s: float, mean_w: float) -> Fits:
+        """Fit the powers of n candidates.
+
+        Args:
+            weights: weights of the grid's points, (n, G).
+            ridge_s: duration whose readings are worth as much as ``mean_w``.
+            mean_w: power of a phase before any reading.
+        """
+        products, rates = self._products(weights), weights @ self.rates
+        right = (rates + ridge_s * mean_w)[..., None]
+        matrix = products + ridge_s * np.eye(self.count)
+        levels_w = np.asarray(np.linalg.solve(matrix, right)[..., 0], np.float64)
+        misfit = np.einsum("np,npq,nq->n", levels_w, products, levels_w)
+        misfit += self.square - 2.0 * (levels_w * rates).sum(axis=1)
+        misfit += ridge_s * ((levels_w - mean_w) ** 2).sum(axis=1)
+        misfit = np.maximum(misfit, 0.0)
+        return Fits(products=products, rates=rates, levels_w=levels_w, misfit=misfit)
+
+    def energies_j(self, weights: Array, levels_w: Array) -> Array:
+        """Return E of n candidates, or of one, for n sets of powers, (n, P)."""
+        return divided_j(self._products(weights), weights @ self.rates, levels_w)
+
+    def _products(self, weights: Array) -> Array:
+        products = np.zeros((len(weights), self.count, self.count))
+        for (p, q), pairs in self.products.items():
+            products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
+        return products
+
+
+def mixing(products: Array) -> Array:
+    """Return T - M for n products M, (n, P, P)."""
+    unit = np.eye(products.shape[-1])
+    mixed: Array = products.sum(axis=-1)[..., None] * unit - products
+    return mixed
+
+
+def divided_j(products: Array, rates: Array, levels_w: Array) -> Array:
+    """Return the energies of the phases, E = b + (T - M) P, (n, P).
+
+    Args:
+        products: M, (n, P, P) or (P, P).
+        rates: b, (n, P) or (P,).
+        levels_w: P, (n, P).
+    """
+    energy_j: Array = rates + (mixing(products) @ levels_w[..., None])[..., 0]
+    return energy_j
