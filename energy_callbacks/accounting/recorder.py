@@ -39,7 +39,7 @@ _SO_FAR_S = 10.0
 # ends.
 _FEW_HOST_MARKS = 0.05
 
-# The timeline is told the mean period of the steps when it has changed by more than this fraction.
+# Relative change of the mean period of the steps above which the timeline receives the new period.
 # ``sensing.estimation.beats`` assumes a standard error of 0.5 %.
 _PERIOD_CHANGE = 0.01
 

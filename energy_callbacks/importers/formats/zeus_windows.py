@@ -93,8 +93,8 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
         )
     yield lines.remark(
         NAME,
-        "energy is that of its windows, from the counters of the cards read at both ends; what a "
-        "counter that ticks each 100 ms leaves open there is the error from edges",
+        "energy is that of its windows, from the counters of the cards read at both ends; the "
+        "error from edges is that of a counter whose value changes every 100 ms",
     )
 
 

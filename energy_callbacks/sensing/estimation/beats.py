@@ -29,7 +29,7 @@ _MULTIPLES: Final = range(1, 5)
 # faster changes, and the errors that ``PowerIntervals`` states include them. The numbers and
 # _MULTIPLES were compared on square waves of 26, 40, 62, 112, 150 and 200 ms, a sine of 61 ms and
 # bursts of 75 ms, which tests/benchmarks/calibration.py does not judge. With fewer multiples, the
-# intervals of a gauge that sees 10 of each 20 ms hold in 83 % of the windows of 50 ms, not in 93 %.
+# intervals of a gauge that sees 10 ms of 20 ms hold in 83 % of the windows of 50 ms, not in 93 %.
 # _READINGS_IF_HIDDEN is larger, because waves further from the period of the readings are covered
 # by the other errors: with 4, 6 and 8, the intervals hold in 96, 95 and 94 %.
 _READINGS: Final = 4.0
