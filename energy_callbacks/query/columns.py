@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
+from energy_callbacks.core.records import NORMAL_95
+
 Kind = Literal["number", "whole", "text", "object", "list"]
 
 
@@ -131,7 +133,7 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
     """Return the columns of an energy: value, half-width of its 95 % interval, and origin."""
     # Reports of earlier versions have no ``edge_j``; there, ``stderr_j`` includes it.
     edge_j = f"coalesce({{number {path}.edge_j}}, 0)"
-    resolution_j = f"sqrt((1.96 * {{number {path}.stderr_j}}) ** 2 + {edge_j} ** 2)"
+    resolution_j = f"sqrt(({NORMAL_95} * {{number {path}.stderr_j}}) ** 2 + {edge_j} ** 2)"
     error_j = f"{resolution_j} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
@@ -277,7 +279,7 @@ METRICS: Final = SqlTable(
 
 SKIPPED: Final = SqlTable(
     "skipped",
-    "a row for each run without a report, and each failure to read a report or a folder",
+    "a row for each run that is in no other table",
     (
         SqlColumn("why", "", "not read, only page or only journals", "VARCHAR"),
         SqlColumn("message", "", "what is the matter, and what to do", "VARCHAR"),

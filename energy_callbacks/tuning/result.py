@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.outputs import hparams, summaries
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
@@ -141,7 +142,7 @@ def points(trials: Sequence[Trial]) -> tuple[BatchSizePoint, ...]:
             **{name: getattr(trial, name) for name in _SAME},
             fits=trial.status == "ok",
             samples_per_s_error=(
-                1.96 * trial.time_error * trial.samples_per_s if trial.samples_per_s else None
+                NORMAL_95 * trial.time_error * trial.samples_per_s if trial.samples_per_s else None
             ),
             j_per_sample=_ratio(trial),
         )
