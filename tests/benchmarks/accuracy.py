@@ -55,8 +55,6 @@ COMPARED: Final = (
     "1 s average and counter",
 )
 _WORSE: Final = 1.1
-# Errors up to this share are not compared: they are due to the time at which a tick is known.
-_FLOOR: Final = 1e-4
 SEEDS, QUICK_SEEDS = 5, 3
 _WINDOWS: Final = 200
 
@@ -83,7 +81,7 @@ class Cell:
     def bar(self) -> float | None:
         """The largest error; ``None`` if it is not judged."""
         if self.card in COMPARED and self.counter_error is not None:
-            return max(_WORSE * self.counter_error, _FLOOR)
+            return _WORSE * self.counter_error
         of_load = BARS.get(self.load, {})
         return of_load.get(self.width_s) if self.card == JUDGED else None
 

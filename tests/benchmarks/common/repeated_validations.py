@@ -14,7 +14,7 @@ SEEDS: Final = 20
 _FIRST_SEED: Final = 2_000_000
 # Largest difference between the sum over phases and the energy of the training, as a share. The
 # phases divide that energy, but without an interval that begins before the first phase.
-_SUM: Final = 1e-3
+_SUM: Final = 1e-6
 
 
 def _cell(sensor: str, train_s: float, validation_s: float, repeats: int) -> PhaseCell:
