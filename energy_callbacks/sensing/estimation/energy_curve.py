@@ -30,7 +30,7 @@ from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
-from energy_callbacks.sensing.estimation.step_waves import add_waves, multiples
+from energy_callbacks.sensing.estimation.step_waves import follow_steps
 
 # If a device has power readings, a counter reading is used only if the uncertainty of the time
 # since the previous anchor is at most this fraction of that time. Other counter readings would add
@@ -310,25 +310,23 @@ class EnergyCurve:
             row = [before.t_s, anchor.t_s, rise_j, 0.0, width_s, 0.0, edge + point, inside_j]
             self._add_counted(row, point)
             return
-        self._add_waves(segment)
+        self._follow_steps(segment)
         factor = self._learn_factor(rise_j, float(segment[:, iv.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
         self._rescale_errors(segment, rise_j / factor, point)
         fitted = _fitted(_covered_by_counter(segment), rise_j / factor)
         self._commit(fitted, factor, self._anchored_method, point)
 
-    def _add_waves(self, segment: Array) -> None:
-        """Correct the intervals of a segment for the wave of the steps, if readings show it.
+    def _follow_steps(self, segment: Array) -> None:
+        """Correct the intervals of a segment for the wave of short steps (``step_waves``).
 
-        The first and the last interval were cut at anchors, which are no readings.
+        The first and the last interval are left out, because they were cut at anchors, where there
+        are no readings.
         """
         period_s = self._beats.period_at(segment[-1, iv.END])
-        shape, whole = self._shape.shape, segment[1:-1]
-        if period_s is None or not shape.response_s or not whole[:, iv.SEEN].all():
-            return
-        count = multiples(period_s, self._shape.resolution_s)
-        if count:
-            add_waves(whole, period_s, count, shape.response_s)
+        spacing_s, response_s = self._shape.resolution_s, self._shape.shape.response_s
+        if period_s is not None and response_s:
+            follow_steps(segment[1:-1], period_s, spacing_s=spacing_s, response_s=response_s)
 
     def _is_dense(self, width_s: float) -> bool:
         """Return whether anchors this far apart are as frequent as the power readings."""
