@@ -376,12 +376,12 @@ class EnergyCurve:
         reading covers.
         """
         lead, segment = self._shape.take(start_s), self._shape.take(end_s)
-        if len(segment):
-            first, last = segment[0], segment[-1]
-            before = _gap(start_s, first[iv.START], first)
-            after = _gap(last[iv.END], end_s, last)
-            segment = np.concatenate([[before], segment, [after]])
-            segment = segment[segment[:, iv.END] > segment[:, iv.START]]
+        if len(segment) and segment[0, iv.START] > start_s:
+            first = segment[0]
+            segment = np.concatenate([[_gap(start_s, first[iv.START], first)], segment])
+        if len(segment) and segment[-1, iv.END] < end_s:
+            last = segment[-1]
+            segment = np.concatenate([segment, [_gap(last[iv.END], end_s, last)]])
         return lead, segment
 
     def _tail_method(self) -> Method:
