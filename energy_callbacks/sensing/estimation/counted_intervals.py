@@ -138,7 +138,8 @@ class CountedIntervals:
         is_any = segment is None or not variability.is_known
         constant = math.nan if is_any else variability.variance(0.0, *iv.MEAN)
         is_resolved = self._period_s >= _FEWEST_IN_PERIOD * width_s
-        has_readings = segment is not None and self._window_s < width_s
+        if segment is None or self._window_s >= width_s:
+            segment = np.empty((0, iv.WIDTH))
         self._waiting.append(
             _Counted(
                 start_s=start_s,
@@ -149,7 +150,7 @@ class CountedIntervals:
                 by_local=variability.variance(1.0, *iv.MEAN) - constant,
                 constant=constant,
                 smooth=variability.smooth if is_resolved else 0.0,
-                readings=_instant(segment) if has_readings and segment is not None else [],
+                readings=_instant(segment),
             )
         )
 
