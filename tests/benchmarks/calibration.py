@@ -41,9 +41,13 @@ RUNS: Final = FEWEST
 
 def windows(*, is_quick: bool) -> tuple[list[IntervalCell], list[IntervalCell]]:
     """Return the judged cells of random windows, and those of loads without bars."""
-    results = measured_all(random_windows.runs(QUICK_SEEDS if is_quick else SEEDS))
-    exact = measured_all(random_windows.exact_runs(QUICK_EXACT_SEEDS if is_quick else EXACT_SEEDS))
-    return list(random_windows.cells(results)), list(random_windows.cells(exact, by_load=True))
+    judged = random_windows.runs(QUICK_SEEDS if is_quick else SEEDS)
+    exact = random_windows.exact_runs(QUICK_EXACT_SEEDS if is_quick else EXACT_SEEDS)
+    results = measured_all([*judged, *exact])
+    return (
+        list(random_windows.cells({run: results[run] for run in judged})),
+        list(random_windows.cells({run: results[run] for run in exact}, by_load=True)),
+    )
 
 
 def phases(*, is_quick: bool) -> Iterator[IntervalCell]:
