@@ -1,5 +1,7 @@
 """Steps are extrapolated with their drift, and intervals allow for what the sample cannot show."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -54,7 +56,7 @@ def test_parts_of_unlike_length() -> None:
     steps = [4, 16, 4, 16, 10, 10, 4, 16, 10]
     ends = np.cumsum([10, *steps])
     joules = 30.0 * (1.0 + 0.5 * (np.arange(1000) + 0.5) / 1000)
-    parts = [float(joules[a:b].sum()) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [float(joules[a:b].sum()) for a, b in pairwise(ends)]
     mean, _ = extrapolated(parts, steps, REST)
     assert mean == pytest.approx(joules[100:].mean(), rel=0.01)
 
