@@ -1,11 +1,18 @@
 """Delays of a device behind the edges of its host, as weights for the grid of ``PhaseSums``.
 
 A candidate is a distribution of delays, uniform with a mean and a width (the blur), and a response
-of the sensor. The weights of a candidate say how its exposures follow from those of the grid; they
-sum to 1 and may be negative, because they interpolate.
+of the sensor. The weights of a candidate say how its exposures follow from those of the grid, which
+are for the assumed response; they sum to 1 and may be negative.
+
+A different response is a distribution of delays, too. What a filter with time constant r shows of a
+jump follows from what one with time constant a shows::
+
+    R_r(t) = a/r R_a(t) + (1 - a/r) * mean of R_a(t - u), u exponentially distributed with mean r
+
+(Their transfer functions satisfy 1/(1+rs) = 1/(1+as) * [a/r + (1 - a/r) * 1/(1+rs)].) The weights
+of the delays u are negative for a sensor that is faster than assumed.
 """
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,7 +27,7 @@ _FINE_S: Final = 0.0025
 _COARSE_S: Final = 0.005
 
 
-def delays_s(responses: int) -> Array:
+def delays_s(response_s: float) -> Array:
     """Return the grid of delays from the host's edge to the edge in the readings, s, (D,).
 
     Negative ones are for sensors whose lag is smaller than assumed. The host of an H200 was 109 ms
@@ -28,20 +35,21 @@ def delays_s(responses: int) -> Array:
     because their readings change more suddenly, and interpolation between delays is less exact.
 
     Args:
-        responses: number of responses in the grid: 1 for a sensor without a response time.
+        response_s: assumed response time of the sensor; 0 for none.
     """
-    step_s = _FINE_S if responses == 1 else _COARSE_S
-    grid_s: Array = np.arange(_FIRST_S, _LAST_S + step_s / 2.0, step_s)
+    step_s = _COARSE_S if response_s else _FINE_S
+    last_s = _LAST_S + _LATEST * response_s
+    grid_s: Array = np.arange(_FIRST_S, last_s + step_s / 2.0, step_s)
     return grid_s
 
 
-RESPONSES: Final = (0.67, 1.0, 1.33)
-"""Grid of true responses, as shares of the assumed one.
+_RESPONSES: Final = np.linspace(0.67, 1.33, 5)
+"""True responses, as shares of the assumed one.
 
 That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
 """
 
-_RESPONSE_STEP: Final = RESPONSES[1] - RESPONSES[0]
+_RESPONSE_STEP: Final = 0.33
 _BLURS_S: Final = np.array([0.0, 0.015, 0.035, 0.07, 0.12])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
 _TYPICAL_DELAY_S: Final = 0.1
@@ -49,8 +57,16 @@ _TYPICAL_BLUR_S: Final = 0.04
 # A device does not change before its host. Edges seem to be earlier by at most this, s, if the lag
 # of the sensor is smaller than assumed. This limits the differences between delays.
 _EARLY_S: Final = 0.02
-# Number of delays by which a uniform distribution is replaced.
-_NODES: Final = 8
+# Four polynomials in the place between the second and the third of four points of a grid, for cubic
+# interpolation: coefficients of the powers 0 to 3.
+_CUBIC: Final = np.array([[0, -2, 3, -1], [6, -3, -6, 3], [0, 6, 3, -3], [0, -1, 0, 1]]) / 6.0
+# A uniform distribution is at least this wide, in steps of the grid.
+_NARROWEST: Final = 1e-4
+# After this many response times, the grid has no further delays for slower responses.
+_LATEST: Final = 4.0
+# Places and weights by which integrals over one step of the grid are computed (Gauss-Legendre).
+_LEGENDRE: Final = np.polynomial.legendre.leggauss(3)
+_INSIDE, _INSIDE_WEIGHTS = (_LEGENDRE[0] + 1.0) / 2.0, _LEGENDRE[1] / 2.0
 # In each round, candidates with this number of delays are refined, and this number for each delay.
 _REFINED_DELAYS: Final = 12
 _REFINED_PER_DELAY: Final = 5
@@ -66,7 +82,7 @@ class Candidates:
         blur_s: width of the distribution.
         measure: part of the parameter space that the candidate stands for.
         shortest_s: blurs are at most this, because edges keep their order.
-        responses: number of responses in the grid.
+        response_s: assumed response time of the sensor; 0 for none.
         rounds: number of calls of ``finer``.
     """
 
@@ -75,13 +91,13 @@ class Candidates:
     blur_s: Array
     measure: Array
     shortest_s: float
-    responses: int
+    response_s: float
     rounds: int = 0
 
     @property
     def grid_s(self) -> Array:
         """Delays of the grid, (D,)."""
-        return delays_s(self.responses)
+        return delays_s(self.response_s)
 
     @property
     def _step_s(self) -> float:
@@ -96,17 +112,18 @@ class Candidates:
 
     @property
     def weights(self) -> Array:
-        """Weights of the points of the grid, (n, responses x delays)."""
-        shifts = (np.arange(_NODES) + 0.5) / _NODES - 0.5
-        size = len(self.grid_s)
-        shifted_s = self.delay_s[:, None] + self.blur_s[:, None] * shifts
-        places = np.clip((shifted_s - _FIRST_S) / self._step_s, 0.0, size - 1.0)
-        by_delay = _cubic(places, size).mean(axis=1)
-        by_response = (
-            _polynomial(self.response) if self.responses > 1 else np.ones((len(places), 1))
-        )
-        weights: Array = by_response[:, :, None] * by_delay[:, None]
-        return weights.reshape(len(places), -1)
+        """Weights of the delays of the grid, (n, D)."""
+        # Candidates that differ by the response alone have the same distribution of delays.
+        both_s, places = np.unique(self.delay_s + 1j * self.blur_s, return_inverse=True)
+        middle = (both_s.real - _FIRST_S) / self._step_s
+        half = np.maximum(both_s.imag / self._step_s, _NARROWEST) / 2.0
+        weights = _uniform(middle - half, middle + half, len(self.grid_s))[places]
+        if not self.response_s:
+            return weights
+        weights = np.ascontiguousarray(weights.T)
+        later = _later(weights, self._step_s / (self.response * self.response_s))
+        mixed: Array = later + (weights - later) / self.response
+        return mixed.T
 
     def shares(self, cost: Array) -> Array:
         """Return the probability of each candidate, (n,).
@@ -129,7 +146,7 @@ class Candidates:
         kept = self._best(cost + self.prior)
         step = 1.0 / 3.0 ** (self.rounds + 1)
         thirds = step * np.array([-1.0, 0.0, 1.0])
-        response_steps = _RESPONSE_STEP / 2.0 * thirds if self.responses > 1 else np.zeros(1)
+        response_steps = _RESPONSE_STEP / 2.0 * thirds if self.response_s else np.zeros(1)
         steps = np.stack(np.meshgrid(response_steps, _FINE_S * thirds, thirds, indexing="ij"), -1)
         steps = steps.reshape(-1, 3)
         blur_s = self.blur_s[kept]
@@ -146,24 +163,21 @@ class Candidates:
     def _best(self, cost: Array) -> NDArray[np.intp]:
         """Return the places of the candidates to refine."""
         by_cost = np.argsort(cost, kind="stable")
-        groups = np.round((self.delay_s[by_cost] - _FIRST_S) / _FINE_S).tolist()
-        taken: Counter[float] = Counter()
-        kept = []
-        for place, group in zip(by_cost.tolist(), groups, strict=True):
-            if taken[group] < _REFINED_PER_DELAY and (
-                group in taken or len(taken) < _REFINED_DELAYS
-            ):
-                taken[group] += 1
-                kept.append(place)
-        return np.array(kept)
+        groups = np.round((self.delay_s[by_cost] - _FIRST_S) / _FINE_S)
+        firsts = np.sort(np.unique(groups, return_index=True)[1])[:_REFINED_DELAYS]
+        alike = [(groups == groups[first]).nonzero()[0] for first in firsts.tolist()]
+        kept: NDArray[np.intp] = by_cost[
+            np.concatenate([one[:_REFINED_PER_DELAY] for one in alike])
+        ]
+        return kept
 
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""
         limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
         is_inside = (self.delay_s >= _FIRST_S) & (self.delay_s + self.blur_s / 2 <= _LAST_S)
         margin = _RESPONSE_STEP / 3.0
-        is_inside &= self.response >= RESPONSES[0] - margin
-        is_inside &= self.response <= RESPONSES[-1] + margin
+        is_inside &= self.response >= _RESPONSES[0] - margin
+        is_inside &= self.response <= _RESPONSES[-1] + margin
         used = is_inside & (self.blur_s <= limit_s + 1e-9)
         return replace(
             self,
@@ -174,14 +188,14 @@ class Candidates:
         )
 
 
-def coarse(responses: int, shortest_s: float) -> Candidates:
+def coarse(response_s: float, shortest_s: float) -> Candidates:
     """Return candidates on a grid.
 
     Args:
-        responses: number of responses in the grid: 1 for a sensor without a response time.
+        response_s: assumed response time of the sensor; 0 for none.
         shortest_s: mean duration of the phase with the shortest one.
     """
-    shares = np.linspace(RESPONSES[0], RESPONSES[-1], 5) if responses > 1 else np.ones(1)
+    shares = _RESPONSES if response_s else np.ones(1)
     fine_s = np.arange(_FIRST_S, _LAST_S, _FINE_S)
     grid = np.stack(np.meshgrid(shares, _BLURS_S, fine_s, indexing="ij"), -1).reshape(-1, 3)
     return Candidates(
@@ -190,33 +204,72 @@ def coarse(responses: int, shortest_s: float) -> Candidates:
         delay_s=grid[:, 2],
         measure=np.gradient(_BLURS_S)[np.searchsorted(_BLURS_S, grid[:, 1])],
         shortest_s=shortest_s,
-        responses=responses,
+        response_s=response_s,
     ).possible()
 
 
-def _cubic(places: Array, count: int) -> Array:
-    """Return the weights of grid points for cubic interpolation, (..., count)."""
-    first = np.clip(np.floor(places).astype(np.intp) - 1, 0, count - 4)
-    u = places - first
-    four = np.stack(
-        [
-            -(u - 1) * (u - 2) * (u - 3) / 6,
-            u * (u - 2) * (u - 3) / 2,
-            -u * (u - 1) * (u - 3) / 2,
-            u * (u - 1) * (u - 2) / 6,
-        ],
-        axis=-1,
-    )
-    weights = np.zeros((*places.shape, count))
-    np.put_along_axis(weights, first[..., None] + np.arange(4), four, axis=-1)
+def _powers(values: Array) -> Array:
+    """Return the powers 1 to 4 of n values, (4, n)."""
+    return np.cumprod(np.broadcast_to(values, (4, len(values))), axis=0, dtype=np.float64)
+
+
+def _cubic(places: Array) -> Array:
+    """Return the weights of four points for cubic interpolation, (4, n); see ``_CUBIC``."""
+    weights: Array = _CUBIC[:, :1] + _CUBIC[:, 1:] @ _powers(places)[:3]
     return weights
 
 
-def _polynomial(share: Array) -> Array:
-    """Return the weights of ``RESPONSES`` for interpolation by one polynomial, (n, responses)."""
-    nodes = np.array(RESPONSES)
-    columns = [
-        np.prod([(share - other) / (node - other) for other in nodes if other != node], axis=0)
-        for node in nodes
-    ]
-    return np.stack(columns, axis=1)
+def _uniform(first: Array, last: Array, size: int) -> Array:
+    """Return the weights of a grid for means of interpolated values, (n, size).
+
+    Args:
+        first: place at which each mean begins, in steps of the grid, (n,).
+        last: place at which it ends, (n,).
+        size: number of points of the grid.
+    """
+    difference: Array = _integrals(last, size) - _integrals(first, size)
+    return difference / (last - first)[:, None]
+
+
+def _integrals(places: Array, size: int) -> Array:
+    """Return the weights of a grid for integrals from the first point to each place, (n, size)."""
+    steps = np.arange(size)
+    sums = np.zeros((size, size))
+    sums[1:] = _integrals_in_step(steps[1:].astype(float), steps[:-1], size).cumsum(axis=0)
+    step = np.clip(np.floor(places).astype(np.intp), 0, size - 2)
+    integrals: Array = sums[step]
+    integrals += _integrals_in_step(places, step, size)
+    return integrals
+
+
+def _integrals_in_step(places: Array, step: NDArray[np.intp], size: int) -> Array:
+    """Return the same for integrals from the start of a step of the grid."""
+    second = np.clip(step, 1, size - 3)
+    primitive = _CUBIC / (np.arange(4) + 1.0)
+    weights = primitive @ (_powers(places - second) - _powers((step - second).astype(float)))
+    index = second + np.arange(0, size * len(step), size)
+    indices = index + np.arange(-1, 3)[:, None]
+    sums = np.bincount(indices.ravel(), weights.ravel(), size * len(step))
+    return np.asarray(sums, np.float64).reshape(-1, size)
+
+
+def _later(weights: Array, rates: Array) -> Array:
+    """Return weights of a grid for delays that are longer, exponentially distributed, (D, n).
+
+    Args:
+        weights: weights for n distributions of delays, (D, n).
+        rates: step of the grid divided by the mean of the exponential distribution, (n,).
+    """
+    density = rates * np.exp(-rates * _INSIDE[:, None]) * _INSIDE_WEIGHTS[:, None]
+    size = len(weights)
+    later = np.zeros((size + 3, len(rates)))
+    # The part of the distribution in the first step, and the same with less weight in each step.
+    for place, weight in enumerate(_cubic(_INSIDE) @ density):
+        later[place : place + size] += weight * weights
+    later[1] += later[0]
+    later = later[1 : size + 1]
+    kept = np.exp(-rates)
+    for place in range(1, size):
+        later[place] += kept * later[place - 1]
+    later[-1] = 1.0 - later[:-1].sum(axis=0)
+    return later

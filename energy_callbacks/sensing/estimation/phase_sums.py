@@ -2,32 +2,27 @@
 
 The exposure of an interval to a phase depends on the delay with which the device follows the host's
 edges, and on the response of the sensor. Both are unknown. ``PhaseSums`` computes exposures for a
-grid of them and sums products for each pair of grid points. Exposures for other delays, for delays
-that differ from edge to edge, and for other responses are linear combinations of those of the grid,
-so the sums for them follow from the same products.
+grid of delays and sums products for each pair of them. Exposures for other delays, for delays that
+differ from edge to edge, and for other responses are linear combinations of those of the grid
+(``edge_delays``), so the sums for them follow from the same products.
 """
 
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, combinations_with_replacement
+from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Final
 
 import numpy as np
 
-from energy_callbacks.sensing.estimation.edge_delays import RESPONSES, delays_s
+from energy_callbacks.sensing.estimation.edge_delays import delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
-from energy_callbacks.sensing.estimation.grid_sums import GridSums, divided_j
+from energy_callbacks.sensing.estimation.grid_sums import GridSums
 from energy_callbacks.sensing.estimation.series import Array
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
 _RECENT: Final = 2000
-# Most rows of a product that are computed at once, and most multiplications of numbers. NumPy's
-# linear algebra runs larger products on all cores, which would disturb the training (OpenBLAS,
-# interface/gemm.c: SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
-_ROWS: Final = 16
-_MOST_MULTIPLICATIONS: Final = 65536 * 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +36,9 @@ class Edges:
 
     t_s: Array
     labels: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.t_s)
 
     def signs(self, count: int) -> Array:
         """Return 1 for the phase that each change begins and -1 for the one it ends, (count, m)."""
@@ -66,56 +64,41 @@ class Stretch:
     edges: Edges
     is_exact: bool
 
-    @property
-    def edge_count(self) -> int:
-        """Number of edges inside the intervals."""
-        return int(self._is_inside.sum())
+    def __len__(self) -> int:
+        return len(self.energy_j)
 
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Phase before and after each edge inside the intervals, if they differ."""
         labels = self.edges.labels
-        pairs = [
-            (labels[place], labels[place + 1]) for place in self._is_inside.nonzero()[0].tolist()
-        ]
+        first, last = np.searchsorted(self.edges.t_s, self.t_s[[0, -1]], side="right")
+        pairs = zip(labels[first:last], labels[first + 1 : last + 1], strict=True)
         return [(before, after) for before, after in pairs if before != after]
-
-    @property
-    def _is_inside(self) -> Array:
-        inside: Array = (self.edges.t_s > self.t_s[0]) & (self.edges.t_s <= self.t_s[-1])
-        return inside
 
 
 class PhaseSums(GridSums):
-    """Sums over the intervals of one device.
+    """Sums over the intervals of one device, for the delays of ``edge_delays.delays_s``.
 
-    Their size depends on the number of phases, P, and not on the number of intervals. The points of
-    the grid are all of ``edge_delays.delays_s`` for each of ``RESPONSES``, or for one response if
-    the sensor has none.
+    Their size depends on the number of phases, P, and not on the number of intervals.
 
     Args:
         shape: how energies depend on power.
 
     Attributes:
         is_exact: ``shape.is_exact``.
-        responses: number of responses in the grid.
-        no_delay: place in the grid of the assumed response without a delay.
+        response_s: assumed response time of the sensor; 0 for none.
+        exposures: exposures for the assumed response, of intervals of this shape and of exact ones.
         intervals: number of intervals.
         changes: number of changes from one phase to another, (P, P).
     """
 
     def __init__(self, shape: Shape) -> None:
-        shares = RESPONSES if shape.response_s else (1.0,)
-        shapes = [replace(shape, response_s=share * shape.response_s) for share in shares]
-        self._exposures = [Exposure(one) for one in shapes]
-        self._exact = [Exposure(Shape(is_exact=True))] * len(shares)
         self.is_exact = shape.is_exact
-        self.responses = len(shares)
-        self._delays_s = delays_s(len(shares))
-        self._size = len(shares) * len(self._delays_s)
-        super().__init__(self._size)
-        zero = int(np.abs(self._delays_s).argmin())
-        self.no_delay = len(shares) // 2 * len(self._delays_s) + zero
+        self.response_s = shape.response_s
+        self._shapes = shape, Shape(is_exact=True)
+        self.exposures = Exposure(shape), Exposure(self._shapes[1])
+        self._delays_s = delays_s(self.response_s)
+        super().__init__(len(self._delays_s))
         self.intervals = 0
         self.changes = np.zeros((0, 0))
         # By the last of the phases in a stretch: phases are numbered as they begin, so phases with
@@ -125,12 +108,12 @@ class PhaseSums(GridSums):
     @property
     def reach_s(self) -> float:
         """Longest time from an edge to a later interval that depends on it, s."""
-        return float(self._delays_s[-1]) + max(one.reach_s for one in self._exposures)
+        return float(self._delays_s[-1]) + self.exposures[0].reach_s
 
     @property
     def ahead_s(self) -> float:
         """Longest time from an interval to a later edge on which it depends, s."""
-        return max(one.ahead_s for one in self._exposures) - float(self._delays_s[0])
+        return self.exposures[0].ahead_s - float(self._delays_s[0])
 
     @property
     def recent(self) -> Iterator[Stretch]:
@@ -138,30 +121,32 @@ class PhaseSums(GridSums):
         return chain.from_iterable(self._recent.values())
 
     @property
-    def durations_s(self) -> Array:
-        """Duration of each phase without gaps in the readings, (P,), for the smallest delay.
-
-        Another delay changes only the first and the last phase of the attempt.
-        """
-        durations_s: Array = self.products_at(0).sum(axis=1)
-        return durations_s
+    def known_s(self) -> float:
+        """Duration of all intervals."""
+        return float(self.durations_s[0].sum())
 
     @property
     def mean_w(self) -> float:
         """Mean power."""
-        return float(self.rates[0].sum() / self.durations_s.sum())
+        return float(self.rates[0].sum()) / self.known_s
 
     @property
     def mean_width_s(self) -> float:
         """Mean width of an interval."""
-        return float(self.durations_s.sum() / self.intervals)
+        return self.known_s / self.intervals
 
     @property
     def shortest_s(self) -> float:
         """Mean duration of the phase whose mean duration is shortest; infinite without edges."""
         entered = self.changes.sum(axis=0)
-        means_s = self.durations_s[entered > 0] / entered[entered > 0]
+        means_s = self.durations_s[0, entered > 0] / entered[entered > 0]
         return float(np.min(means_s, initial=math.inf))
+
+    @property
+    def no_delay(self) -> Array:
+        """Weights of the grid for no delay, (G,)."""
+        weights: Array = np.eye(len(self._delays_s))[np.abs(self._delays_s).argmin()]
+        return weights
 
     def on_host_j(self, levels_w: Array) -> Array:
         """Return the energies of the phases between the host's edges, J, (n, P).
@@ -170,7 +155,16 @@ class PhaseSums(GridSums):
             levels_w: n sets of powers of the phases, by which intervals with an edge are divided,
                 (n, P).
         """
-        return divided_j(self.products_at(self.no_delay), self.rates[self.no_delay], levels_w)
+        return self.energies_j(self.no_delay[None], levels_w)
+
+    def exposures_for(self, weights: Array) -> tuple[Exposure, Exposure]:
+        """Return the exposures of one candidate: of intervals of this shape, and of exact ones.
+
+        Args:
+            weights: weights of the delays of the grid, (G,).
+        """
+        shaped, exact = (Exposure(shape, self._delays_s, weights) for shape in self._shapes)
+        return shaped, exact
 
     def add(self, stretch: Stretch) -> None:
         """Add consecutive intervals."""
@@ -183,36 +177,28 @@ class PhaseSums(GridSums):
             for change in stretch.changes:
                 self.changes[change] += 1.0
         else:
-            label = edges.labels[0]
-            self._product(label, label)[:] += width_s.sum()
-            self.rates[:, label] += energy_j.sum()
+            self.durations_s[:, edges.labels[0]] += width_s.sum()
+            self.rates[:, edges.labels[0]] += energy_j.sum()
         self._keep(stretch, max(edges.labels))
 
     def _add_exposed(
         self, exposed: Array, used: Sequence[int], width_s: Array, energy_j: Array
     ) -> None:
-        """Add intervals with exposures to the phases in ``used``, (G, P, n)."""
+        """Add intervals with exposures to the phases in ``used``, (P, G, n)."""
+        self.durations_s += exposed.sum(axis=-1).T
+        self.rates += (exposed @ (energy_j / width_s)).T
         weighted = exposed / width_s
-        self.rates[:, used] += (weighted @ energy_j)[:, used]
-        rows = min(_ROWS, max(_MOST_MULTIPLICATIONS // exposed[:, 0].size, 1))
-        while self._size % rows:
-            rows -= 1
-        for p, q in combinations_with_replacement(used, 2):
-            parts = weighted[:, p].reshape(-1, rows, len(width_s))
-            products = np.matmul(parts, exposed[:, q].T)
-            self._product(p, q)[:] += products.reshape(self._size, self._size)
-
-    def _product(self, p: int, q: int) -> Array:
-        """Return the sums of products of two phases with p <= q."""
-        if (p, q) not in self.products:
-            self.products[p, q] = np.zeros((self._size, self._size))
-        return self.products[p, q]
+        for pair in combinations(used, 2):
+            if pair not in self.products:
+                self.products[pair] = np.zeros((len(self.rates), len(self.rates)))
+            self.products[pair] += weighted[pair[0]] @ exposed[pair[1]].T
 
     def _make_room(self, count: int) -> None:
         more = count - self.count
         if more > 0:
             self.count = count
             self.changes = np.pad(self.changes, (0, more))
+            self.durations_s = np.pad(self.durations_s, [(0, 0), (0, more)])
             self.rates = np.pad(self.rates, [(0, 0), (0, more)])
 
     def _keep(self, stretch: Stretch, label: int) -> None:
@@ -222,53 +208,10 @@ class PhaseSums(GridSums):
             kept.popleft()
 
     def exposed(self, stretch: Stretch) -> Array:
-        """Return the exposures of n intervals to each phase at each grid point, (G, P, n)."""
-        return self._exposed(stretch, self._delays_s)
-
-    def exposed_for(self, stretch: Stretch, weights: Array) -> Array:
-        """Return the exposures of n intervals to each phase for one candidate, (P, n).
-
-        Args:
-            stretch: the intervals.
-            weights: weights of the points of the grid, (G,).
-        """
-        by_response = weights.reshape(self.responses, -1)
-        used = by_response.any(axis=0)
-        exposed = self._exposed(stretch, self._delays_s[used])
-        mixed: Array = np.tensordot(by_response[:, used].ravel(), exposed, axes=(0, 0))
-        return mixed
-
-    def left_j(self, stretch: Stretch, weights: Array, levels_w: Array) -> Array:
-        """Return the energy that the powers of the phases, (P,), leave in n intervals, J, (n,)."""
-        left_j: Array = stretch.energy_j - levels_w @ self.exposed_for(stretch, weights)
-        return left_j
-
-    def _exposed(self, stretch: Stretch, delays_s: Array) -> Array:
-        """Return exposures for each response and each of these delays, (responses x D, P, n)."""
+        """Return the exposures of n intervals to each phase for each delay, (P, G, n)."""
         edges = stretch.edges
-        exposed = np.zeros((self.responses * len(delays_s), self.count, len(stretch.energy_j)))
-        if len(edges.t_s):
-            since_s = stretch.t_s - edges.t_s[:, None] - delays_s[:, None, None]
-            signs = edges.signs(self.count)
-            exposures = self._exact if stretch.is_exact else self._exposures
-            exposed = np.concatenate([signs @ one.after_jump(since_s) for one in exposures])
-        exposed[:, edges.labels[0]] += np.diff(stretch.t_s)
+        since_s = stretch.t_s - edges.t_s[:, None] - self._delays_s[:, None, None]
+        after_s = self.exposures[stretch.is_exact].after_jump(since_s)
+        exposed: Array = np.tensordot(edges.signs(self.count), after_s, axes=(1, 1))
+        exposed[edges.labels[0]] += np.diff(stretch.t_s)
         return exposed
-
-    def exposure(self, stretch: Stretch) -> Exposure:
-        """Return the function that computes exposures for the assumed response."""
-        exposures = self._exact if stretch.is_exact else self._exposures
-        return exposures[len(exposures) // 2]
-
-    def shares_near_edges(self, stretch: Stretch, delay_s: float, half_s: float) -> Array:
-        """Return the share of n intervals that is near each of m edges, (m, n).
-
-        Args:
-            stretch: the intervals.
-            delay_s: delay of the device's edges.
-            half_s: an interval is near an edge up to this long before and after the device's edge.
-        """
-        since_s = stretch.t_s - stretch.edges.t_s[:, None] - delay_s
-        usual = self.exposure(stretch)
-        near: Array = usual.after_jump(since_s + half_s) - usual.after_jump(since_s - half_s)
-        return near / np.diff(stretch.t_s)
