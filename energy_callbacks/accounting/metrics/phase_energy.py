@@ -16,9 +16,9 @@ import numpy as np
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
-from energy_callbacks.sensing.estimation.phase_fit import PhaseEnergies, phase_energies
-from energy_callbacks.sensing.estimation.phase_sums import Edges, PhaseSums, Stretch
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.phase_fit import PhaseEnergies, phase_energies
+from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 from energy_callbacks.sensing.timeline import Timeline
 
 # Time until the phase of a moment is taken as final, s. Windows are known when they end; a window

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.sensing.estimation.exposure import Exposure
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
 
 
 class RecentIntervals:

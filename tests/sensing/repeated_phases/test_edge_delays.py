@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from energy_callbacks.sensing.estimation.edge_delays import Candidates, coarse, delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
+from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse, delays_s
 
 T_S = np.arange(-0.3, 0.6, 0.02) + 0.0031
 WIDTH_S = 0.02

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.phase_fit import phase_energies
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.phase_fit import phase_energies
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
 from tests.sensing.estimation.steps_of_power import (
     COUNTER,
     FILTER,

@@ -5,9 +5,9 @@ import pytest
 
 from energy_callbacks.accounting.metrics import phase_energy
 from energy_callbacks.sensing.estimation import phase_sums
-from energy_callbacks.sensing.estimation.edge_delays import delays_s
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.phase_sums import Edges, PhaseSums, Stretch
+from energy_callbacks.sensing.repeated_phases.edge_delays import delays_s
+from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 from tests.sensing.estimation.steps_of_power import (
     COUNTER,
     FILTER,

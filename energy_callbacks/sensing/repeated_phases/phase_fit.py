@@ -30,13 +30,13 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.sensing.estimation.edge_delays import Candidates, coarse
-from energy_callbacks.sensing.estimation.edge_kinds import fit_kinds
-from energy_callbacks.sensing.estimation.edge_residuals import left_at_edges_j
-from energy_callbacks.sensing.estimation.grid_sums import LEAST_RIDGE_S, Fits, mixing
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
-from energy_callbacks.sensing.estimation.recent_intervals import RecentIntervals
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse
+from energy_callbacks.sensing.repeated_phases.edge_kinds import fit_kinds
+from energy_callbacks.sensing.repeated_phases.edge_residuals import left_at_edges_j
+from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, mixing
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # Numbers of intervals that are merged to measure noise that is correlated between intervals.
 _MERGED: Final = (1, 4, 16)

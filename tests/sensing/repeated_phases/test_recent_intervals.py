@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
-from energy_callbacks.sensing.estimation.recent_intervals import RecentIntervals
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 from tests.sensing.estimation.steps_of_power import (
     COUNTER,
     FILTER,

@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.sensing.estimation.edge_delays import delays_s
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
-from energy_callbacks.sensing.estimation.grid_sums import GridSums
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.edge_delays import delays_s
+from energy_callbacks.sensing.repeated_phases.grid_sums import GridSums
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
 _RECENT: Final = 2000

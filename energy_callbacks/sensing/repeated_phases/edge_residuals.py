@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.sensing.estimation.exposure import Exposure
-from energy_callbacks.sensing.estimation.recent_intervals import RecentIntervals
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # With fewer edges of a kind, the standard error is not known, and the mean does not count.
 _FEWEST: Final = 4

@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.sensing.estimation.grid_sums import LEAST_RIDGE_S, Fits, GridSums
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
-from energy_callbacks.sensing.estimation.recent_intervals import RecentIntervals
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # Grid of delays, s: from those of a sensor whose lag is smaller than assumed to half a second.
 _STEP_S: Final = 0.005
