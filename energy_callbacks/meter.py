@@ -444,7 +444,9 @@ class EnergyMeter:
         if attempt := self._lifecycle.running:
             attempt.metrics.record(values, attempt.note_alive(), step, epoch)
 
-    def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
+    def energy(
+        self, start_s: float, end_s: float, scope: str = "total", *, wait: bool = True
+    ) -> Energy:
         """Return the energy between two moments of the last attempt.
 
         The energy is unknown (``energy_j`` is ``None``) before the first start. The resolution in
@@ -461,7 +463,7 @@ class EnergyMeter:
             ValueError: if the end is not after the start, or if the scope is unknown.
         """
         last = self._lifecycle.own
-        return last.energy(start_s, end_s, scope) if last else Energy(energy_j=None)
+        return last.energy(start_s, end_s, scope, wait=wait) if last else Energy(energy_j=None)
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
         """Wait until the sensors have reported up to a moment; do not call this in training hooks.

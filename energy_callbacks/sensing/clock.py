@@ -17,6 +17,10 @@ _TRIES: Final = 3
 class Periodic(Protocol):
     """A job that runs at a regular interval, and one last time after it is asked to stop."""
 
+    def run_soon(self) -> None:
+        """Begin the next call of the job now, or when the present call ends; do not wait for it."""
+        ...
+
     def ask_to_stop(self) -> None:
         """Ask the job to run one last time and then end; return without waiting for this."""
         ...
@@ -93,7 +97,8 @@ class _PeriodicThread:
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
         self._job = job
-        self._stopping = threading.Event()
+        self._is_stopping = False
+        self._wake = threading.Event()
         self.cpu_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -101,7 +106,8 @@ class _PeriodicThread:
     def _run(self) -> None:
         deadline_s = time.monotonic()
         while True:
-            is_last = self._stopping.is_set()
+            self._wake.clear()
+            is_last = self._is_stopping
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
@@ -111,11 +117,16 @@ class _PeriodicThread:
             now_s = time.monotonic()
             own_s = None if interval_s is None else began_s + interval_s
             deadline_s = max(own_s or deadline_s + self._interval_s, now_s)
-            self._stopping.wait(deadline_s - now_s)
+            self._wake.wait(deadline_s - now_s)
+
+    def run_soon(self) -> None:
+        """See ``Periodic``."""
+        self._wake.set()
 
     def ask_to_stop(self) -> None:
         """See ``Periodic``."""
-        self._stopping.set()
+        self._is_stopping = True
+        self._wake.set()
 
     def wait(self, timeout_s: float) -> bool:
         """See ``Periodic``."""

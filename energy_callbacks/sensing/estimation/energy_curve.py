@@ -253,8 +253,23 @@ class EnergyCurve:
         if is_final or not self._has_counter:
             self._commit_shape(self._shape.take(), self._tail_method())
         self._committed -= self._knots.compact(self._committed)
-        if len(self._shape):
+        if not self._append_waiting() and len(self._shape):
             self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
+
+    def _append_waiting(self) -> bool:
+        """Append the energy between counter readings that wait, if the counter alone is used.
+
+        It is provisional: power readings may still reduce its error.
+        """
+        rows, before, seen = [], self._anchor, self._shape.open()
+        for anchor in self._waiting if before and before.t_s >= self._settled_s else ():
+            if before and self._is_dense(anchor.t_s - before.t_s) and self._is_usable(before, anchor):
+                inside = (seen[:, iv.START] >= before.t_s) & (seen[:, iv.END] <= anchor.t_s)
+                rows.append(self._counted_row(before, anchor, seen[inside]))
+                before = anchor
+        if rows:
+            self._knots.append(self._knots.following(np.array(rows), 1.0, "counter"))
+        return bool(rows)
 
     def _anchor_all(self, *, is_final: bool) -> None:
         while self._waiting and (is_final or self._is_ready(self._waiting[0])):
@@ -277,13 +292,17 @@ class EnergyCurve:
         if anchor.t_s < self._settled_s:
             return
         if before is not None:
-            width_s = anchor.t_s - before.t_s
-            t_error_s = np.hypot(anchor.t_error_s, before.t_error_s)
-            share = _DENSE_ANCHOR_SHARE if self._is_dense(width_s) else _ANCHOR_SHARE
-            if width_s <= 0.0 or (self._has_power and t_error_s > share * width_s):
+            if not self._is_usable(before, anchor):
                 return
             self._commit_segment(before, anchor)
         self._anchor = anchor
+
+    def _is_usable(self, before: Reading, anchor: Reading) -> bool:
+        """Return whether the times of two counter readings are known well enough."""
+        width_s = anchor.t_s - before.t_s
+        t_error_s = math.hypot(anchor.t_error_s, before.t_error_s)
+        share = _DENSE_ANCHOR_SHARE if self._is_dense(width_s) else _ANCHOR_SHARE
+        return width_s > 0.0 and not (self._has_power and t_error_s > share * width_s)
 
     def _commit_segment(self, before: Reading, anchor: Reading) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)
@@ -303,11 +322,7 @@ class EnergyCurve:
             if len(lead):
                 self._commit_shape(lead, "power")
             dense = segment if is_dense else None
-            edge, inside_j = self._errors_between_rises(rise_j, width_s, dense)
-            # NOISE is 0, because the energy of the interval is known. Therefore the time errors of
-            # the anchors, which ``set_bridge`` limits by NOISE, are a part of EDGE.
-            row = [before.t_s, anchor.t_s, rise_j, 0.0, width_s, 0.0, edge + point, inside_j]
-            self._add_counted(row, point)
+            self._add_counted(self._counted_row(before, anchor, dense), point)
             return
         factor = self._learn_factor(rise_j, float(segment[:, iv.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
@@ -340,6 +355,15 @@ class EnergyCurve:
         expected_j = self._factor * segment[:, iv.AREA].sum()
         noise_j = self._factor * math.sqrt(self._variance_ratio * segment[:, iv.NOISE].sum())
         return bool(abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j)
+
+    def _counted_row(self, before: Reading, anchor: Reading, segment: Array | None) -> iv.Row:
+        """Return the interval between two counter readings; see ``_errors_between_rises``."""
+        rise_j, width_s = anchor.value - before.value, anchor.t_s - before.t_s
+        edge, inside_j = self._errors_between_rises(rise_j, width_s, segment)
+        # NOISE is 0, because the energy of the interval is known. Therefore the time errors of
+        # the anchors, which ``set_bridge`` limits by NOISE, are a part of EDGE.
+        edge += _anchor_variance(before, anchor)
+        return [before.t_s, anchor.t_s, rise_j, 0.0, width_s, 0.0, edge, inside_j]
 
     def _errors_between_rises(
         self, rise_j: float, width_s: float, segment: Array | None
