@@ -31,9 +31,12 @@ _POOL_S = 0.5
 # Number of seconds for which ``settled_s`` and ``seen_s`` wait for a device without readings. Lines
 # with energies may wait longer, see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
-# Minimum interval between two ``so_far`` lines with the total energy, s. The report needs such a
-# line if the process is killed.
+# Time between two ``so_far`` lines with the total energy, as a share of the time since the start,
+# and the longest such time, s. The report of a running process ends with the newest of these lines,
+# and the report of a killed process takes its errors from it.
+_SO_FAR_SHARE = 0.1
 _SO_FAR_S = 10.0
+_SHORTEST_S = 0.1
 # Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
 # written. A few such steps are normal: the last steps may still run on the device when the training
 # ends.
@@ -206,13 +209,13 @@ class JournalRecorder:
         self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.start_s
         self._write_queued()
         self._write_spans(self._closed, "span", "phase")
-        self._write_spans(self._named, "window", "name")
+        has_windows = self._write_spans(self._named, "window", "name")
         self._write_steps(is_final=is_final)
         self._note_period()
         self._waiting.update(now_s, is_final=is_final)
         self._update_phases(is_final=is_final)
         self._write_series(now_s)
-        self._write_so_far()
+        self._write_so_far(is_due=has_windows)
         self._writer.flush()
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
@@ -271,9 +274,11 @@ class JournalRecorder:
             return now_s if now_s - self.start_s > _PATIENCE_S else before_s
         return max(reached_s, before_s)
 
-    def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> None:
+    def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> bool:
+        """Write the spans whose energy is final, and return whether there are any."""
+        has_any = False
         while spans and spans[0].end_s <= min(self.settled_s, self._complete_s):
-            span = spans.popleft()
+            span, has_any = spans.popleft(), True
             self._writer.write(
                 {
                     "type": "event",
@@ -284,6 +289,7 @@ class JournalRecorder:
                     "energy": self._energies(span.start_s, span.end_s),
                 }
             )
+        return has_any
 
     def _update_phases(self, *, is_final: bool) -> None:
         # Windows are taken first: the spans that a window overlaps were queued before it, except
@@ -359,10 +365,14 @@ class JournalRecorder:
             t_s = round(now_s - self.start_s, 6)
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
-    def _write_so_far(self) -> None:
-        """Write a ``so_far`` line at most every ``_SO_FAR_S``, in case the process is killed."""
+    def _write_so_far(self, *, is_due: bool) -> None:
+        """Write a ``so_far`` line if the last one is old or ``is_due`` is set.
+
+        The line is due after a window: then no window ends after the newest line.
+        """
         end_s = min(self.settled_s, self._complete_s)
-        if end_s - self._so_far_s >= _SO_FAR_S:
+        wait_s = min(_SO_FAR_SHARE * (end_s - self.start_s), _SO_FAR_S)
+        if is_due or end_s - self._so_far_s >= max(wait_s, _SHORTEST_S):
             self._so_far_s = end_s
             energies = self._energies(self.start_s, end_s)
             line = {"type": "so_far", "t_s": end_s - self.start_s, "energy": energies}
