@@ -219,6 +219,16 @@ class ActiveAttempt:
             self.clock.sleep(min(_POLL_S, deadline_s - now_s))
         return False
 
+    def write_phases(self, timeout_s: float) -> None:
+        """Write the energies of phases up to now to the journal, on its thread, for a report."""
+        self.recorder.is_asked = True
+        deadline_s = self.now_s() + timeout_s
+        self._periodic.run_soon()
+        while self.recorder.is_asked and self.now_s() < deadline_s:
+            if self._is_over or self._is_broken:
+                break
+            self.clock.sleep(_POLL_S)
+
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
         """Write a profile to the journal, for the report.
 

@@ -17,7 +17,7 @@ from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
-from energy_callbacks.core.records import Quantity
+from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
@@ -114,6 +114,7 @@ class JournalRecorder:
         self._written = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
         self._so_far_s = start_s
+        self.is_asked = False
         self._row_ends: dict[str, float] = {}
         self._trained: deque[PhaseSpan] = deque(maxlen=10_000)
         self._renamed: deque[PhaseSpan] = deque(maxlen=10_000)
@@ -215,8 +216,12 @@ class JournalRecorder:
         self._waiting.update(now_s, is_final=is_final)
         self._update_phases(is_final=is_final)
         self._write_series(now_s)
-        self._write_so_far(is_due=has_windows)
+        is_asked = self.is_asked
+        self._write_so_far(is_due=has_windows or is_asked)
+        if is_asked and not is_final:
+            self._write_phases(self._so_far_s, self._by_phase.energies_until)
         self._writer.flush()
+        self.is_asked = self.is_asked and not is_asked
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
         """End the current span, write all queued lines and the totals, and close the journal.
@@ -249,7 +254,7 @@ class JournalRecorder:
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
-        self._write_phases(now_s)
+        self._write_phases(now_s, lambda _: self._by_phase.energies())
         energy = self._energies(self.start_s, now_s)
         values = self._waiting.record() | values
         self._writer.write(journal.totals(now_s - self.start_s, status, error, energy, **values))
@@ -303,10 +308,17 @@ class JournalRecorder:
             self._by_phase.rename(window)
         self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
 
-    def _write_phases(self, now_s: float) -> None:
-        """Write the ``phases`` line; a warning if the fit fails, because totals must be written."""
+    def _write_phases(
+        self, end_s: float, found: Callable[[float], dict[str, dict[str, Energy]]]
+    ) -> None:
+        """Write the ``phases`` line; a warning if the fit fails, because totals must be written.
+
+        Args:
+            end_s: time up to which energies are final.
+            found: returns the energies of the phases up to this time.
+        """
         try:
-            phases = self._by_phase.energies()
+            phases = found(end_s)
         except (ArithmeticError, ValueError) as error:  # includes those of linear algebra
             self.warn(
                 "phases",
@@ -315,8 +327,8 @@ class JournalRecorder:
             self._write_queued()
             return
         if phases:
-            line = {key: journal.energies_as_json(found) for key, found in phases.items()}
-            self._writer.write({"type": "phases", "t_s": now_s - self.start_s, "energy": line})
+            line = {key: journal.energies_as_json(by_name) for key, by_name in phases.items()}
+            self._writer.write({"type": "phases", "t_s": end_s - self.start_s, "energy": line})
 
     def _write_steps(self, *, is_final: bool) -> None:
         tally, before = self.steps.advance(self.seen_s), self._pooled

@@ -5,6 +5,7 @@ used instead. It needs the phase of every moment shortly after that moment, so t
 the readings by ``_HOLD_S``, in which a window may still give a part of a span another phase.
 """
 
+import copy
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -84,6 +85,7 @@ class PhaseEnergy:
         self._known_s = -math.inf  # edges before this are forgotten
         self._added_s = -math.inf
         self._devices: dict[str, _Device] = {}
+        self._hold_s = _HOLD_S
         self.is_complete = True
 
     def add(self, span: PhaseSpan) -> None:
@@ -142,7 +144,7 @@ class PhaseEnergy:
         """
         if len(self._names) > _MOST_PHASES:
             self.give_up()
-        end_s = until_s if is_final else until_s - _HOLD_S
+        end_s = until_s if is_final else until_s - self._hold_s
         is_due = is_final or end_s >= self._added_s + _EVERY_S
         if self._start_s is None or not self.is_complete or not is_due:
             return
@@ -229,6 +231,20 @@ class PhaseEnergy:
             if device.sums.intervals and device.is_complete
         }
         return {key: by_phase for key, by_phase in found.items() if by_phase}
+
+    def energies_until(self, until_s: float) -> dict[str, dict[str, Energy]]:
+        """Return the ``energies`` up to a moment, as known now, without adding them.
+
+        Args:
+            until_s: time up to which energies are final and all spans are known.
+        """
+        ahead = copy.copy(self)
+        ahead._devices = copy.deepcopy(self._devices)
+        ahead._names, ahead._labels = [*self._names], [*self._labels]
+        ahead._edges_s = [*self._edges_s]
+        ahead._hold_s, ahead._added_s = 0.0, -math.inf
+        ahead.update(until_s)
+        return ahead.energies()
 
     def _by_phase(self, device: _Device) -> dict[str, Energy]:
         found = phase_energies(device.sums)

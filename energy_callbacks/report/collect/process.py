@@ -65,7 +65,9 @@ class ProcessJournal:
         epochs: ends of epochs.
         so_far: energies by device key, from the newest ``so_far`` line; empty if there is none.
         so_far_s: time up to which ``so_far`` has the energies, in seconds.
-        phases: energy by device key and phase, over all spans; empty if the attempt was cut off.
+        phases: energy by device key and phase, over all spans up to ``phases_s``.
+        phases_s: time of the newest line ``phases``, in seconds; 0 if there is none.
+        phases_so_far: ``so_far`` at ``phases_s``.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
@@ -99,6 +101,8 @@ class ProcessJournal:
     so_far: Record = field(default_factory=dict)
     so_far_s: float = 0.0
     phases: dict[str, dict[str, Energy]] = field(default_factory=dict)
+    phases_s: float = 0.0
+    phases_so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     trainings: tuple[Training, ...] = ()
@@ -138,6 +142,11 @@ class ProcessJournal:
     def unix_s(self) -> float:
         """Wall time of the start, in seconds since 1970."""
         return float(self.header["unix_s"])
+
+    @property
+    def fitted(self) -> dict[str, dict[str, Energy]]:
+        """The energies ``phases`` if they reach to the end of the journal; otherwise empty."""
+        return self.phases if self.phases_s >= self.end_s else {}
 
     def last_energy_j(self, key: str) -> float | None:
         """Return the newest cumulative energy of a device; ``None`` if no row has one."""
@@ -249,6 +258,7 @@ def _take_so_far(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_phases(process: ProcessJournal, record: Record) -> None:
+    process.phases_s, process.phases_so_far = record["t_s"], process.so_far
     process.phases = {key: energies(by_phase) for key, by_phase in record["energy"].items()}
 
 

@@ -13,6 +13,9 @@ from operator import itemgetter
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.report.collect.process import ProcessJournal
 
+# A report is asked for by ``EnergyMeter.report``, which lets the meter write a line ``phases``. The
+# report ends there, even if the journal has a little more meanwhile, at most this number of seconds.
+_FRESH_S = 2.0
 # Counts in a line with steps that grow with time.
 _COUNTS = ("steps", "samples", "tokens", "data_wait_s")
 
@@ -20,18 +23,24 @@ _COUNTS = ("steps", "samples", "tokens", "data_wait_s")
 def until_settled(process: ProcessJournal) -> ProcessJournal:
     """Return the journal up to the newest moment at which the energy of all phases is final.
 
-    This is the end of the newest span, or the time of the newest ``so_far`` line if it is later.
+    This is the end of the newest span, or the time of the newest ``so_far`` line if it is later. If
+    there is a recent line ``phases``, it is the time of that line.
     A journal without changes of phase is returned unchanged.
     """
     if not process.changes:
         return process
     closed_s = process.spans[-1].end_s if process.spans else 0.0
-    end_s = max(closed_s, process.so_far_s)
+    end_s, so_far = max(closed_s, process.so_far_s), process.so_far
+    if process.phases_s > end_s - _FRESH_S:
+        end_s, so_far = process.phases_s, process.phases_so_far
     begun = bisect_right(process.changes, end_s, key=itemgetter(0))
     return replace(
         process,
         end_s=end_s,
         is_settled=True,
+        so_far=so_far,
+        spans=[span for span in process.spans if span.end_s <= end_s],
+        windows=[window for window in process.windows if window.end_s <= end_s],
         open_phase=process.changes[begun - 1][1] if begun else "idle",
         columns={key: columns.until(end_s) for key, columns in process.columns.items()},
         steps=list(_steps(process.steps, end_s)),
