@@ -97,8 +97,7 @@ class _PeriodicThread:
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
         self._job = job
-        self._is_stopping = False
-        self._wake = threading.Event()
+        self._stopping, self._waking = threading.Event(), threading.Event()
         self.cpu_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -106,8 +105,8 @@ class _PeriodicThread:
     def _run(self) -> None:
         deadline_s = time.monotonic()
         while True:
-            self._wake.clear()
-            is_last = self._is_stopping
+            self._waking.clear()
+            is_last = self._stopping.is_set()
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
@@ -117,16 +116,16 @@ class _PeriodicThread:
             now_s = time.monotonic()
             own_s = None if interval_s is None else began_s + interval_s
             deadline_s = max(own_s or deadline_s + self._interval_s, now_s)
-            self._wake.wait(deadline_s - now_s)
+            self._waking.wait(deadline_s - now_s)
 
     def run_soon(self) -> None:
         """See ``Periodic``."""
-        self._wake.set()
+        self._waking.set()
 
     def ask_to_stop(self) -> None:
         """See ``Periodic``."""
-        self._is_stopping = True
-        self._wake.set()
+        self._stopping.set()
+        self._waking.set()
 
     def wait(self, timeout_s: float) -> bool:
         """See ``Periodic``."""

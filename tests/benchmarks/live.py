@@ -10,7 +10,8 @@ second. Each phase of each report is compared with what the finished run says of
 for each card: the difference is never larger than the stated error of the report, which holds the
 true energy in 90 % of phases, and reports lack 6 s on average at most.
 
-``python -m tests.benchmarks.live [--quick] [--json FILE]``: 8 runs of each load, quick 2.
+``python -m tests.benchmarks.live [--quick] [--json FILE]``: 4 runs of each load and
+of each training, quick 1.
 """
 
 import itertools
@@ -45,7 +46,7 @@ WIDTHS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 WINDOW_LOADS: Final = (*RANDOM_LOADS, "1030 ms")
 PHASES_S: Final = ((0.25, 0.05), (0.1, 0.1), (0.5, 0.25), (0.05, 0.5))
 LEVELS_W: Final = {"train": 400.0, "validation": 100.0}
-RUNS, QUICK_RUNS = 8, 2
+RUNS, QUICK_RUNS = 4, 1
 LEAST_HELD, MOST_RATIO, MOST_BEHIND_S = 0.9, 2.0, 6.0
 _GAIN: Final = 0.05
 _SPREAD: Final = 0.1
