@@ -1,7 +1,7 @@
-"""Computes the energy of a device up to now, with the time since its newest reading extrapolated.
+"""Computes the energy of a device up to now; the time since its newest reading is extrapolated.
 
-The mean power in this time is predicted by linear regression over successive spans of time before
-the newest reading: on the mean power of the previous span, or on the newest power reading,
+The mean power in this time is predicted by linear regression over equal time spans in the past: on
+the mean power just before each of them, or on the power reading that was the newest one then,
 whichever predicts these spans better. What the regression does not explain is the error.
 """
 
@@ -14,14 +14,15 @@ import numpy as np
 
 from energy_callbacks.accounting.metrics.energy_sums import total_of_neighbours
 from energy_callbacks.core.records import NORMAL_95, Energy
+from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
 
 # Longest time without readings that is extrapolated, s. Without faults, every source is read at
-# least every 1.6 s, and a reading belongs to a moment up to 0.7 s before (``known_sensors``).
+# least every 1.6 s, and a reading is late by at most 0.7 s (``known_sensors``).
 _LONGEST_S: Final = 2.5
-# Number of moments in the past from which the power is predicted, and the smallest number. More
-# moments reach further back, where the load may have been another one.
+# Number of time spans in the past, and the smallest number. More spans reach further back, where
+# the load may have been another one.
 _SPANS: Final = 20
 _FEWEST: Final = 4
 
@@ -43,16 +44,16 @@ def newest_energy(
     """
     found = timeline.energy(key, start_s, end_s)
     seen_s, until_s = seen_until_s(timeline, key), min(end_s, now_s)
-    if seen_s is None or until_s <= max(seen_s, start_s) or now_s - seen_s > _LONGEST_S:
+    if seen_s is None or until_s <= max(seen_s, start_s) or until_s - seen_s > _LONGEST_S:
         return found
     unseen = _predicted(timeline, key, seen_s, (max(seen_s, start_s), until_s))
     if unseen is None:
         return found
-    if start_s >= seen_s:
-        return unseen
-    both = total_of_neighbours(
-        [timeline.energy(key, start_s, seen_s), unseen], [seen_s - start_s, until_s - seen_s]
-    )
+    parts, lengths_s = [unseen], [until_s - max(seen_s, start_s)]
+    if seen_s > start_s:
+        parts.insert(0, timeline.energy(key, start_s, seen_s))
+        lengths_s.insert(0, seen_s - start_s)
+    both = total_of_neighbours(parts, lengths_s)
     return replace(both, coverage=both.coverage * (until_s - start_s) / (end_s - start_s))
 
 
@@ -82,31 +83,26 @@ def _predicted(
         seen_s: end of the time with readings.
         unseen: start and end of the time span.
     """
-    past = timeline.intervals(key, seen_s - _LONGEST_S * _SPANS, seen_s, provisional=True)
+    width_s, ahead_s = unseen[1] - unseen[0], unseen[1] - seen_s
+    past = timeline.intervals(key, seen_s - _SPANS * _LONGEST_S, seen_s, provisional=True)
     if past is None:
         return None
-    width_s, ahead_s = unseen[1] - unseen[0], unseen[1] - seen_s
+    # Moments in the past, and the same time span after each of them; after the last it is unseen.
     reading_s = float(past.t_s[-1] - past.t_s[-2])
-    # Moments in the past, and the same time span after each of them; at the last, it is unseen.
     step_s = max(ahead_s, reading_s)
-    count = min(int((past.t_s[-1] - past.t_s[0] - reading_s) / step_s), _SPANS)
+    count = min(int((seen_s - past.t_s[0] - reading_s) / step_s), _SPANS)
     if count < _FEWEST:
         return None
     moments_s = seen_s - step_s * np.arange(count, -1, -1)
-    total_j = np.concatenate([[0.0], np.cumsum(past.energy_j)])
-
-    def power_w(start_s: Array, end_s: Array) -> Array:
-        start_j, end_j = (np.interp(t_s, past.t_s, total_j) for t_s in (start_s, end_s))
-        return np.asarray((end_j - start_j) / (end_s - start_s))
-
-    after_w = power_w(moments_s[:-1] + ahead_s - width_s, moments_s[:-1] + ahead_s)
-    before_w = power_w(moments_s - reading_s, moments_s)
-    t_s, values_w = (np.asarray(column) for column in timeline.recent_power(key))
-    known = [before_w]
+    ends_s = moments_s[:-1] + ahead_s
+    after_w = _mean_w(past, ends_s - width_s, ends_s)
+    known = [_mean_w(past, moments_s - reading_s, moments_s)]
+    t_s, power_w = (np.asarray(column) for column in timeline.recent_power(key))
     if len(t_s):
-        newest = np.searchsorted(t_s, moments_s + t_s[-1] - seen_s, side="right") - 1
-        known.append(values_w[np.maximum(newest, 0)])
+        newest = np.searchsorted(t_s, moments_s + (t_s[-1] - seen_s), side="right") - 1
+        known.append(power_w[np.maximum(newest, 0)])
     next_w, error_w = min((_regressed(one, after_w) for one in known), key=itemgetter(1))
+    # The readings do not show all changes of power within a short time span.
     recent = timeline.energy(key, seen_s - width_s, seen_s)
     return replace(
         recent,
@@ -118,16 +114,25 @@ def _predicted(
     )
 
 
+def _mean_w(past: Intervals, start_s: Array, end_s: Array) -> Array:
+    """Return the mean power between pairs of moments, W, (n,)."""
+    total_j = np.concatenate([[0.0], np.cumsum(past.energy_j)])
+    start_j, end_j = (np.interp(t_s, past.t_s, total_j) for t_s in (start_s, end_s))
+    return np.asarray((end_j - start_j) / (end_s - start_s))
+
+
 def _regressed(known: Array, after_w: Array) -> tuple[float, float]:
     """Return the power after the last moment and its standard error, by linear regression.
 
+    The slope is limited to the range from 0 (the mean power) to 1 (the power stays as it is).
+
     Args:
-        known: a value that is known at each moment, (n + 1,).
+        known: power that is known at each moment, (n + 1,).
         after_w: power after each moment but the last, (n,).
     """
-    off = known[:-1] - known[:-1].mean()
-    square = float(off @ off)
-    slope = min(max(float(off @ after_w) / square, 0.0), 1.0) if square else 0.0
-    left_w = after_w - after_w.mean() - slope * off
+    off_w = known[:-1] - known[:-1].mean()
+    square = float(off_w @ off_w)
+    slope = min(max(float(off_w @ after_w) / square, 0.0), 1.0) if square else 0.0
+    left_w = after_w - after_w.mean() - slope * off_w
     next_w = float(after_w.mean() + slope * (known[-1] - known[:-1].mean()))
-    return max(next_w, 0.0), math.sqrt(float(left_w @ left_w) / (len(off) - 2))
+    return max(next_w, 0.0), math.sqrt(float(left_w @ left_w) / (len(off_w) - 2))
