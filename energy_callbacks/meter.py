@@ -53,9 +53,10 @@ class EnergyMeter:
         report = meter.report()
 
     Sensors and files are opened in ``start``. A copy or a pickle of a meter is not running. If
-    measuring fails, it ends with a warning, and the training continues. Only ``wait_until_seen``
-    and methods that end an attempt, such as ``stop``, wait for sensors; ``stop`` waits for at most
-    a few seconds. In a forked child process nothing is measured until the child calls ``start``.
+    measuring fails, it ends with a warning, and the training continues. Only ``energy``,
+    ``wait_until_seen``, ``report`` and methods that end an attempt, such as ``stop``, wait for
+    other threads; ``energy`` waits for at most 50 ms, and the others for at most a few seconds. In
+    a forked child process nothing is measured until the child calls ``start``.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.
@@ -457,10 +458,17 @@ class EnergyMeter:
         the time from start to end is too short for the sensors, ``is_resolved`` is ``False`` and
         the energy is printed as an upper bound, such as ``< 1.2 J``.
 
+        If the sensors have not reported up to the end yet, they are asked for their newest values
+        on their own threads. The energy that is still missing up to now is extrapolated, with its
+        error; ``method`` then contains ``extrapolated``. A device that has not reported for 2.5
+        seconds is not extrapolated: its missing energy lowers ``coverage``.
+
         Args:
             start_s: start, in seconds of ``time.monotonic()``.
             end_s: end, by the same clock.
             scope: ``gpu``, ``host``, ``total`` or the key of a device.
+            wait: whether to ask the sensors and wait for them, for at most 50 ms. Pass ``False`` in
+                training hooks.
 
         Raises:
             ValueError: if the end is not after the start, or if the scope is unknown.
@@ -502,6 +510,9 @@ class EnergyMeter:
 
     def report(self) -> "EnergyReport":
         """Return the report of the run so far, computed from its journals.
+
+        The report of a running meter ends at the newest moment at which the energy of all phases is
+        final: ``report.run.duration_s`` after the start, a few seconds before now.
 
         Raises:
             JournalError: if the meter has never been started.

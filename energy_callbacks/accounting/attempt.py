@@ -22,6 +22,7 @@ from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget import Budget, emissions_function
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.forecast import Forecaster
+from energy_callbacks.accounting.metrics.newest_energy import newest_energy, seen_until_s
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
@@ -29,7 +30,6 @@ from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.accounting.metrics.newest_energy import newest_energy, seen_until_s
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.timeline import Timeline

@@ -33,6 +33,7 @@ BENCHMARKS: Final = (
     "finders",
     "import_time",
     "lines",
+    "live",
     "longrun",
     "overhead",
     "page",

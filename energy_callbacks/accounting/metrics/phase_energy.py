@@ -85,7 +85,6 @@ class PhaseEnergy:
         self._known_s = -math.inf  # edges before this are forgotten
         self._added_s = -math.inf
         self._devices: dict[str, _Device] = {}
-        self._hold_s = _HOLD_S
         self.is_complete = True
 
     def add(self, span: PhaseSpan) -> None:
@@ -144,7 +143,7 @@ class PhaseEnergy:
         """
         if len(self._names) > _MOST_PHASES:
             self.give_up()
-        end_s = until_s if is_final else until_s - self._hold_s
+        end_s = until_s if is_final else until_s - _HOLD_S
         is_due = is_final or end_s >= self._added_s + _EVERY_S
         if self._start_s is None or not self.is_complete or not is_due:
             return
@@ -238,12 +237,8 @@ class PhaseEnergy:
         Args:
             until_s: time up to which energies are final and all spans are known.
         """
-        ahead = copy.copy(self)
-        ahead._devices = copy.deepcopy(self._devices)
-        ahead._names, ahead._labels = [*self._names], [*self._labels]
-        ahead._edges_s = [*self._edges_s]
-        ahead._hold_s, ahead._added_s = 0.0, -math.inf
-        ahead.update(until_s)
+        ahead = copy.deepcopy(self, {id(self._timeline): self._timeline})
+        ahead.update(until_s, is_final=True)
         return ahead.energies()
 
     def _by_phase(self, device: _Device) -> dict[str, Energy]:

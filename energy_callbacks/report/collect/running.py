@@ -13,8 +13,8 @@ from operator import itemgetter
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.report.collect.process import ProcessJournal
 
-# A report is asked for by ``EnergyMeter.report``, which lets the meter write a line ``phases``. The
-# report ends there, even if the journal has a little more meanwhile, at most this number of seconds.
+# ``EnergyMeter.report`` lets the meter write a line ``phases`` and then reads the journal. The
+# report ends with this line even if the journal reaches further, by at most this time, s.
 _FRESH_S = 2.0
 # Counts in a line with steps that grow with time.
 _COUNTS = ("steps", "samples", "tokens", "data_wait_s")

@@ -261,11 +261,17 @@ class EnergyCurve:
 
         It is provisional: power readings may still reduce its error.
         """
-        rows, before, seen = [], self._anchor, self._shape.open()
-        for anchor in self._waiting if before and before.t_s >= self._settled_s else ():
-            if before and self._is_dense(anchor.t_s - before.t_s) and self._is_usable(before, anchor):
-                inside = (seen[:, iv.START] >= before.t_s) & (seen[:, iv.END] <= anchor.t_s)
-                rows.append(self._counted_row(before, anchor, seen[inside]))
+        before, rows = self._anchor, []
+        if before is None or before.t_s < self._settled_s:
+            return False
+        for anchor in self._waiting:
+            width_s = anchor.t_s - before.t_s
+            if not (self._is_dense(width_s) and self._is_usable(before, anchor)):
+                continue
+            seen = self._shape.open()
+            seen = seen[(seen[:, iv.START] >= before.t_s) & (seen[:, iv.END] <= anchor.t_s)]
+            if self._is_plausible(anchor.value - before.value, width_s, seen, is_dense=True):
+                rows.append(self._counted_row(before, anchor, seen))
                 before = anchor
         if rows:
             self._knots.append(self._knots.following(np.array(rows), 1.0, "counter"))

@@ -19,7 +19,10 @@ def alternating(period_s: float) -> Load:
         turns, rest_s = divmod(t_s, period_s)
         return 200.0 * period_s * turns + 100.0 * rest_s + 200.0 * max(rest_s - period_s / 2, 0.0)
 
-    return Load("alternating", lambda t_s: 300.0 if t_s % period_s >= period_s / 2 else 100.0, energy_j)
+    def power_w(t_s: float) -> float:
+        return 300.0 if t_s % period_s >= period_s / 2 else 100.0
+
+    return Load("alternating", power_w, energy_j)
 
 
 def seen(load: Load, until_s: float, *channels: object) -> Timeline:

@@ -318,7 +318,7 @@ class EnergyCounter:
         return self._readings(self._ticks.last_tick() if at_once else self._ticks.next_tick())
 
     def read_newest(self) -> list[Reading]:
-        """Return the newest tick if it was not returned before; see ``CounterTicks.newest_tick``."""
+        """Return the reading of ``CounterTicks.newest_tick``, if there is one."""
         return self._readings(self._ticks.newest_tick())
 
     def _readings(self, tick: Tick | None) -> list[Reading]:
