@@ -176,7 +176,9 @@ def looks(card: str, phases_s: tuple[float, float], seed: int) -> Iterator[Look]
     reports: list[tuple[float, EnergyReport]] = []
     with running(CARDS[card](power), seed) as (meter, nvml, clock):
         zero_s = nvml.scenario.epoch_unix_s - clock.unix_s() + clock.monotonic_s()
-        recorder, timeline = meter._lifecycle.running.recorder, meter._lifecycle.running.timeline
+        attempt = meter._lifecycle.running
+        assert attempt is not None
+        recorder, timeline = attempt.recorder, attempt.timeline
         for span in spans:
             clock.advance(max(zero_s + span.start_s - clock.monotonic_s(), 0.0))
             # At the exact time: in virtual time, calls of the driver delay the training.

@@ -93,7 +93,7 @@ def _predicted(
     count = min(int((seen_s - past.t_s[0] - reading_s) / step_s), _SPANS)
     if count < _FEWEST:
         return None
-    moments_s = seen_s - step_s * np.arange(count, -1, -1)
+    moments_s: Array = seen_s - step_s * np.arange(count, -1.0, -1.0)
     ends_s = moments_s[:-1] + ahead_s
     after_w = _mean_w(past, ends_s - width_s, ends_s)
     known = [_mean_w(past, moments_s - reading_s, moments_s)]

@@ -305,7 +305,7 @@ def test_the_newest_tick_of_a_cheap_counter_comes_once(period_s: float) -> None:
     clock = FakeClock(start_s=7.7)
     ticks = CounterTicks(clock, SlowCounter(clock, period_s, lambda: 20e-6).read)
     run(clock, ticks, 30.0)
-    found = []
+    found: list[Tick] = []
     for _ in range(400):
         if tick := ticks.newest_tick():
             assert not found or clock.monotonic_s() - tick.t_s < 0.006
