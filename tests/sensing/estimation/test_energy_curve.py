@@ -588,7 +588,8 @@ def test_a_dense_counter_is_ahead_of_late_power_readings() -> None:
     feed(curve, readings_of(load, power, np.arange(0.0, until_s + 0.01, 0.1)))
     feed(curve, readings_of(load, COUNTER, np.arange(0.0, until_s + 0.01, 0.1)))
     assert curve.newest_s == pytest.approx(until_s)
-    assert curve.settled_s == pytest.approx(until_s - 0.1)
+    assert curve.settled_s is not None
+    assert curve.settled_s < until_s - 0.05
     energy = curve.energy(until_s - 0.3, until_s)
     assert joules(energy) == pytest.approx(0.3 * 640.0)
     assert energy.method == "counter"
