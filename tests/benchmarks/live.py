@@ -192,14 +192,15 @@ def looks(card: str, phases_s: tuple[float, float], seed: int) -> Iterator[Look]
             until_s = recorder.start_s + report.run.duration_s
             final_j = finished(timeline, recorder.start_s, moved, until_s)
             for phase in report.phases:
-                if phase.name in LEVELS_W and phase.gpu.energy_j is not None:
+                true_j = _true_j(power, spans, phase.name, until_s - zero_s)
+                if true_j > 0.0 and phase.gpu.energy_j is not None:
                     yield Look(
                         card=card,
                         behind_s=at_s - report.run.duration_s,
                         live_j=phase.gpu.energy_j,
                         error_j=phase.gpu.error_j,
                         final_j=final_j[phase.name],
-                        true_j=_true_j(power, spans, phase.name, until_s - zero_s),
+                        true_j=true_j,
                     )
 
 
@@ -264,8 +265,8 @@ def _report_bars(found: Sequence[Look]) -> Iterator[Bar]:
         own = [one for one in found if one.card == card]
         is_final = [abs(one.live_j - one.final_j) <= one.error_j for one in own]
         is_true = [abs(one.live_j - one.true_j) <= one.error_j for one in own]
-        off = np.median([abs(one.live_j - one.final_j) / one.final_j for one in own])
-        width = np.median([one.error_j / one.final_j for one in own])
+        off = np.median([abs(one.live_j - one.final_j) / one.true_j for one in own])
+        width = np.median([one.error_j / one.true_j for one in own])
         behind_s = float(np.mean([one.behind_s for one in own]))
         print(
             f"{card:<16}{len(own):>6} phases of reports, final held {np.mean(is_final):5.1%}, "
