@@ -98,6 +98,11 @@ class _FakePeriodic:
     def run(self) -> float:
         return self.job() or self.interval_s
 
+    def run_soon(self) -> None:
+        """Call the job now; its next periodic call is due as before."""
+        if not self.is_stopped:
+            self.job()
+
     def ask_to_stop(self) -> None:
         """End the periodic calls of the job; ``wait`` calls the job a last time."""
         self.is_stopped = True

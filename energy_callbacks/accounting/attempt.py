@@ -1,10 +1,11 @@
 """Measures one attempt of a run, from ``EnergyMeter.start`` to ``stop``."""
 
 import logging
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget import Budget, emissions_function
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.forecast import Forecaster
+from energy_callbacks.accounting.metrics.newest_energy import newest_energy, seen_until_s
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
@@ -44,6 +46,10 @@ _STOP_TIMEOUT_S: Final = 3.0
 _HUNG_S: Final = 5.0
 # Interval between two checks in ``wait_until_seen``, s.
 _POLL_S: Final = 0.02
+# Longest wait for the newest values of sensors, and the time until they are asked again, s. The
+# samples of an H200 follow each other every 20 ms, and reading them takes 0.2 ms.
+_ASK_S: Final = 0.05
+_ASK_AGAIN_S: Final = 0.005
 # Text for the journal if ``stop`` was not called and the exception is unknown.
 _LEFT: Final = (
     "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
@@ -171,9 +177,29 @@ class ActiveAttempt:
         self._alive_s = self.clock.monotonic_s()
         return self._alive_s
 
-    def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
+    def energy(
+        self, start_s: float, end_s: float, scope: str = "total", *, wait: bool = False
+    ) -> Energy:
         """Return the energy of a scope between two moments; see ``EnergyMeter.energy``."""
-        return total(self.timeline.energy(key, start_s, end_s) for key in self.timeline.keys(scope))
+        keys = self.timeline.keys(scope)
+        if wait:
+            self._ask_sensors(keys, end_s)
+        now_s = self.now_s()
+        if self._is_over:
+            return total(self.timeline.energy(key, start_s, end_s) for key in keys)
+        return total(newest_energy(self.timeline, key, start_s, end_s, now_s) for key in keys)
+
+    def _ask_sensors(self, keys: Sequence[str], end_s: float) -> None:
+        """Ask the sensors for their newest values until they reach ``end_s``, at most 50 ms."""
+        now_s = self.now_s()
+        until_s, deadline_s = min(end_s, now_s), now_s + _ASK_S
+        while not self._is_over and any(
+            (seen_until_s(self.timeline, key) or -math.inf) < until_s for key in keys
+        ):
+            self._sampler.ask()
+            if self.now_s() + _ASK_AGAIN_S > deadline_s:
+                break
+            self.clock.sleep(_ASK_AGAIN_S)
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
         """Wait for readings up to ``t_s``, and return whether they have arrived.
@@ -192,6 +218,16 @@ class ActiveAttempt:
                 break
             self.clock.sleep(min(_POLL_S, deadline_s - now_s))
         return False
+
+    def write_phases(self, timeout_s: float) -> None:
+        """Write the energies of phases up to now to the journal, on its thread, for a report."""
+        self.recorder.is_asked = True
+        deadline_s = self.now_s() + timeout_s
+        self._periodic.run_soon()
+        while self.recorder.is_asked and self.now_s() < deadline_s:
+            if self._is_over or self._is_broken:
+                break
+            self.clock.sleep(_POLL_S)
 
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
         """Write a profile to the journal, for the report.

@@ -17,7 +17,7 @@ from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
-from energy_callbacks.core.records import Quantity
+from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
@@ -31,9 +31,12 @@ _POOL_S = 0.5
 # Number of seconds for which ``settled_s`` and ``seen_s`` wait for a device without readings. Lines
 # with energies may wait longer, see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
-# Minimum interval between two ``so_far`` lines with the total energy, s. The report needs such a
-# line if the process is killed.
+# Time between two ``so_far`` lines with the total energy, as a share of the time since the start,
+# and the longest such time, s. The report of a running process ends with the newest of these lines,
+# and the report of a killed process takes its errors from it.
+_SO_FAR_SHARE = 0.1
 _SO_FAR_S = 10.0
+_SHORTEST_S = 0.1
 # Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
 # written. A few such steps are normal: the last steps may still run on the device when the training
 # ends.
@@ -111,6 +114,7 @@ class JournalRecorder:
         self._written = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
         self._so_far_s = start_s
+        self.is_asked = False
         self._row_ends: dict[str, float] = {}
         self._trained: deque[PhaseSpan] = deque(maxlen=10_000)
         self._renamed: deque[PhaseSpan] = deque(maxlen=10_000)
@@ -206,14 +210,18 @@ class JournalRecorder:
         self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.start_s
         self._write_queued()
         self._write_spans(self._closed, "span", "phase")
-        self._write_spans(self._named, "window", "name")
+        has_windows = self._write_spans(self._named, "window", "name")
         self._write_steps(is_final=is_final)
         self._note_period()
         self._waiting.update(now_s, is_final=is_final)
         self._update_phases(is_final=is_final)
         self._write_series(now_s)
-        self._write_so_far()
+        is_asked = self.is_asked
+        self._write_so_far(is_due=has_windows or is_asked)
+        if is_asked and not is_final:
+            self._write_phases(self._so_far_s, self._by_phase.energies_until)
         self._writer.flush()
+        self.is_asked = self.is_asked and not is_asked
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
         """End the current span, write all queued lines and the totals, and close the journal.
@@ -246,7 +254,7 @@ class JournalRecorder:
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
-        self._write_phases(now_s)
+        self._write_phases(now_s, lambda _: self._by_phase.energies())
         energy = self._energies(self.start_s, now_s)
         values = self._waiting.record() | values
         self._writer.write(journal.totals(now_s - self.start_s, status, error, energy, **values))
@@ -271,9 +279,11 @@ class JournalRecorder:
             return now_s if now_s - self.start_s > _PATIENCE_S else before_s
         return max(reached_s, before_s)
 
-    def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> None:
+    def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> bool:
+        """Write the spans whose energy is final, and return whether there are any."""
+        has_any = False
         while spans and spans[0].end_s <= min(self.settled_s, self._complete_s):
-            span = spans.popleft()
+            span, has_any = spans.popleft(), True
             self._writer.write(
                 {
                     "type": "event",
@@ -284,6 +294,7 @@ class JournalRecorder:
                     "energy": self._energies(span.start_s, span.end_s),
                 }
             )
+        return has_any
 
     def _update_phases(self, *, is_final: bool) -> None:
         # Windows are taken first: the spans that a window overlaps were queued before it, except
@@ -297,10 +308,17 @@ class JournalRecorder:
             self._by_phase.rename(window)
         self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
 
-    def _write_phases(self, now_s: float) -> None:
-        """Write the ``phases`` line; a warning if the fit fails, because totals must be written."""
+    def _write_phases(
+        self, end_s: float, found: Callable[[float], dict[str, dict[str, Energy]]]
+    ) -> None:
+        """Write the ``phases`` line; a warning if the fit fails, because totals must be written.
+
+        Args:
+            end_s: time up to which energies are final.
+            found: returns the energies of the phases up to this time.
+        """
         try:
-            phases = self._by_phase.energies()
+            phases = found(end_s)
         except (ArithmeticError, ValueError) as error:  # includes those of linear algebra
             self.warn(
                 "phases",
@@ -309,8 +327,8 @@ class JournalRecorder:
             self._write_queued()
             return
         if phases:
-            line = {key: journal.energies_as_json(found) for key, found in phases.items()}
-            self._writer.write({"type": "phases", "t_s": now_s - self.start_s, "energy": line})
+            line = {key: journal.energies_as_json(by_name) for key, by_name in phases.items()}
+            self._writer.write({"type": "phases", "t_s": end_s - self.start_s, "energy": line})
 
     def _write_steps(self, *, is_final: bool) -> None:
         tally, before = self.steps.advance(self.seen_s), self._pooled
@@ -359,10 +377,14 @@ class JournalRecorder:
             t_s = round(now_s - self.start_s, 6)
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
-    def _write_so_far(self) -> None:
-        """Write a ``so_far`` line at most every ``_SO_FAR_S``, in case the process is killed."""
+    def _write_so_far(self, *, is_due: bool) -> None:
+        """Write a ``so_far`` line if the last one is old or ``is_due`` is set.
+
+        The line is due after a window: then no window ends after the newest line.
+        """
         end_s = min(self.settled_s, self._complete_s)
-        if end_s - self._so_far_s >= _SO_FAR_S:
+        wait_s = min(_SO_FAR_SHARE * (end_s - self.start_s), _SO_FAR_S)
+        if is_due or end_s - self._so_far_s >= max(wait_s, _SHORTEST_S):
             self._so_far_s = end_s
             energies = self._energies(self.start_s, end_s)
             line = {"type": "so_far", "t_s": end_s - self.start_s, "energy": energies}

@@ -20,6 +20,7 @@ from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_r
 from energy_callbacks.report.collect.process import ProcessJournal, load
 from energy_callbacks.report.collect.progress import metrics, progress
 from energy_callbacks.report.collect.ranks import imbalances, rank_table
+from energy_callbacks.report.collect.running import until_settled
 from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
@@ -47,8 +48,9 @@ def build(
             journals can be read.
         MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
     """
-    merged, other_runs, unreadable = gather(paths)
-    report = _assemble(merged, time.time() if now_unix_s is None else now_unix_s)
+    now_unix_s = time.time() if now_unix_s is None else now_unix_s
+    merged, other_runs, unreadable = gather(paths, now_unix_s)
+    report = _assemble(merged, now_unix_s)
     report = replace(
         report,
         warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=unreadable),
@@ -57,11 +59,15 @@ def build(
     return replace(report, advice=advice(report))
 
 
-def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt], int, list[str]]:
+def gather(
+    paths: str | Path | Sequence[str | Path], now_unix_s: float = math.inf
+) -> tuple[list[MergedAttempt], int, list[str]]:
     """Read journals, and merge the processes of the newest run into attempts.
 
     Args:
         paths: see ``build``.
+        now_unix_s: current wall time, in seconds since 1970. The journals of processes that are
+            still running are read up to the time whose energy is final (``until_settled``).
 
     Returns:
         The attempts of the newest run; the number of other runs; and for each journal that cannot
@@ -78,7 +84,9 @@ def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt
     # A journal that is found through several paths is read only once.
     for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
         try:
-            readable.append(load(file))
+            process = load(file)
+            is_running = _status(process, now_unix_s) == "running"
+            readable.append(until_settled(process) if is_running else process)
         except JournalError as error:
             problems.append(error)
     if not readable:
@@ -193,7 +201,7 @@ def _status(process: ProcessJournal, now_unix_s: float) -> runs.Status:
     if process.totals is not None:
         status: runs.Status = process.totals["status"]
         return status
-    silent_s = now_unix_s - (process.unix_s + process.end_s)
+    silent_s = now_unix_s - (process.unix_s + process.newest_s)
     return "running" if silent_s < _SILENT_S and not journal.is_gone(process.header) else "cut off"
 
 

@@ -17,6 +17,10 @@ _TRIES: Final = 3
 class Periodic(Protocol):
     """A job that runs at a regular interval, and one last time after it is asked to stop."""
 
+    def run_soon(self) -> None:
+        """Begin the next call of the job now, or when the present call ends; do not wait for it."""
+        ...
+
     def ask_to_stop(self) -> None:
         """Ask the job to run one last time and then end; return without waiting for this."""
         ...
@@ -93,7 +97,7 @@ class _PeriodicThread:
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
         self._job = job
-        self._stopping = threading.Event()
+        self._stopping, self._waking = threading.Event(), threading.Event()
         self.cpu_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -101,6 +105,7 @@ class _PeriodicThread:
     def _run(self) -> None:
         deadline_s = time.monotonic()
         while True:
+            self._waking.clear()
             is_last = self._stopping.is_set()
             began_s = time.monotonic()
             interval_s = self._job()
@@ -111,11 +116,16 @@ class _PeriodicThread:
             now_s = time.monotonic()
             own_s = None if interval_s is None else began_s + interval_s
             deadline_s = max(own_s or deadline_s + self._interval_s, now_s)
-            self._stopping.wait(deadline_s - now_s)
+            self._waking.wait(deadline_s - now_s)
+
+    def run_soon(self) -> None:
+        """See ``Periodic``."""
+        self._waking.set()
 
     def ask_to_stop(self) -> None:
         """See ``Periodic``."""
         self._stopping.set()
+        self._waking.set()
 
     def wait(self, timeout_s: float) -> bool:
         """See ``Periodic``."""

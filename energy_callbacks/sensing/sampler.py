@@ -15,6 +15,7 @@ from energy_callbacks.sensing.clock import Clock, Periodic
 from energy_callbacks.sensing.schedule import until_quick_reading_s
 from energy_callbacks.sensing.sources.protocol import (
     FinishingSource,
+    PromptSource,
     QuickSource,
     RemarkingSource,
     Source,
@@ -68,6 +69,7 @@ class _Worker:
         missed: number of failed readings.
         missed_in_a_row: number of failed readings since the last successful reading.
         is_last_turn: whether the next call of the job is the last one.
+        is_asked: whether the next call of the job is to return the newest values.
         has_arrived: whether ``Timeline.arrived`` was called for the source.
         started_s: monotonic time at which the present call of the job started; ``None`` between
             calls.
@@ -82,6 +84,7 @@ class _Worker:
     missed: int = 0
     missed_in_a_row: int = 0
     is_last_turn: bool = False
+    is_asked: bool = False
     has_arrived: bool = False
     started_s: float | None = None
 
@@ -122,6 +125,16 @@ class Sampler:
                 lambda worker=worker: self._run(worker),  # type: ignore[misc]
                 name=f"energy_callbacks {worker.source.name}",
             )
+
+    def ask(self) -> None:
+        """Make the threads of power and energy read their newest values now; do not wait for that.
+
+        Sources of means are left out: a mean over a very short time is inaccurate.
+        """
+        for worker in self._workers:
+            if any(c.quantity in ("power", "energy") and c.kind != "mean" for c in worker.channels):
+                worker.is_asked = True
+                worker.periodic.run_soon()
 
     def ask_to_stop(self) -> None:
         """Make every thread read its source once more and close it; do not wait for that."""
@@ -193,8 +206,7 @@ class Sampler:
                 self._timeline.register(worker.channels)
                 worker.is_open = True
                 self._notify(worker, "opened")
-            read = source.finish if is_last and isinstance(source, FinishingSource) else source.read
-            readings = read()
+            readings = self._readings(worker, is_last=is_last)
             if self._on_readings is not None:
                 self._on_readings(readings)
             self._timeline.extend(readings)
@@ -209,6 +221,12 @@ class Sampler:
             worker.missed_in_a_row = 0
             return self._interval_s(worker)
         return worker.source.interval_s
+
+    def _readings(self, worker: _Worker, *, is_last: bool) -> Sequence[Reading]:
+        source, is_asked, worker.is_asked = worker.source, worker.is_asked, False
+        if is_last and isinstance(source, FinishingSource):
+            return source.finish()
+        return source.read_now() if is_asked and isinstance(source, PromptSource) else source.read()
 
     def _interval_s(self, worker: _Worker) -> float:
         """Return the seconds from the present reading to the next one, if no reading failed."""

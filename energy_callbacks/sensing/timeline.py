@@ -20,6 +20,8 @@ _EndOf = Callable[[EnergyCurve], float | None]
 # A longer pause between two readings adds only this much to ``_Track.read_s``, s. Without faults,
 # every source is read at least every 1.6 s.
 _PAUSE_S: Final = 2.0
+# Time for which power readings are kept without corrections, s (``newest_energy``).
+_RECENT_S: Final = 20.0
 # Maximum number of raw power readings kept: ten minutes of readings every 10 ms.
 _MOST_FOLLOWED: Final = 60_000
 
@@ -37,6 +39,7 @@ class _Track:
         newest_s: time of the newest reading of any quantity.
         read_s: total time with readings, s.
         last: time of the last reading of each quantity, and ``read_s`` at that time.
+        recent: newest power readings, without corrections.
         power: raw power readings as (t_s, W) since ``follow_power``; ``None`` if not requested.
         silent_since_s: time of the first call of ``settled_s`` or ``seen_s`` while the device had
             no energy yet; ``None`` if there was no such call.
@@ -51,6 +54,7 @@ class _Track:
     newest_s: float = -math.inf
     read_s: float = 0.0
     last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
+    recent: TimeSeries = field(default_factory=lambda: TimeSeries(_RECENT_S))
     power: deque[tuple[float, float]] | None = None
     silent_since_s: float | None = None
     is_lost: bool = False
@@ -146,14 +150,21 @@ class Timeline:
                 track.read_s += min(t_s - track.newest_s, _PAUSE_S)
                 track.newest_s = t_s
             track.last[quantity] = (t_s, track.read_s)
-            if quantity == "power" and track.power is not None:
-                track.power.append((t_s, reading.value))
+            if quantity == "power":
+                track.recent.append(t_s, reading.value)
+                if track.power is not None:
+                    track.power.append((t_s, reading.value))
             if quantity in ("power", "energy"):
                 continue  # part of the curve
             series = track.series.get(quantity)
             if series is None:
                 series = track.series[quantity] = TimeSeries(self._keep_s)
             series.append(t_s, reading.value)
+
+    def recent_power(self, key: str) -> "tuple[array[float], array[float]]":
+        """Return times and values of a device's newest power readings, s and W."""
+        with self._lock:
+            return self._tracks[key].recent.readings(-math.inf, math.inf)
 
     def follow_power(self, key: str) -> None:
         """Start to keep a device's raw power readings, without corrections."""

@@ -450,3 +450,20 @@ def test_small_changes_of_the_period_are_not_noted(
     assert noted[0] == pytest.approx(0.2)
     assert noted[-1] == pytest.approx(0.207, rel=0.012)
     assert len(noted) <= 4
+
+
+def test_the_total_so_far_follows_each_window(tmp_path: Path, clock: FakeClock) -> None:
+    """Lines ``so_far`` come when a tenth of the time has passed, every 10 s, and after windows."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    clock.advance(200.0)
+    now_s = clock.monotonic_s()
+    books.recorder.window("checkpoint", now_s - 1.0, now_s)
+    clock.advance(1.5)
+    kinds = [line.get("kind", line["type"]) for line in books.lines]
+    assert "so_far" in kinds[kinds.index("window") :]
+    (window,) = books.of("window")
+    ends_s = [line["t_s"] for line in books.of("so_far")]
+    assert window["end_s"] <= ends_s[-1] < ends_s[-2] + 9.0
+    gaps_s = [after - before for before, after in pairwise(ends_s[:-1])]
+    assert max(gaps_s[-5:]) <= 11.0
+    assert all(gap_s <= 0.1 * end_s + 1.0 for gap_s, end_s in zip(gaps_s, ends_s[1:], strict=False))

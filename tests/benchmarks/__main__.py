@@ -34,6 +34,7 @@ BENCHMARKS: Final = (
     "forecast",
     "import_time",
     "lines",
+    "live",
     "longrun",
     "overhead",
     "page",

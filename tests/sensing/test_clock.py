@@ -55,6 +55,18 @@ def test_a_stop_during_a_run_still_brings_one_more() -> None:
     assert runs == [False, True]
 
 
+def test_a_job_runs_soon_if_it_is_asked_to() -> None:
+    """Asked within its first interval, a job runs a second time without waiting for its end."""
+    job, second, runs = counting(2)
+    periodic = SystemClock().every(LONG_S, job, name="test")
+    while not second.is_set():
+        periodic.run_soon()
+        second.wait(0.01)
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+    assert runs[-1] - runs[0] < AT_MOST_S
+
+
 class VirtualTime:
     """Replaces ``time`` and ``threading.Event``; time passes by waiting."""
 
@@ -73,6 +85,9 @@ class VirtualTime:
 
     def is_set(self) -> bool:
         return self.is_stopping
+
+    def clear(self) -> None:
+        """Nothing wakes these jobs."""
 
 
 def test_a_late_run_does_not_delay_the_ones_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -381,3 +381,54 @@ def test_a_failed_reading_of_a_cheap_source_is_not_repeated_quickly() -> None:
     sampler.stop(AT_MOST_S)
 
     assert len(source.read_s) < 6
+
+
+class Prompt(Faulty):
+    """A source whose ``read_now`` differs from ``read``."""
+
+    kind = "gauge"
+
+    def open(self) -> Sequence[Channel]:
+        return [channel("power", self.kind, period_s=0.5)]  # type: ignore[arg-type]
+
+    def read(self) -> Sequence[Reading]:
+        return []
+
+    def read_now(self) -> Sequence[Reading]:
+        return super().read()
+
+
+class PromptMean(Prompt):
+    """The same for means since the last reading."""
+
+    kind = "mean"
+
+
+def test_a_source_that_is_asked_is_read_now() -> None:
+    """``ask`` reads power at once, by ``read_now`` if there is one; later reads are as before."""
+    clock = FakeClock(start_s=0.0)
+    prompt, plain = Prompt(clock), Faulty(clock)
+    timeline = Timeline()
+    sampler = Sampler([prompt], timeline, clock, lambda _: None)
+    sampler.start()
+    other = Sampler([plain], Timeline(), clock, lambda _: None)
+    other.start()
+    clock.advance(0.3)
+    sampler.ask()
+    other.ask()
+    assert (prompt.read_s, plain.read_s) == ([0.3], [0.0, 0.3])
+    clock.advance(3.0)
+    assert prompt.read_s == [0.3]
+    assert plain.read_s == [0.0, 0.3, 1.0, 2.0, 3.0]
+
+
+def test_means_and_sources_that_are_not_open_are_not_asked() -> None:
+    """A mean over a few milliseconds is inaccurate; before it is open, a source has no channels."""
+    clock = FakeClock(start_s=0.0)
+    mean, closed = PromptMean(clock), Faulty(clock)
+    for source in (mean, closed):
+        sampler, _, _ = sampled(source, clock)
+        if source is mean:
+            clock.advance(0.3)
+        sampler.ask()
+    assert (mean.read_s, closed.opened) == ([], 0)

@@ -304,3 +304,13 @@ def test_devices_that_open_later_learn_the_period_of_the_steps(is_early: bool) -
         timeline.finish()
         edges_j.append(timeline.energy("gpu0", 10.0, 10.05).edge_j)
     assert edges_j[0] > 1.5 * edges_j[1]
+
+
+def test_newest_power_readings_are_kept_as_they_came() -> None:
+    """20 to 30 s of them, with the times at which they were read."""
+    timeline = timeline_of(channel("power", "gauge", device=GPU, period_s=0.5, lag_s=0.2))
+    of = timeline.channels("gpu0")[0]
+    timeline.extend(readings_of(constant(70.0), of, np.arange(0.0, 100.1, 0.5)))
+    t_s, power_w = timeline.recent_power("gpu0")
+    assert (t_s[-1], set(power_w)) == (100.0, {70.0})
+    assert 70.0 <= t_s[0] <= 80.0

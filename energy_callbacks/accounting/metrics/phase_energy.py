@@ -5,6 +5,7 @@ used instead. It needs the phase of every moment shortly after that moment, so t
 the readings by ``_HOLD_S``, in which a window may still give a part of a span another phase.
 """
 
+import copy
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -254,6 +255,16 @@ class PhaseEnergy:
             if device.sums.intervals and device.is_complete
         }
         return {key: by_phase for key, by_phase in found.items() if by_phase}
+
+    def energies_until(self, until_s: float) -> dict[str, dict[str, Energy]]:
+        """Return the ``energies`` up to a moment, as known now, without adding them.
+
+        Args:
+            until_s: time up to which energies are final and all spans are known.
+        """
+        ahead = copy.deepcopy(self, {id(self._timeline): self._timeline})
+        ahead.update(until_s, is_final=True)
+        return ahead.energies()
 
     def _by_phase(self, device: _Device) -> dict[str, Energy]:
         found = phase_energies(device.sums)

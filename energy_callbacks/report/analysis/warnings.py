@@ -94,7 +94,8 @@ def _of_attempts(report: EnergyReport, merged: Sequence[MergedAttempt]) -> Itera
         if attempt.status == "cut off":
             yield _cut_off(attempt, who, ranks[attempt.attempt])
         elif attempt.status == "running":
-            message = f"{who} is still running; these are its figures so far."
+            covered = formatting.duration(attempt.duration_s)
+            message = f"{who} is still running; this report covers its first {covered}."
             yield ReportWarning(code="running", message=message)
     if report.throughput.replayed_steps:
         yield ReportWarning(
@@ -286,7 +287,13 @@ def _notes_of_time(report: EnergyReport, attempts: int) -> Iterator[str]:
             f"{attempts} attempts follow each other in every sum and on every time axis; "
             "the pauses between them are left out."
         )
-    if any(attempt.status in ("cut off", "running") for attempt in report.attempts):
+    statuses = {attempt.status for attempt in report.attempts}
+    if "running" in statuses:
+        yield (
+            "The report of a running attempt ends at the newest moment at which the energy of all "
+            "phases is final."
+        )
+    if "cut off" in statuses:
         yield (
             "An attempt without an end is counted up to its last line; what its closed phases "
             "leave of the energy belongs to the phase that was open."

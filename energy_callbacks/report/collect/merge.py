@@ -213,7 +213,7 @@ def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
 
     ``other`` died if its journal has no totals line.
     """
-    after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
+    after_s = one.unix_s + one.newest_s - other.unix_s - other.newest_s
     return other.totals is None and after_s > _LAST_LINES_S
 
 
@@ -244,7 +244,7 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     closed = total_of_neighbours([span.energy[key] for span in spans], durations_s)
     stated = energies(process.so_far).get(key, UNKNOWN)
     known = max(closed, stated, key=lambda energy: energy.energy_j or 0.0)
-    newest_j = process.last_energy_j(key)
+    newest_j = None if process.is_settled else process.last_energy_j(key)
     if newest_j is None:
         return known
     if known.energy_j is None:

@@ -66,7 +66,7 @@ def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Ener
     """
     pieces = _cut(process, key, whole)
     found = sums((piece.name, piece.duration_s, piece.energy) for piece in pieces)
-    found = _fitted(found, process.phases.get(key, {}), whole)
+    found = _fitted(found, process.fitted.get(key, {}), whole)
     return _with_trainings(process, key, found) if process.trainings else found
 
 

@@ -45,7 +45,10 @@ class ProcessJournal:
         folders_back: number of times the run moved to a new folder after this journal.
         end_s: end of the journal in seconds: the time of the totals line. If there is none, the
             latest time in an ``event`` or ``series`` line.
-        open_phase: phase of the process at the end of the journal.
+        newest_s: time of the newest line in seconds, if there is no totals line.
+        is_settled: whether the journal of a running process was shortened; see ``running``.
+        open_phase: phase of the process at ``end_s``.
+        changes: time and new phase of each change of phase, in time order.
         resumed_at_step: optimizer step of an earlier attempt from which this attempt continues;
             ``None`` if it does not continue from a checkpoint.
         devices: ``device`` lines by device key.
@@ -61,7 +64,10 @@ class ProcessJournal:
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
         so_far: energies by device key, from the newest ``so_far`` line; empty if there is none.
-        phases: energy by device key and phase, over all spans; empty if the attempt was cut off.
+        so_far_s: time up to which ``so_far`` has the energies, in seconds.
+        phases: energy by device key and phase, over all spans up to ``phases_s``.
+        phases_s: time of the newest line ``phases``, in seconds; 0 if there is none.
+        phases_so_far: ``so_far`` at ``phases_s``.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
@@ -73,7 +79,10 @@ class ProcessJournal:
     header: Record
     folders_back: int = 0
     end_s: float = 0.0
+    newest_s: float = 0.0
+    is_settled: bool = False
     open_phase: str = "idle"
+    changes: list[tuple[float, str]] = field(default_factory=list)
     resumed_at_step: int | None = None
     devices: dict[str, Record] = field(default_factory=dict)
     unavailable: list[Record] = field(default_factory=list)
@@ -90,7 +99,10 @@ class ProcessJournal:
     metrics: list[Record] = field(default_factory=list)
     epochs: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
+    so_far_s: float = 0.0
     phases: dict[str, dict[str, Energy]] = field(default_factory=dict)
+    phases_s: float = 0.0
+    phases_so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     trainings: tuple[Training, ...] = ()
@@ -131,6 +143,11 @@ class ProcessJournal:
         """Wall time of the start, in seconds since 1970."""
         return float(self.header["unix_s"])
 
+    @property
+    def fitted(self) -> dict[str, dict[str, Energy]]:
+        """The energies ``phases`` if they reach to the end of the journal; otherwise empty."""
+        return self.phases if self.phases_s >= self.end_s else {}
+
     def last_energy_j(self, key: str) -> float | None:
         """Return the newest cumulative energy of a device; ``None`` if no row has one."""
         energy_j = self.columns.get(key, DeviceColumns())["energy_j"]
@@ -159,6 +176,7 @@ def load(path: Path) -> ProcessJournal:
     names = tuple(process.header.get("columns") or journal.COLUMNS)
     process.columns = process.rows.columns(names)
     process.rows = RowLog()
+    process.newest_s = process.end_s
     if damaged:
         message = f"{damaged} damaged lines of {path.name} are left out"
         process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
@@ -229,12 +247,18 @@ def _settle(earlier: list[Record], line: Record) -> None:
             record[name] = 0.0
 
 
+def _take_phase(process: ProcessJournal, record: Record) -> None:
+    process.open_phase = record["phase"]
+    process.changes.append((record["t_s"], record["phase"]))
+
+
 def _take_so_far(process: ProcessJournal, record: Record) -> None:
-    process.so_far = record["energy"]
+    process.so_far, process.so_far_s = record["energy"], record["t_s"]
     process.data_wait = record.get("data_wait", {})
 
 
 def _take_phases(process: ProcessJournal, record: Record) -> None:
+    process.phases_s, process.phases_so_far = record["t_s"], process.so_far
     process.phases = {key: energies(by_phase) for key, by_phase in record["energy"].items()}
 
 
@@ -267,7 +291,7 @@ _TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
     "span": lambda process, record: process.spans.append(_timed(record, "phase")),
     "window": lambda process, record: process.windows.append(_timed(record, "name")),
     "steps": _take_steps,
-    "phase": _set("open_phase", "phase"),
+    "phase": _take_phase,
     "resume": _set("resumed_at_step", "step"),
     "forecast": _take_forecast,
     "batch_sizes": lambda process, record: process.batch_sizes.append(record),

@@ -54,6 +54,10 @@ class DeviceColumns:
                 table[:, self._names.index(name)] += by
         return DeviceColumns(self._names, table)
 
+    def until(self, t_s: float) -> "DeviceColumns":
+        """Return the rows up to a moment."""
+        return DeviceColumns(self._names, self._table[self["t_s"] <= t_s])
+
     @classmethod
     def chained(cls, parts: Sequence["DeviceColumns"]) -> "DeviceColumns":
         """Return the rows of all parts in order, in one table with the columns of the last part."""

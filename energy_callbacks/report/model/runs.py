@@ -39,7 +39,8 @@ class Run:
         command: command line of the newest attempt; ``None`` if not known.
         git_commit: commit of the user's repository; ``None`` if not known.
         started_unix_s: wall time at which the first attempt began.
-        duration_s: measured time, without the pauses between attempts.
+        duration_s: measured time, without the pauses between attempts. If the newest attempt is
+            running, it ends at the newest moment at which the energy of all phases is final.
         status: status of the newest attempt, namely the first of these that any of its ranks has:
             ``failed``, ``interrupted``, ``running``, ``cut off``, ``finished``.
         error: exception or other cause that ended the newest attempt early; ``None`` if none.

@@ -154,6 +154,10 @@ class CountedIntervals:
             )
         )
 
+    def truncate(self, length: int) -> None:
+        """Drop all intervals except the first ``length``."""
+        del self._waiting[length:]
+
     def take(self, *, is_final: bool) -> Shaped:
         """Remove and return the intervals whose shape later intervals will not change.
 

@@ -255,9 +255,36 @@ class EnergyCurve:
         if is_final or not self._has_counter:
             self._commit_shape(self._shape.take(), self._tail_method())
         self._committed -= self._knots.compact(self._committed)
-        self._append(self._counted.open())
-        if len(self._shape):
+        is_ahead = self._append_counted()
+        if len(self._shape) and not is_ahead:
             self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
+
+    def _append_counted(self) -> bool:
+        """Append the provisional intervals of the counter alone.
+
+        Returns:
+            Whether they include counter readings that wait for power readings, which can only
+            reduce their errors.
+        """
+        count = len(self._counted)
+        if self._anchor is not None and self._anchor.t_s >= self._used_s:
+            self._add_waiting(self._anchor)
+        is_ahead = len(self._counted) > count
+        self._append(self._counted.open())
+        self._counted.truncate(count)
+        return is_ahead
+
+    def _add_waiting(self, before: Reading) -> None:
+        for anchor in self._waiting:
+            width_s, rise_j = anchor.t_s - before.t_s, anchor.value - before.value
+            if not (self._is_dense(width_s) and self._is_usable(before, anchor)):
+                continue
+            rows = self._shape.open()
+            seen = rows[(rows[:, iv.START] >= before.t_s) & (rows[:, iv.END] <= anchor.t_s)]
+            if self._is_plausible(rise_j, width_s, seen, is_dense=True):
+                point = _anchor_variance(before, anchor)
+                self._counted.add(before.t_s, anchor.t_s, rise_j, point, seen)
+                before = anchor
 
     def _anchor_all(self, *, is_final: bool) -> None:
         while self._waiting and (is_final or self._is_ready(self._waiting[0])):
@@ -280,13 +307,17 @@ class EnergyCurve:
         if anchor.t_s < self._used_s:
             return
         if before is not None:
-            width_s = anchor.t_s - before.t_s
-            t_error_s = np.hypot(anchor.t_error_s, before.t_error_s)
-            share = _DENSE_ANCHOR_SHARE if self._is_dense(width_s) else _ANCHOR_SHARE
-            if width_s <= 0.0 or (self._has_power and t_error_s > share * width_s):
+            if not self._is_usable(before, anchor):
                 return
             self._commit_segment(before, anchor)
         self._anchor = anchor
+
+    def _is_usable(self, before: Reading, anchor: Reading) -> bool:
+        """Return whether the times of two counter readings are known well enough."""
+        width_s = anchor.t_s - before.t_s
+        t_error_s = math.hypot(anchor.t_error_s, before.t_error_s)
+        share = _DENSE_ANCHOR_SHARE if self._is_dense(width_s) else _ANCHOR_SHARE
+        return width_s > 0.0 and not (self._has_power and t_error_s > share * width_s)
 
     def _commit_segment(self, before: Reading, anchor: Reading) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)

@@ -56,6 +56,15 @@ class FinishingSource(Source, Protocol):
 
 
 @runtime_checkable
+class PromptSource(Source, Protocol):
+    """A source that returns values only when they are due, and can also be read in between."""
+
+    def read_now(self) -> Sequence[Reading]:
+        """Return the new values of power up to now, and the other values that are due."""
+        ...
+
+
+@runtime_checkable
 class QuickSource(Source, Protocol):
     """A source whose readings cost microseconds, so that it can be read often if phases are short.
 

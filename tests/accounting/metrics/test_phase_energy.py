@@ -451,3 +451,23 @@ def test_a_device_without_readings_is_left_out() -> None:
     readings = load.readings(first, every(load, 0.1))
     followed = Training(list(load.spans()), readings, [(first, START_S), (silent, START_S)])
     assert set(followed.run(load.edges_s[-1])) == {"cpu0"}
+
+
+def test_energies_up_to_now_change_nothing() -> None:
+    """In the middle, the energies so far are known; at the end, they are as if nobody had asked."""
+    load = Load([("train", 0.23), ("validation", 0.11)] * 60)
+    readings = load.readings(counter(), every(load, 0.05))
+
+    def training() -> Training:
+        return Training(list(load.spans()), readings, [(counter(), START_S)])
+
+    asked, end_s = training(), float(load.edges_s[-1])
+    asked._advance(START_S + 10.0)
+    asked.phases.update(START_S + 10.0)
+    so_far = asked.phases.energies_until(START_S + 10.0)["cpu0"]
+    assert asked.phases.energies() == {}
+    turns = 10.0 / 0.34
+    for name, length_s in (("train", 0.23), ("validation", 0.11)):
+        true_j = turns * length_s * POWERS_W[name]
+        assert so_far[name].energy_j == pytest.approx(true_j, rel=0.05)
+    assert asked.run(end_s) == training().run(end_s)

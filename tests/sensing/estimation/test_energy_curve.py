@@ -578,3 +578,22 @@ def test_intervals_of_the_counter_are_the_same_in_any_chunks() -> None:
         curve.finish()
         found.append([curve.energy(s, s + 0.13) for s in np.arange(1.0, 19.0, 0.37)])
     assert found[0] == found[1] == found[2]
+
+
+def test_a_dense_counter_is_ahead_of_late_power_readings() -> None:
+    """Up to its newest reading, the energy is that of the counter, with an error; not yet final."""
+    power = channel("power", "gauge", period_s=0.1, window_s=0.025, lag_s=0.0625)
+    load = step(at_s=5.03)
+    curve, until_s = EnergyCurve([power, COUNTER]), 9.0
+    feed(curve, readings_of(load, power, np.arange(0.0, until_s + 0.01, 0.1)))
+    feed(curve, readings_of(load, COUNTER, np.arange(0.0, until_s + 0.01, 0.1)))
+    assert curve.newest_s == pytest.approx(until_s)
+    assert curve.settled_s is not None
+    assert curve.settled_s < until_s - 0.05
+    energy = curve.energy(until_s - 0.3, until_s)
+    assert joules(energy) == pytest.approx(0.3 * 640.0)
+    assert energy.method == "counter"
+    before = curve.energy(until_s - 0.05, until_s)
+    curve.finish()
+    assert joules(curve.energy(until_s - 0.3, until_s)) == pytest.approx(0.3 * 640.0)
+    assert curve.energy(until_s - 0.05, until_s).edge_j == pytest.approx(before.edge_j, rel=0.5)

@@ -216,6 +216,19 @@ class CounterTicks:
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
+    def newest_tick(self) -> Tick | None:
+        """Return the last tick before now, unless an earlier call has returned it.
+
+        A call is made even if none is due, but only if calls are cheap and no search is in
+        progress; otherwise, this is ``next_tick``.
+        """
+        if not self.is_at_every_tick or self._search is not None:
+            return self.next_tick()
+        before = self._newest
+        tick = self.last_tick()
+        is_known = before is not None and self._newest is not None and self._newest[0] <= before[0]
+        return None if is_known else tick
+
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
         # A slowly decaying maximum of the delay of calls. Calls are late if this thread must wait

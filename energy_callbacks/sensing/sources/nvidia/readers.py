@@ -22,7 +22,7 @@ from energy_callbacks.core.units import (
 )
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.schedule import next_reading_s
-from energy_callbacks.sensing.sources.nvidia.counter_ticks import CounterTicks
+from energy_callbacks.sensing.sources.nvidia.counter_ticks import CounterTicks, Tick
 from energy_callbacks.sensing.sources.nvidia.driver_stamps import DriverStamps
 from energy_callbacks.sensing.sources.nvidia.known_sensors import (
     CardGeneration,
@@ -315,7 +315,13 @@ class EnergyCounter:
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
         """See ``Reader``."""
-        tick = self._ticks.last_tick() if at_once else self._ticks.next_tick()
+        return self._readings(self._ticks.last_tick() if at_once else self._ticks.next_tick())
+
+    def read_newest(self) -> list[Reading]:
+        """Return the reading of ``CounterTicks.newest_tick``, if there is one."""
+        return self._readings(self._ticks.newest_tick())
+
+    def _readings(self, tick: Tick | None) -> list[Reading]:
         return [Reading(*self.channels, tick.t_s, tick.value, tick.t_error_s)] if tick else []
 
 

@@ -7,7 +7,7 @@ its own ticks (``counter_ticks``). ``readers``, ``gauges`` and ``gpm`` read the 
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -100,11 +100,18 @@ class NvmlSource:
 
     def read(self) -> Sequence[Reading]:
         """Return the readings that are due."""
-        return self._read(at_once=False)
+        return self._read(lambda reader: reader.read())
+
+    def read_now(self) -> Sequence[Reading]:
+        """Return the newest power and energy even if they are not due, and what else is due.
+
+        An energy counter whose calls take long is read only if it is due.
+        """
+        return self._read(_newest)
 
     def finish(self) -> Sequence[Reading]:
         """Return the new readings that are available now, even if they are not due."""
-        return self._read(at_once=True)
+        return self._read(lambda reader: reader.read(at_once=True))
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
@@ -115,8 +122,11 @@ class NvmlSource:
             if isinstance(reader, SampledPower) and reader.stamps.untidy
         ]
 
-    def _read(self, *, at_once: bool) -> Sequence[Reading]:
+    def _read(self, read: Callable[[Reader], list[Reading]]) -> Sequence[Reading]:
         """Return the new readings of all quantities that do not fail.
+
+        Args:
+            read: returns the new readings of one reader.
 
         Raises:
             ReadingMissed: if a quantity fails and no quantity has had a reading for two seconds.
@@ -130,7 +140,7 @@ class NvmlSource:
         readings: list[Reading] = []
         for reader in self._readers:
             try:
-                readings += reader.read(at_once=at_once)
+                readings += read(reader)
             except card.nvml.NVMLError as error:
                 self._failing[reader.channels[0].quantity] = error
                 if card.is_gone(error):
@@ -163,6 +173,12 @@ class NvmlSource:
         self._at_close.close()
         self._card, self._readers = None, ()
         self._failing, self._reported = {}, set()
+
+
+def _newest(reader: Reader) -> list[Reading]:
+    if isinstance(reader, EnergyCounter):
+        return reader.read_newest()
+    return reader.read(at_once=reader.channels[0].quantity == "power")
 
 
 def inventory() -> tuple[GpuInfo, ...]:

@@ -297,3 +297,34 @@ def test_counter_recovers() -> None:
     wrong = [tick for tick in found if true_error_s(tick) > tick.t_error_s + 1e-9]
     assert len(wrong) <= 1  # one value may be read before it is seen to stand still
     assert all(40.0 < tick.t_s < 50.3 for tick in wrong)
+
+
+@pytest.mark.parametrize("period_s", [0.02, 0.1])
+def test_the_newest_tick_of_a_cheap_counter_comes_once(period_s: float) -> None:
+    """Asked every 5 ms, each tick is returned once, at most 6 ms after it, except the first."""
+    clock = FakeClock(start_s=7.7)
+    ticks = CounterTicks(clock, SlowCounter(clock, period_s, lambda: 20e-6).read)
+    run(clock, ticks, 30.0)
+    found: list[Tick] = []
+    for _ in range(400):
+        if tick := ticks.newest_tick():
+            assert not found or clock.monotonic_s() - tick.t_s < 0.006
+            found.append(tick)
+        clock.sleep(0.005)
+    steps = [(after.value - before.value) / POWER_W for before, after in pairwise(found)]
+    assert steps == pytest.approx([period_s] * len(steps))
+    assert len(found) == pytest.approx(2.0 / period_s, abs=2)
+
+
+def test_an_expensive_counter_is_not_asked_before_it_is_due() -> None:
+    """On an H200, asking for the newest tick makes no more calls than its plan has."""
+    clock = FakeClock(start_s=7.7)
+    counter = SlowCounter(clock, 0.1, h200_call_s(1))
+    ticks = CounterTicks(clock, counter.read)
+    run(clock, ticks, 30.0)
+    clock.sleep(max(ticks.due_s - 1.0 - clock.monotonic_s(), 0.0))
+    counter.calls = 0
+    while clock.monotonic_s() < ticks.due_s - 0.01:
+        assert ticks.newest_tick() is None
+        clock.sleep(0.005)
+    assert counter.calls == 0

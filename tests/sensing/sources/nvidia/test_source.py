@@ -750,3 +750,31 @@ def test_all_ones_is_no_value(play: Play, monkeypatch: pytest.MonkeyPatch, missi
 
     assert bench.times_s("temperature")[-1] < 103.5
     assert bench.times_s("energy")[-1] < 103.5
+
+
+# --- asked for the newest values
+
+
+def test_asked_now_the_newest_samples_come(play: Play) -> None:
+    """An H200 that is asked has its samples up to 20 ms before, and none of them a second time."""
+    bench = play(presets.h200(WAVE))
+    bench.open()
+    bench.run(10.0)
+    newest_s = bench.times_s("power")[-1]
+    bench.clock.sleep(0.3)
+    now_s = bench.clock.monotonic_s()
+    bench.readings += bench.source.read_now()
+    times_s = bench.times_s("power")
+    assert times_s == sorted(set(times_s))
+    assert newest_s < now_s - 0.2
+    assert now_s - times_s[-1] < 0.025
+
+
+def test_asked_now_other_quantities_come_when_they_are_due(play: Play) -> None:
+    """Right after a turn, an A100 that is asked has power, and no other quantity but energy."""
+    bench = play(presets.a100(WAVE))
+    bench.open()
+    bench.run(5.0)
+    found = {reading.channel.quantity for reading in bench.source.read_now()}
+    assert "power" in found
+    assert found <= {"power", "energy"}
