@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from energy_callbacks.sensing.estimation import phase_sums
 from energy_callbacks.sensing.estimation.exposure import Shape
+from energy_callbacks.sensing.repeated_phases import phase_sums
 from energy_callbacks.sensing.repeated_phases.phase_fit import PhaseEnergies, phase_energies
 from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 from tests.sensing.estimation.steps_of_power import (

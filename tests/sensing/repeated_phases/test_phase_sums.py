@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from energy_callbacks.accounting.metrics import phase_energy
-from energy_callbacks.sensing.estimation import phase_sums
 from energy_callbacks.sensing.estimation.exposure import Shape
+from energy_callbacks.sensing.repeated_phases import phase_sums
 from energy_callbacks.sensing.repeated_phases.edge_delays import delays_s
 from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 from tests.sensing.estimation.steps_of_power import (
