@@ -27,7 +27,11 @@ logger = logging.getLogger("energy_callbacks")
 # unless the interval of the source is longer.
 _LONGEST_BACK_OFF_S = 10.0
 
-NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]
+# Interval between two tries to open a lost source again, s. The source is read again at most this
+# time after its sensor is back. A try costs a few calls of the driver.
+_REOPEN_S = 1.0
+
+NoticeKind = Literal["opened", "unavailable", "missed", "lost", "back", "remark"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +41,8 @@ class Notice:
     Attributes:
         source: name of the source.
         kind: ``opened``: the source was opened; ``unavailable``: it cannot be opened; ``missed``:
-            a reading failed for the first time; ``lost``: the source will not answer again;
-            ``remark``: the source has corrected faults of its sensor.
+            a reading failed for the first time; ``lost``: the sensor is gone; ``back``: a lost
+            source was opened again; ``remark``: the source has corrected faults of its sensor.
         t_s: monotonic time of the event.
         message: description of the event for the user; empty for ``opened``.
         fix: what the user can do about it; may be empty.
@@ -62,7 +66,8 @@ class _Worker:
         quick_interval_s: seconds between readings after a change of phase; ``None`` if the source
             is not a ``QuickSource``.
         periodic: the job that reads the source; set by ``Sampler.start``.
-        is_open: whether ``open`` of the source has succeeded.
+        is_open: whether the source is open; ``False`` while it is lost.
+        was_opened: whether ``open`` of the source has succeeded.
         channels: channels that the source offers; empty before it has been opened.
         is_over: whether the source is not read any more.
         missed: number of failed readings.
@@ -77,6 +82,7 @@ class _Worker:
     quick_interval_s: float | None = None
     periodic: Periodic = field(init=False)
     is_open: bool = False
+    was_opened: bool = False
     channels: tuple[Channel, ...] = ()
     is_over: bool = False
     missed: int = 0
@@ -189,26 +195,45 @@ class Sampler:
         try:
             source = worker.source
             if not worker.is_open:
-                worker.channels = tuple(source.open())
-                self._timeline.register(worker.channels)
-                worker.is_open = True
-                self._notify(worker, "opened")
+                self._open(worker)
             read = source.finish if is_last and isinstance(source, FinishingSource) else source.read
             readings = read()
             if self._on_readings is not None:
                 self._on_readings(readings)
             self._timeline.extend(readings)
         except SourceUnavailable as error:
+            if worker.was_opened:
+                return _REOPEN_S  # still lost
             self._end(worker, "unavailable", error.reason, error.fix)
         except SourceLost as error:
-            self._timeline.lose(channel.device.key for channel in worker.channels)
-            self._end(worker, "lost", str(error))
+            self._lose(worker, error)
+            return _REOPEN_S
         except BaseException as error:  # noqa: BLE001 - a bug in a source must never end a training
             return self._note_miss(worker, error)
         else:
             worker.missed_in_a_row = 0
             return self._interval_s(worker)
         return worker.source.interval_s
+
+    def _open(self, worker: _Worker) -> None:
+        """Open a source for the first time, or after it was lost."""
+        channels = tuple(worker.source.open())
+        worker.is_open = True
+        if worker.was_opened:
+            self._timeline.regain(channel.device.key for channel in worker.channels)
+            self._notify(worker, "back", "it answers again; it was not read in the meantime")
+            return
+        worker.channels = channels
+        self._timeline.register(channels)
+        worker.was_opened = True
+        self._notify(worker, "opened")
+
+    def _lose(self, worker: _Worker, error: SourceLost) -> None:
+        """Close a lost source; the next calls of ``_turn`` try to open it again."""
+        self._timeline.lose(channel.device.key for channel in worker.channels)
+        self._notify(worker, "lost", str(error))
+        worker.is_open = False
+        self._close_source(worker)
 
     def _interval_s(self, worker: _Worker) -> float:
         """Return the seconds from the present reading to the next one, if no reading failed."""
@@ -220,7 +245,7 @@ class Sampler:
         return min(interval_s, quick_s)
 
     def _note_miss(self, worker: _Worker, error: BaseException) -> float:
-        if not worker.is_open and not isinstance(error, SourceError):
+        if not worker.was_opened and not isinstance(error, SourceError):
             self._end(worker, "unavailable", f"{type(error).__name__}: {error}")
             return _LONGEST_BACK_OFF_S
         worker.missed += 1
@@ -236,6 +261,9 @@ class Sampler:
 
     def _close(self, worker: _Worker) -> None:
         worker.is_over = True
+        self._close_source(worker)
+
+    def _close_source(self, worker: _Worker) -> None:
         try:
             if isinstance(worker.source, RemarkingSource):
                 for remark in worker.source.remarks():

@@ -320,9 +320,16 @@ class Timeline:
 
     def lose(self, keys: Iterable[str]) -> None:
         """Mark devices as lost, so that they do not delay ``complete_s``."""
+        self._mark(keys, is_lost=True)
+
+    def regain(self, keys: Iterable[str]) -> None:
+        """Mark devices as not lost any more, because they will have readings again."""
+        self._mark(keys, is_lost=False)
+
+    def _mark(self, keys: Iterable[str], *, is_lost: bool) -> None:
         with self._lock:
             for key in keys:
-                self._tracks[key].is_lost = True
+                self._tracks[key].is_lost = is_lost
 
     def _is_waiting(self, now_s: float, patience_s: float) -> bool:
         """Return whether a new source or device may still add readings of past moments."""

@@ -10,7 +10,8 @@ class Source(Protocol):
     """A sensor, or a model that replaces it; each source is read on its own thread.
 
     A source fails in exactly three ways: ``open`` raises ``SourceUnavailable``; ``read`` raises
-    ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (no later call will).
+    ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (the source is then closed, and
+    ``open`` is called every second until it succeeds).
     A source that has not been opened can be pickled: all resources are acquired in ``open``.
     """
 
