@@ -28,7 +28,7 @@ from energy_callbacks.sensing.sources.protocol import Source
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
-    from energy_callbacks.sensing.discovery import DiscoveredSources
+    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -198,7 +198,8 @@ class EnergyMeter:
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
     ) -> "DiscoveredSources":
-        from energy_callbacks.sensing.discovery import DiscoveredSources, discover
+        from energy_callbacks.sensing.discovery import discover
+        from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
         if self._sources is not None:
             return DiscoveredSources(sources=tuple(self._sources))
@@ -206,6 +207,7 @@ class EnergyMeter:
             self._clock,
             devices=self.config.devices,
             used_ordinals=used_gpus,
+            follow_children=process.local_world_size == 1,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,
         )

@@ -5,6 +5,7 @@ reading of each source causes a ``Notice``.
 """
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +15,8 @@ from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock, Periodic
 from energy_callbacks.sensing.schedule import until_quick_reading_s
 from energy_callbacks.sensing.sources.protocol import (
+    DiscoveredSources,
+    FindingSource,
     FinishingSource,
     QuickSource,
     RemarkingSource,
@@ -65,7 +68,9 @@ class _Worker:
         source: the source.
         quick_interval_s: seconds between readings after a change of phase; ``None`` if the source
             is not a ``QuickSource``.
-        periodic: the job that reads the source; set by ``Sampler.start``.
+        finding: ``source`` if it is a ``FindingSource``, otherwise ``None``.
+        since_s: monotonic time from which the energy of the source counts.
+        periodic: the job that reads the source; set when the job starts.
         is_open: whether the source is open; ``False`` while it is lost.
         was_opened: whether ``open`` of the source has succeeded.
         channels: channels that the source offers; empty before it has been opened.
@@ -80,6 +85,8 @@ class _Worker:
 
     source: Source
     quick_interval_s: float | None = None
+    finding: FindingSource | None = None
+    since_s: float = -math.inf
     periodic: Periodic = field(init=False)
     is_open: bool = False
     was_opened: bool = False
@@ -113,7 +120,8 @@ class Sampler:
         on_notice: Callable[[Notice], None],
         on_readings: Callable[[Sequence[Reading]], None] | None = None,
     ) -> None:
-        self._workers = [_Worker(source, _quick_interval_s(source)) for source in sources]
+        self._workers = [_worker(source) for source in sources]
+        self._is_stopping = False
         self._timeline = timeline
         self._clock = clock
         self._on_notice = on_notice
@@ -122,18 +130,39 @@ class Sampler:
     def start(self) -> None:
         """Start one thread for every source, which opens the source and reads it."""
         self._timeline.expect(len(self._workers))
-        for worker in self._workers:
-            worker.periodic = self._clock.every(
-                worker.source.interval_s,
-                lambda worker=worker: self._run(worker),  # type: ignore[misc]
-                name=f"energy_callbacks {worker.source.name}",
-            )
+        for worker in tuple(self._workers):
+            self._start(worker)
+
+    def _start(self, worker: _Worker) -> None:
+        worker.periodic = self._clock.every(
+            worker.source.interval_s,
+            lambda: self._run(worker),
+            name=f"energy_callbacks {worker.source.name}",
+        )
+
+    def _add(self, found: DiscoveredSources) -> None:
+        """Begin to read sources that a ``FindingSource`` has found."""
+        for name, reason, fix in found.unavailable:
+            now_s = self._clock.monotonic_s()
+            notice = Notice(source=name, kind="unavailable", t_s=now_s, message=reason, fix=fix)
+            self._on_notice(notice)
+        self._timeline.expect(len(found.sources))
+        for source in found.sources:
+            worker = _worker(source, found.since_s)
+            self._start(worker)
+            self._workers.append(worker)
+            if self._is_stopping:
+                self._ask_to_stop(worker)
 
     def ask_to_stop(self) -> None:
         """Make every thread read its source once more and close it; do not wait for that."""
+        self._is_stopping = True
         for worker in self._workers:
-            worker.is_last_turn = True
-            worker.periodic.ask_to_stop()
+            self._ask_to_stop(worker)
+
+    def _ask_to_stop(self, worker: _Worker) -> None:
+        worker.is_last_turn = True
+        worker.periodic.ask_to_stop()
 
     def stop(self, timeout_s: float) -> tuple[str, ...]:
         """Read every source once more, on its own thread, and close it.
@@ -146,6 +175,7 @@ class Sampler:
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         self.ask_to_stop()
+        # A source may be found and appended while another one is waited for.
         return tuple(
             worker.source.name
             for worker in self._workers
@@ -193,14 +223,9 @@ class Sampler:
 
     def _turn(self, worker: _Worker, *, is_last: bool) -> float:
         try:
-            source = worker.source
             if not worker.is_open:
                 self._open(worker)
-            read = source.finish if is_last and isinstance(source, FinishingSource) else source.read
-            readings = read()
-            if self._on_readings is not None:
-                self._on_readings(readings)
-            self._timeline.extend(readings)
+            self._read(worker, is_last=is_last)
         except SourceUnavailable as error:
             if worker.was_opened:
                 return _REOPEN_S  # still lost
@@ -224,9 +249,19 @@ class Sampler:
             self._notify(worker, "back", "it answers again; it was not read in the meantime")
             return
         worker.channels = channels
-        self._timeline.register(channels)
+        self._timeline.register(channels, worker.since_s)
         worker.was_opened = True
         self._notify(worker, "opened")
+
+    def _read(self, worker: _Worker, *, is_last: bool) -> None:
+        source = worker.source
+        read = source.finish if is_last and isinstance(source, FinishingSource) else source.read
+        readings = read()
+        if self._on_readings is not None:
+            self._on_readings(readings)
+        self._timeline.extend(readings)
+        if worker.finding is not None:
+            self._add(worker.finding.found())
 
     def _lose(self, worker: _Worker, error: SourceLost) -> None:
         """Close a lost source; the next calls of ``_turn`` try to open it again."""
@@ -285,5 +320,7 @@ class Sampler:
         )
 
 
-def _quick_interval_s(source: Source) -> float | None:
-    return source.quick_interval_s if isinstance(source, QuickSource) else None
+def _worker(source: Source, since_s: float = -math.inf) -> _Worker:
+    quick_interval_s = source.quick_interval_s if isinstance(source, QuickSource) else None
+    finding = source if isinstance(source, FindingSource) else None
+    return _Worker(source, quick_interval_s, finding, since_s)

@@ -43,7 +43,7 @@ from tests.fake_nvml import (
     v100,
 )
 from tests.fake_nvml.build import SOURCE_DIR
-from tests.fake_nvml.scenario import Card, card_uuid
+from tests.fake_nvml.scenario import Card
 
 fake_nvml = fixtures.fake_nvml
 Play = Callable[..., FakeNvml]
