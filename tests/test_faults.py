@@ -83,7 +83,7 @@ def trained(
     """Train for 90 s; call a function in the middle."""
     zero_s = clock.monotonic_s()
     config = EnergyConfig(report_dir=folder, country="DEU")
-    running = EnergyMeter(config=config, clock=clock, **meter).start()
+    running = EnergyMeter(config=config, clock=clock, **meter).start(used_gpus=(0,))
     hooks_s = train(running, clock, zero_s + END_S, middle)
     running.stop()
     report = build(folder)
@@ -248,7 +248,7 @@ def test_report_folder_deleted(
     """The run folder is deleted: figures go on, and one warning says that there is no report."""
     clock = clock_of(fake_nvml, h200(LOAD))
     folder = tmp_path / "run"
-    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock).start()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock).start(used_gpus=(0,))
     zero_s = clock.monotonic_s()
     hooks_s = train(meter, clock, zero_s + END_S, lambda: shutil.rmtree(folder))
     meter.stop()
