@@ -78,8 +78,6 @@ class EnergyMeter:
         self.config = config or EnergyConfig()
         if self.config.country is not None:
             carbon.place(self.config.country, self.config.region)
-        if not is_disabled():
-            carbon.import_tables(self.config.country, self.config.region)
         self._sources = sources
         self._clock = clock or SystemClock()
         self._outputs = tuple(FaultTolerantOutput(output) for output in outputs)

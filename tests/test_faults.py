@@ -203,7 +203,7 @@ def test_no_driver_at_the_start(
 
 def test_slow_start_of_nvml(fake_nvml: Play, tmp_path: Path) -> None:
     """NVML takes 3 s to initialise: ``start`` does not wait, and these seconds are a gap."""
-    carbon.import_tables(None, None)  # the import of CodeCarbon initialises NVML, too
+    carbon.intensity(carbon.place())  # the import of CodeCarbon initialises NVML, too
     slow = Fault(group="init", kind="hang", start_s=0.0, value=3.0)
     clock = clock_of(fake_nvml, h200(LOAD), faults=[slow])
     zero_s = clock.monotonic_s()

@@ -111,10 +111,8 @@ class UsedGpus:
         """See ``Source.close``."""
         self._at_close.close()
 
-    def _report(self, *entry: str) -> None:
-        """Add an entry to ``unavailable``: name, reason and what the user can do."""
-        source, reason, fix = entry
-        entries = (*self._found.unavailable, (source, reason, fix))
+    def _report(self, name: str, reason: str, fix: str) -> None:
+        entries = (*self._found.unavailable, (name, reason, fix))
         self._found = replace(self._found, unavailable=entries)
 
     def _list_visible(self, driver: Sequence[str] | None) -> None:
@@ -174,8 +172,10 @@ class UsedGpus:
         """Return whether a process is this process, or a descendant whose GPUs count."""
         import psutil
 
-        if pid == os.getpid() or not self._follow_children:
-            return pid == os.getpid()
+        if pid == os.getpid():
+            return True
+        if not self._follow_children:
+            return False
         try:
             return any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
         except psutil.Error:  # it has ended, or it runs outside of this container

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.report import EnergyReport, build, save
 from energy_callbacks.sensing.frameworks import cuda_driver
 from tests.fake_nvml import Card, FakeNvml, Process, Scenario, a100, fixtures, h200
@@ -238,6 +239,29 @@ def test_energy_of_a_gpu_that_joins(
 
 def _uuids(cards: tuple[Card, ...]) -> tuple[str, ...]:
     return tuple(f"GPU-00000000-0000-4000-8000-{index:012d}" for index in range(len(cards)))
+
+
+def test_waits_of_a_gpu_that_joins(
+    fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waits for data before a GPU joins do not count as waits without readings of it."""
+    cards = (h200(Constant(100.0)), h200(Constant(300.0)))
+    clock = CardClock(fake_nvml(Scenario(cards=cards)).time)
+    contexts(monkeypatch, clock, _uuids(cards), o0=0.0, o1=20.3)
+    config = EnergyConfig(report_dir=tmp_path, country="DEU")
+    with EnergyMeter(config=config, clock=clock) as meter, meter.phase("train"):
+        for _ in range(40):
+            meter.mark("batch_done")
+            clock.advance(0.5)
+            meter.mark("data_ready")
+            clock.advance(0.5)
+            meter.step(samples=8)
+    [path] = tmp_path.glob("attempts/1/*.jsonl")
+    [totals] = [line for line in journal.read(path) if line["type"] == "totals"]
+    of_gpu = totals["data_wait"]["energy"]["gpu1"]
+
+    assert of_gpu["coverage"] == pytest.approx(1.0, abs=0.03)
+    assert of_gpu["energy_j"] == pytest.approx(0.5 * 300.0 * 20.0, rel=0.05)
 
 
 def test_report_names_gpus_that_join_and_those_not_used(

@@ -9,7 +9,6 @@ all countries.
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -124,19 +123,6 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         return _known_place(country, None, f"{origin}, whose region is left out: {error}")
     except ValueError as error:
         raise ValueError(f"in {origin} (country_iso_code): {error}") from error
-
-
-def import_tables(country: str | None, region: str | None) -> None:
-    """Import the parts of CodeCarbon that a place needs, so that later calls take milliseconds.
-
-    The imports take up to a second. An error is not raised here, because later calls raise it too.
-
-    Args:
-        country: see ``place``.
-        region: see ``place``.
-    """
-    with suppress(Exception):
-        intensity(place(country, region))
 
 
 def intensity(place: Place) -> Intensity:
