@@ -165,8 +165,12 @@ class Energy:
 
     @property
     def error_j(self) -> float:
-        """Half-width of the 95 % interval: ``resolution_j`` plus the systematic bound."""
-        return self.resolution_j + self.systematic_j
+        """Half-width of the 95 % interval.
+
+        It is the square root of the sum of two squares: ``resolution_j``, and the systematic bound
+        (U_RSS of ASME PTC 19.1; the sum of both would be an interval of about 99 %).
+        """
+        return math.hypot(self.resolution_j, self.systematic_j)
 
     @property
     def resolution_j(self) -> float:

@@ -134,7 +134,7 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
     # Reports of earlier versions have no ``edge_j``; there, ``stderr_j`` includes it.
     edge_j = f"coalesce({{number {path}.edge_j}}, 0)"
     resolution_j = f"sqrt(({NORMAL_95} * {{number {path}.stderr_j}}) ** 2 + {edge_j} ** 2)"
-    error_j = f"{resolution_j} + {{number {path}.systematic_j}}"
+    error_j = f"sqrt({resolution_j} ** 2 + {{number {path}.systematic_j}} ** 2)"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
         SqlColumn(f"{prefix}_error_wh", f"({error_j}) / 3600", "half of its 95 % interval"),

@@ -32,16 +32,11 @@ def test_every_record_has_been_looked_at() -> None:
     assert kinds == {type(record) for record in ALL}
 
 
-def test_the_interval_is_196_standard_errors_and_the_systematic_bound() -> None:
-    """10 J of standard error and 5 J of bound are 24.6 J."""
-    assert Energy(energy_j=100.0, stderr_j=10.0, systematic_j=5.0).error_j == pytest.approx(24.6)
-
-
-def test_the_error_from_edges_adds_in_quadrature_to_the_random_error() -> None:
-    """30 J from edges, 1.96 * 20.408 = 40 J at random and a bound of 5 J are 55 J."""
-    energy = Energy(energy_j=100.0, stderr_j=40.0 / 1.96, edge_j=30.0, systematic_j=5.0)
+def test_the_parts_of_the_interval_add_in_quadrature() -> None:
+    """30 J from edges and 1.96 * 20.408 = 40 J at random are 50 J; 65 J with a bound of 41.5 J."""
+    energy = Energy(energy_j=100.0, stderr_j=40.0 / 1.96, edge_j=30.0, systematic_j=41.533)
     assert energy.resolution_j == pytest.approx(50.0)
-    assert energy.error_j == pytest.approx(55.0)
+    assert energy.error_j == pytest.approx(65.0, rel=1e-4)
 
 
 def test_unknown_energy_claims_nothing() -> None:
@@ -53,7 +48,7 @@ def test_unknown_energy_claims_nothing() -> None:
 @pytest.mark.parametrize(
     ("energy", "is_resolved", "text"),
     [
-        (Energy(energy_j=1234.5, stderr_j=10.0, systematic_j=5.0), True, "1234.5 J ± 25 J"),
+        (Energy(energy_j=1234.5, stderr_j=10.0, systematic_j=5.0), True, "1234.5 J ± 20 J"),
         (Energy(energy_j=10.0, stderr_j=2.5), True, "10 J ± 4.9 J"),
         (Energy(energy_j=10.0, stderr_j=3.0), False, "< 15.9 J (too short to tell)"),
         (Energy(energy_j=10.0, systematic_j=10.0), True, "10 J ± 10 J"),

@@ -127,7 +127,7 @@ def test_joules_per_unit_are_training_energy_over_work(report):
     per_sample = report.efficiency.gpu.j_per_sample
     assert report.efficiency.gpu.j_per_step.value_j == pytest.approx(28_500.0 / 600.0)
     assert per_sample.value_j == pytest.approx(28_500.0 / 19_200.0)
-    error_j = 1.96 * math.sqrt(2.0) + 0.01 * 28_500.0
+    error_j = math.hypot(1.96 * math.sqrt(2.0), 0.01 * 28_500.0)
     assert per_sample.high_j - per_sample.value_j == pytest.approx(error_j / 19_200.0)
     assert per_sample.value_j - per_sample.low_j == pytest.approx(error_j / 19_200.0)
     assert report.efficiency.gpu.j_per_token is None

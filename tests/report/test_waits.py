@@ -41,9 +41,10 @@ def told(tmp_path, *attempts: Attempt) -> DataWait | None:
 
 def test_devices_add_up_with_their_errors(tmp_path):
     """720 and 360 J; random errors in quadrature, bounds linearly, and both in the interval."""
+    half_j = math.hypot(19.6, 30.0)
     found = told(tmp_path, Attempt(wait_energy=WAITS))
     assert found.gpu == WaitEnergy(
-        value_j=720.0, low_j=720 - 49.6, high_j=720 + 49.6, stderr_j=10.0, systematic_j=30.0
+        value_j=720.0, low_j=720 - half_j, high_j=720 + half_j, stderr_j=10.0, systematic_j=30.0
     )
     assert (found.host.value_j, found.total.value_j) == (360.0, 1080.0)
     assert (found.total.stderr_j, found.total.systematic_j) == (10.0, 120.0)
@@ -93,15 +94,15 @@ def test_a_run_that_was_cut_off_may_have_waited_otherwise_at_its_end(tmp_path):
     assert found.data_wait_s == pytest.approx(4.0)
     gpu = found.data_wait.gpu
     assert gpu.value_j == pytest.approx(960.0)
-    assert gpu.high_j - gpu.value_j == pytest.approx(240.0 + 49.6 / 0.75)
+    assert gpu.high_j - gpu.value_j == pytest.approx(240.0 + math.hypot(19.6, 30.0) / 0.75)
 
 
 def test_page_text_and_json_tell_it(tmp_path):
     """Joules with their interval beside the seconds; the JSON holds it as it is."""
     told(tmp_path, Attempt(wait_energy=WAITS))
     report = build(tmp_path)
-    assert "waits for data; GPU 0.200 Wh (0.186 to 0.214 Wh)" in " ".join(render(report).split())
-    assert "Energy while waiting, GPU</dt><dd>0.200 Wh (0.186 to 0.214 Wh)" in page(report)
+    assert "waits for data; GPU 0.200 Wh (0.190 to 0.210 Wh)" in " ".join(render(report).split())
+    assert "Energy while waiting, GPU</dt><dd>0.200 Wh (0.190 to 0.210 Wh)" in page(report)
     assert "Energy while waiting, in total</dt><dd>0.300 Wh" in page(report)
     assert from_json(to_json(report)) == report
 

@@ -241,9 +241,9 @@ def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple
 
 def _notes_of_errors() -> Iterator[str]:
     yield (
-        "An energy is given with the half-width of its 95 % interval. The random error (1.96 "
-        "standard errors) and the error from the edges of time spans add in quadrature; the "
-        "systematic bound of the sensor or model is added to them."
+        "An energy is given with the half-width of its 95 % interval: the random error (1.96 "
+        "standard errors), the error from the edges of time spans, and the systematic bound of the "
+        "sensor or model, added in quadrature."
     )
     yield (
         "If the random error and the error from edges together are more than half of an energy, "

@@ -121,10 +121,9 @@ class Ratio:
 
     Attributes:
         value_j: best value.
-        low_j: lower end of the interval, at least 0. The half-width of the interval is the sum of
-            the error without its systematic part (the root of the sum of the squares of 1.96
-            standard errors and of ``edge_j``), the bound of the systematic error, and the error
-            that results from time without readings.
+        low_j: lower end of the interval, at least 0. The half-width of the interval is that of the
+            energy (1.96 standard errors, ``edge_j`` and ``systematic_j`` in quadrature), plus the
+            error that results from time without readings.
         high_j: upper end of the interval.
         stderr_j: random standard error; ``None`` if not known.
         edge_j: bound of the error from the edges of time spans; 0 in reports of earlier versions,

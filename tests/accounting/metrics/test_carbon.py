@@ -163,7 +163,7 @@ CLEAN = Intensity(
 
 def test_emissions_are_energy_times_intensity():
     """10 kWh at PUE 1.5 and 0.5 kg/kWh are 7.5 kg; the ends of the intervals are multiplied."""
-    energy = Energy(energy_j=10 * KWH_J, stderr_j=0.5 * KWH_J, systematic_j=1.02 * KWH_J)
+    energy = Energy(energy_j=10 * KWH_J, stderr_j=1.2 / 1.96 * KWH_J, systematic_j=1.6 * KWH_J)
     found = emissions(energy, CLEAN, pue=1.5)
     assert found.kg == pytest.approx(7.5)
     assert found.low_kg == pytest.approx((10 - 2.0) * 1.5 * 0.4)

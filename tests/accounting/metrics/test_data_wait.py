@@ -31,7 +31,6 @@ from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 LIMIT_W = {h200: 700.0, a100: 400.0, v100: 300.0, pascal: 250.0, average_1s: 350.0}
-GAIN = 0.05
 
 
 @pytest.fixture
@@ -231,7 +230,7 @@ def check_interval(
     waits, found = measured(fake_nvml, folder, preset, load, is_busy=is_busy)
     assert abs(found.energy_j - waits) <= found.error_j
     if preset in (h200, a100, v100):
-        assert abs(found.energy_j - waits) <= found.error_j - GAIN * found.energy_j
+        assert abs(found.energy_j - waits) <= found.resolution_j
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_ratios_have_the_error_from_edges(tmp_path: Path) -> None:
     assert ratio is not None
     assert ratio.steps == 400
     assert ratio.edge_j == pytest.approx(160.0 / 400)
-    half_j = math.hypot(1.96 * math.sqrt(20.0), 160.0) + 0.01 * 16_000.0
+    half_j = math.hypot(1.96 * math.sqrt(20.0), 160.0, 0.01 * 16_000.0)
     assert ratio.high_j - ratio.value_j == pytest.approx(half_j / 400)
     assert ratio.is_resolved
     assert not replace(ratio, edge_j=0.6 * ratio.value_j).is_resolved

@@ -1,6 +1,7 @@
 """The report's JSON reads back unchanged, has a version, and matches the schema in the docs."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,6 @@ def test_a_damaged_report_names_the_field(report):
 
 
 def test_the_error_of_a_figure_is_its_95_percent_interval(report):
-    """1.96 standard errors plus the systematic bound."""
+    """1.96 standard errors and the systematic bound, in quadrature."""
     figure = report.energy.gpu
-    assert figure.error_j == pytest.approx(1.96 * 1.0 + 316.0)
+    assert figure.error_j == pytest.approx(math.hypot(1.96, 316.0))

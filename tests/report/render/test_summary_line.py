@@ -43,8 +43,8 @@ def test_a_phase_too_short_is_a_bound_everywhere(tmp_path: Path) -> None:
     """2 J with 2 J at random: '< 1.1 mWh' in text, terminal and page; no error, no share."""
     write(tmp_path, Attempt(devices=(GPU,), stretches=(ONE_CARD, BLINK)))
     report = build(tmp_path)
-    bound = f"< {formatting.energy(2.0 + 1.96 + 0.02)}"
-    assert bound == "< 1.11 mWh"
+    bound = f"< {formatting.energy(2.0 + math.hypot(1.96, 0.02))}"
+    assert bound == "< 1.10 mWh"
     for text in (render(report), in_terminal(report)):
         line = row(text, "blink")
         assert line.count(bound) == 2  # GPU and total
@@ -52,7 +52,7 @@ def test_a_phase_too_short_is_a_bound_everywhere(tmp_path: Path) -> None:
         assert "8.33 Wh" in row(text, "train")
         assert "%" in row(text, "train")
     page = render_html(report)
-    assert page.count("&lt; 1.11 mWh") == 2
+    assert page.count("&lt; 1.10 mWh") == 2
     assert "0.556 mWh" not in page
 
 
@@ -60,12 +60,12 @@ def test_a_run_too_short_is_a_bound_in_its_headline(tmp_path: Path) -> None:
     """Summary, headline and devices show a bound, and no mean power."""
     write(tmp_path, Attempt(devices=(GPU,), stretches=(replace(BLINK, phase="train"),)))
     report = build(tmp_path)
-    assert "< 1.11 mWh (gpu < 1.11 mWh measured)" in summary_line(report)
+    assert "< 1.10 mWh (gpu < 1.10 mWh measured)" in summary_line(report)
     text = render(report)
-    assert re.search(r"GPU +< 1\.11 mWh, too short to tell  \(measured\)", text)
+    assert re.search(r"GPU +< 1\.10 mWh, too short to tell  \(measured\)", text)
     assert "400 W" not in row(text, "gpu0 NVIDIA")
-    assert "< 1.11 mWh, too short to tell" in in_terminal(report)
-    assert "&lt; 1.11 mWh, too short to tell" in render_html(report)
+    assert "< 1.10 mWh, too short to tell" in in_terminal(report)
+    assert "&lt; 1.10 mWh, too short to tell" in render_html(report)
 
 
 def test_a_ratio_too_short_is_a_bound() -> None:
@@ -104,7 +104,7 @@ def test_ratios_carry_both_errors_and_their_steps(tmp_path: Path) -> None:
         assert ratio["systematic_j"] == pytest.approx(300.0 / count)
         assert ratio["steps"] == 600
         half_j = (ratio["high_j"] - ratio["low_j"]) / 2.0
-        assert half_j == pytest.approx(1.96 * ratio["stderr_j"] + ratio["systematic_j"])
+        assert half_j == pytest.approx(math.hypot(1.96 * ratio["stderr_j"], ratio["systematic_j"]))
 
 
 def test_the_errors_of_a_ratio_are_those_of_the_whole_window(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_the_errors_of_a_ratio_are_those_of_the_whole_window(tmp_path: Path) -> 
     assert ratio is not None
     assert ratio.stderr_j == pytest.approx(1.0 / 0.9 / 600)
     assert ratio.systematic_j == pytest.approx(300.0 / 0.9 / 600)
-    stated_j = 1.96 * ratio.stderr_j + ratio.systematic_j
+    stated_j = math.hypot(1.96 * ratio.stderr_j, ratio.systematic_j)
     assert ratio.high_j - ratio.value_j == pytest.approx(stated_j + ratio.value_j * 0.1)
 
 

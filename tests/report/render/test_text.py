@@ -43,7 +43,7 @@ def test_text_has_what_people_look_for(report):
         r"Peak memory of a GPU +44\.7 GiB  \(41\.0 GiB on average, 27\.9 GiB at most", text
     )
     assert re.search(r"Peak memory of the host +2\.61 GiB  \(2\.24 GiB on average\)", text)
-    assert re.search(r"validation +5\.0 s +0\.417 Wh +0\.111 Wh +0\.528 Wh +1\.1 % +4\.9 %", text)
+    assert re.search(r"validation +5\.0 s +0\.417 Wh +0\.111 Wh +0\.528 Wh +1\.0 % +4\.9 %", text)
     assert re.search(r"gpu0 NVIDIA H200 +8\.78 Wh +1\.0 % +395 W +500 W", text)
 
 

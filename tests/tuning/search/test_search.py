@@ -459,7 +459,7 @@ def test_the_edges_of_a_trial_are_in_its_error():
     assert trial.energy_error == pytest.approx(0.05)
     (point,) = points([trial])
     assert point.j_per_sample.edge_j == pytest.approx(1.96 * 4.0 / 8)
-    assert point.j_per_sample.high_j == pytest.approx((100.0 + 1.96 * 5.0 + 9.0) / 8)
+    assert point.j_per_sample.high_j == pytest.approx((100.0 + math.hypot(1.96 * 5.0, 9.0)) / 8)
 
 
 def test_energy_travels_through_json():
