@@ -155,7 +155,8 @@ class EnergyMeter:
             process: framework, rank and world size of this process; ``None`` reads the environment
                 variables of ``torchrun``.
             used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
-                ``None`` if unknown.
+                ``None`` if unknown. Other GPUs that the run uses are found while it runs, unless
+                the settings name GPUs.
             call: the user's call that trains, such as ``fit``. It is needed if the framework calls
                 no hook when a training fails, and is ``None`` otherwise.
             say: function that prints messages: forecasts, and the summary of the report if ``stop``
@@ -165,6 +166,7 @@ class EnergyMeter:
             PermissionError: if the folder is not writable.
             ValueError: if a device in the settings does not exist, or if a variable of ``torchrun``
                 is not a number.
+            SourceUnavailable: if the settings name GPUs and NVML lists none within five seconds.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():

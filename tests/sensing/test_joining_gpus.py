@@ -13,7 +13,7 @@ from energy_callbacks.report import EnergyReport, build, save
 from energy_callbacks.sensing.frameworks import cuda_driver
 from tests.fake_nvml import Card, FakeNvml, Process, Scenario, a100, fixtures, h200
 from tests.fake_nvml.scenario import Mig
-from tests.fake_nvml.signals import Constant
+from tests.fake_nvml.signals import Constant, Square
 from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
@@ -239,6 +239,26 @@ def test_energy_of_a_gpu_that_joins(
 
 def _uuids(cards: tuple[Card, ...]) -> tuple[str, ...]:
     return tuple(f"GPU-00000000-0000-4000-8000-{index:012d}" for index in range(len(cards)))
+
+
+def test_short_phases_of_a_gpu_that_joins(
+    fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short phases with unlike power are fitted for a GPU that joins, as for any other GPU."""
+    load = Square(low_w=100.0, high_w=400.0, period_s=1.0, duty=0.5, phase_s=0.0)
+    cards = (h200(Constant(100.0)), h200(load))
+    clock = CardClock(fake_nvml(Scenario(cards=cards)).time)
+    contexts(monkeypatch, clock, _uuids(cards), o0=0.0, o1=20.3)
+    report = trained(tmp_path, clock, duration_s=60.0, phase_s=0.5).report
+    by_phase = {phase.name: phase.gpu for phase in report.phases}
+    used_s = (60.0 - 20.0) / 2.0
+
+    for name, power_w in (("train", 400.0), ("validation", 100.0)):
+        found = by_phase[name]
+        assert found.energy_j == pytest.approx(100.0 * 30.0 + power_w * used_s, rel=0.03)
+        assert found.coverage == pytest.approx(1.0, abs=0.01)
+    whole_j = sum(one.energy_j or 0.0 for one in by_phase.values())
+    assert whole_j == pytest.approx(report.energy.gpu.energy_j)
 
 
 def test_waits_of_a_gpu_that_joins(
