@@ -120,6 +120,8 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
     if effect.quantity == "samples_per_s":  # for this quantity, a decrease is worse
         low, high = 1.0 / high, 1.0 / low
     percent = f"{100.0 * limit:g} %"
+    if effect.verdict == "not measured":
+        return _say(UNJUDGED, f"cannot be judged: {difference}, not measured but estimated")
     if effect.verdict != "not resolved" and low - 1.0 > limit:
         return _say(REGRESSED, f"regressed: {difference}, more than {percent}")
     if high - 1.0 > limit:

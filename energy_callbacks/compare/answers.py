@@ -29,26 +29,28 @@ def answers(comparison: Comparison) -> Iterator[str]:
 def _on_effect(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
     title = BY_NAME[effect.quantity].title
     title = title[0].lower() + title[1:]
-    if effect.verdict == "not resolved":
+    if effect.verdict in ("not resolved", "not measured"):
         why = reason(effect, any(validity.forbids(one, effect, first) for one in caveats))
-        return f"{effect.group} against {first}: {title} {change(effect)}, not resolved ({why})"
+        return f"{effect.group} against {first}: {title} {change(effect)}, {effect.verdict} ({why})"
     result = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
     return f"{effect.group} has a {effect.verdict} {title} than {first}: {result}"
 
 
 def reason(effect: Effect, is_forbidden: bool) -> str:
-    """Return why an effect is not resolved.
+    """Return why an effect is not resolved or not measured.
 
     Args:
-        effect: an effect with the verdict ``not resolved``.
+        effect: an effect with the verdict ``not resolved`` or ``not measured``.
         is_forbidden: whether a caveat forbids any other verdict.
     """
+    if effect.verdict == "not measured":
+        return "models estimate the energy that differs, and estimates show no real difference"
     if is_forbidden:
         return "see the warnings"
     if effect.p_holm is None or effect.detectable is None:
         return "a single run tells nothing of how runs differ; repeat it"
     if effect.p_holm < ALPHA:
-        return "beyond chance, but sensors of unlike cards may differ by it; use the same card"
+        return "beyond chance, but not beyond the errors of the sensors; use the same card"
     if effect.p is not None and effect.p < ALPHA:
         return "beyond chance by itself, not among so many questions; repeat the runs"
     return f"so many runs find changes of {detectable(effect.detectable)} and more"

@@ -26,7 +26,8 @@ from energy_callbacks.compare.quantities import (
     QUANTITIES,
     TIME_TO_TARGET,
     compared,
-    unlike_sensors,
+    estimated_share,
+    systematic_errors,
     values,
 )
 from energy_callbacks.compare.statistics import ALPHA, RatioInterval
@@ -219,9 +220,11 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
     in_pairs = _are_paired(old.group, new.group, paired)
     for quantity in compared(old.group.means, new.group.means):
         ratio = new.group.means[quantity.name] / old.group.means[quantity.name]
-        off_old, off_new = 0.0, 0.0
+        off_old, off_new, estimated_old, estimated_new = 0.0, 0.0, 0.0, 0.0
         if quantity.is_energy:
-            off_old, off_new = unlike_sensors(old.reports, new.reports, quantity.scope)
+            off_old, off_new = systematic_errors(old.reports, new.reports, quantity.scope)
+            estimated_old = estimated_share(old.reports, quantity.scope)
+            estimated_new = estimated_share(new.reports, quantity.scope)
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
@@ -242,9 +245,10 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
             quantity=quantity.name,
             ratio=ratio,
             systematic=off_old + off_new,
+            modelled=ratio * estimated_new - estimated_old,
             p_holm=None,
             basis=basis,
-            verdict="not resolved",
+            verdict="not measured" if 1.0 in (estimated_old, estimated_new) else "not resolved",
             **known,
         )
 
@@ -283,8 +287,9 @@ def _with_verdicts(
     for effect in effects:
         adjusted_effect = replace(effect, p_holm=None if effect.p is None else next(adjusted))
         is_forbidden = any(validity.forbids(one, effect, first) for one in caveats)
-        verdict: Verdict = "not resolved" if is_forbidden else _verdict(adjusted_effect)
-        decided.append(replace(adjusted_effect, verdict=verdict))
+        if not is_forbidden and effect.verdict != "not measured":
+            adjusted_effect = replace(adjusted_effect, verdict=_verdict(adjusted_effect))
+        decided.append(adjusted_effect)
     return decided
 
 
@@ -293,7 +298,10 @@ def _verdict(effect: Effect) -> Verdict:
         return "not resolved"
     if effect.p_holm >= ALPHA or effect.low <= 1.0 <= effect.high:
         return "not resolved"
-    return "lower" if effect.high < 1.0 else "higher"
+    # The part of the change that models have estimated is no evidence for it.
+    if effect.high < 1.0:
+        return "lower" if effect.high - min(effect.modelled, 0.0) < 1.0 else "not measured"
+    return "higher" if effect.low - max(effect.modelled, 0.0) > 1.0 else "not measured"
 
 
 def _quality(

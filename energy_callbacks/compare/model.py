@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 FORMAT = "energy_callbacks.comparison"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-Verdict = Literal["lower", "higher", "not resolved"]
+Verdict = Literal["lower", "higher", "not resolved", "not measured"]
 QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
 """Data from which an interval is computed.
@@ -108,8 +108,10 @@ class Effect:
         low: lower end of the 95 % interval of the ratio, widened by ``systematic``. ``None`` if
             there is no interval, because a group has only one run and there are no blocks.
         high: upper end of the interval; ``None`` without an interval.
-        systematic: sum of the relative error bounds of both groups' sensors. It is 0 if the same
-            sensors measured both groups, and for quantities that are not an energy or a power.
+        systematic: sum of the relative bounds of both groups' systematic errors that do not cancel.
+            It is 0 if the same energy counters measured both groups, and for quantities that are
+            not an energy or a power.
+        modelled: part of ``ratio - 1`` by which the energies differ that models have estimated.
         p: two-sided p-value of this effect alone; ``None`` without an interval.
         p_holm: p-value adjusted for all effects of the comparison (Holm); ``None`` without an
             interval.
@@ -117,7 +119,9 @@ class Effect:
             of runs or blocks detects with a probability of 80 %; ``None`` without an interval.
         basis: data from which the interval is computed; ``None`` without an interval.
         verdict: ``lower`` or ``higher`` if ``p_holm`` is below 0.05, the interval does not contain
-            1, and no caveat forbids a verdict; otherwise ``not resolved``.
+            1, and no caveat forbids a verdict. ``not measured`` if models estimate the whole energy
+            of a run, or if the interval without the part ``modelled`` contains 1. Otherwise
+            ``not resolved``.
     """
 
     group: str
@@ -126,6 +130,7 @@ class Effect:
     low: float | None
     high: float | None
     systematic: float
+    modelled: float = 0.0
     p: float | None
     p_holm: float | None
     detectable: float | None

@@ -68,15 +68,15 @@ def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None"
 
 
 def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
-    """Draw an effect with its interval; the point is hollow if the verdict is ``not resolved``."""
+    """Draw an effect with its interval; the point is hollow if the verdict names no direction."""
     value = 100.0 * (effect.ratio - 1.0)
     if effect.low is not None and effect.high is not None:
         ends = [100.0 * (effect.low - 1.0), 100.0 * (effect.high - 1.0)]
         axes.plot(ends, [row, row], "-", color=colour, lw=2.0, solid_capstyle="butt")
-    is_resolved = effect.verdict != "not resolved"
+    is_resolved = effect.verdict in ("lower", "higher")
     fill = colour if is_resolved else "white"
     axes.plot(value, row, "o", ms=6.0, color=colour, mfc=fill, mew=1.4)
-    label = f"{change(effect)}{'' if is_resolved else ', not resolved'}"
+    label = f"{change(effect)}{'' if is_resolved else f', {effect.verdict}'}"
     options = {"xycoords": ("axes fraction", "data"), "va": "center"}
     add_note(axes, label, (1.0, row), (6, 0), 7.5, **options)
 

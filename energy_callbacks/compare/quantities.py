@@ -1,14 +1,17 @@
-"""Defines the compared quantities; computes their values in a run, and error bounds of sensors."""
+"""Defines the compared quantities; computes their values in a run, and errors of sensors."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.core import formatting
 from energy_callbacks.importers.journal_lines import UNKNOWN_HOST
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Figure, Ratio
+from energy_callbacks.report.model.runs import DeviceUse
 from energy_callbacks.report.model.schema import EnergyReport
 
 Scope = Literal["gpu", "total"]
@@ -26,8 +29,8 @@ class Quantity:
         name: name in code and JSON, which contains the unit.
         title: name that is shown to users.
         say: function that formats a value as text.
-        is_energy: whether the value is an energy or a power. If the groups used different sensors,
-            the errors of the sensors widen the interval of such a quantity.
+        is_energy: whether the value is an energy or a power. Systematic errors that do not cancel
+            widen the interval of such a quantity.
         is_whole: whether the value is a total of the run, which can be compared only between runs
             that did the same work.
     """
@@ -61,13 +64,16 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("samples_per_s", "Samples per second", formatting.grouped, is_energy=False),
     Quantity("power_w", "Mean power", formatting.power),
     Quantity("peak_memory_bytes", "Peak card memory", formatting.size, is_energy=False),
+    Quantity("mean_memory_bytes", "Mean card memory", formatting.size, is_energy=False),
     Quantity("host_memory_bytes", "Peak host memory", formatting.size, is_energy=False),
+    Quantity("host_mean_memory_bytes", "Mean host memory", formatting.size, is_energy=False),
 )
 ANSWERS: Final = (ENERGY_TO_TARGET, *_OF_WORK, "energy_j", "gpu_energy_j")
 """Candidates for the main quantity, in order of preference.
 
 Power is not among them: a run with less power may take longer and use more energy.
 """
+HOST_MEMORY: Final = ("host_memory_bytes", "host_mean_memory_bytes")
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
@@ -99,73 +105,101 @@ def _values(report: EnergyReport) -> Iterator[tuple[str, float | None]]:
         ratio: Ratio | None = getattr(report.efficiency.total, name)
         if ratio is not None and ratio.is_resolved:
             yield name, ratio.value_j
-    total = report.energy.total
-    yield "energy_j", _resolved_j(total)
+    whole = report.energy.total
+    yield "energy_j", _resolved_j(whole)
     yield "gpu_energy_j", _resolved_j(report.energy.gpu)
     yield "duration_s", report.run.duration_s
     yield "samples_per_s", report.throughput.samples_per_s
-    known_s = report.run.duration_s * total.coverage
-    yield "power_w", (_resolved_j(total) or 0.0) / known_s if known_s else None
+    known_s = report.run.duration_s * whole.coverage
+    yield "power_w", (_resolved_j(whole) or 0.0) / known_s if known_s else None
     yield "peak_memory_bytes", report.memory.device_used_peak_bytes
+    yield "mean_memory_bytes", report.memory.device_used_mean_bytes
     yield "host_memory_bytes", report.memory.host_rss_peak_bytes
+    yield "host_mean_memory_bytes", report.memory.host_rss_mean_bytes
 
 
 def _resolved_j(figure: Figure) -> float | None:
     return figure.energy_j if figure.is_resolved else None
 
 
-def unlike_sensors(
+def estimated_share(reports: Sequence[EnergyReport], scope: Scope) -> float:
+    """Return the mean share of the energy that models estimate; 1 if no sensor measured a run."""
+    shares = []
+    for report in reports:
+        figure: Figure = getattr(report.energy, scope)
+        parts = [one.energy for one in _devices(report, scope) if one.origin == "estimated"]
+        shares.append((total(parts).energy_j or 0.0) / (figure.energy_j or math.inf))
+        if figure.origin == "estimated":
+            return 1.0
+    return min(math.fsum(shares) / len(shares), 1.0)
+
+
+def systematic_errors(
     old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
 ) -> tuple[float, float]:
-    """Return the relative bounds of the systematic errors of both groups.
+    """Return the relative bounds of the systematic errors of both groups that do not cancel.
 
-    Both bounds are 0 if each sensor measured the same share of the runs in both groups, because the
-    errors then cancel in the ratio. Sensors of unidentified devices count as different.
+    Errors of energy counters cancel in the ratio if each counter measured the same share of the
+    runs in both groups. All other errors do not cancel: those of models and of polled power
+    depend on the load, those of imported logs and unidentified devices may be of any device.
     """
-    if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
-        return 0.0, 0.0
-    return _bound(old, scope), _bound(new, scope)
+    is_same = _counters(old, scope) == _counters(new, scope)
+    return _bound(old, scope, is_same), _bound(new, scope, is_same)
 
 
-def _are_identified(reports: Sequence[EnergyReport]) -> bool:
-    """Return whether the host or UUID of every device with energy is known.
+def _devices(report: EnergyReport, scope: Scope) -> Iterator[DeviceUse]:
+    """Yield the devices whose energies sum to that of the scope."""
+    for one in report.devices:
+        is_of_it = one.scope is not None and scope in ("total", one.scope)
+        if is_of_it and one.counted_in is None and one.energy.energy_j is not None:
+            yield one
 
-    Logs of other programs may contain neither.
-    """
-    return all(
-        one.uuid is not None or one.host != UNKNOWN_HOST
-        for report in reports
-        for one in report.devices
-        if one.scope is not None
+
+def _is_counted(report: EnergyReport, device: DeviceUse) -> bool:
+    """Return whether an energy counter of an identified device was read by this package."""
+    methods = device.energy.method.split(", ")
+    return (
+        device.origin == "measured"
+        and all(method.startswith("counter") for method in methods)
+        and (device.uuid is not None or device.host != UNKNOWN_HOST)
+        and "imported_from" not in report.environment
     )
 
 
-def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """Return, for each sensor, the share of the runs that it measured.
+def _counters(reports: Sequence[EnergyReport], scope: Scope) -> dict[tuple[str, str, str], float]:
+    """Return, for each energy counter, the share of the runs that it measured.
 
-    A sensor is identified by host, device (its UUID if known, otherwise its key) and method.
+    A counter is identified by host, device (its UUID if known, otherwise its key) and method.
     """
     counts = Counter(
         (one.host, one.uuid or one.key, one.energy.method)
         for report in reports
-        for one in report.devices
-        if one.scope is not None and one.counted_in is None and one.energy.energy_j is not None
+        for one in _devices(report, scope)
+        if _is_counted(report, one)
     )
-    return {sensor: count / len(reports) for sensor, count in counts.items()}
+    return {counter: count / len(reports) for counter, count in counts.items()}
 
 
-def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
+def _bound(reports: Sequence[EnergyReport], scope: Scope, counters_cancel: bool) -> float:
     """Return the largest relative bound of the error that repeated runs do not show.
 
-    It is the systematic error of the energy of a run, plus the error from the edges of the phase
-    ``train``: that error has the same sign in all runs with the same phases. The bound is limited
-    to 0.99, so that the ends of intervals stay positive.
+    It is the systematic error of the devices whose errors do not cancel. If a sensor is among
+    them, the error from the edges of the phase ``train`` is added: that error has the same sign in
+    all runs with the same phases. The bound is limited to 0.99, so that the ends of intervals stay
+    positive.
     """
-    shares = [
-        figure.systematic_j / figure.energy_j + _edge_share(report, scope)
-        for report in reports
-        if (figure := getattr(report.energy, scope)).energy_j
-    ]
+    shares = []
+    for report in reports:
+        figure: Figure = getattr(report.energy, scope)
+        kept = [
+            one
+            for one in _devices(report, scope)
+            if not (counters_cancel and _is_counted(report, one))
+        ]
+        if kept and figure.energy_j:
+            share = total([one.energy for one in kept]).systematic_j / figure.energy_j
+            is_sensor = any(one.origin == "measured" for one in kept)
+            shares.append(share + (_edge_share(report, scope) if is_sensor else 0.0))
     return min(max(shares, default=0.0), 0.99)
 
 

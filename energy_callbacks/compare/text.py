@@ -78,7 +78,10 @@ def notes(comparison: Comparison) -> list[str]:
     if asked > 1:
         lines.append(f"Verdicts allow for the {asked} questions asked at once (Holm).")
     if any(effect.systematic for effect in comparison.effects):
-        lines.append("Intervals of energy hold what sensors of unlike cards may differ by.")
+        lines.append(
+            "Intervals of energy include the systematic errors of unlike cards, polled power, "
+            "imported logs and estimates, which do not cancel."
+        )
     if comparison.target is not None:
         way = "at most" if comparison.direction == "lower" else "at least"
         lines.append(f"The target is {comparison.metric} of {way} {_number(comparison.target)}.")

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Final
 
 from energy_callbacks.compare.model import Caveat, Effect
-from energy_callbacks.compare.quantities import BY_NAME
+from energy_callbacks.compare.quantities import BY_NAME, HOST_MEMORY
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -15,6 +15,9 @@ from energy_callbacks.report.model.schema import EnergyReport
 _COVERAGE: Final = 0.95  # minimum share of a run's time that readings cover
 _THROTTLED: Final = 0.02  # maximum difference of the shares of time with throttled clocks
 _WARMER_C: Final = 10.0  # maximum difference of the temperatures at the start, degrees Celsius
+# Maximum share of the pairs of runs, one of each group, in which the same group began first. It is
+# 0.5 for the order A B B A, 0.75 for A B A B, and 1 for A A B B.
+_SAME_ORDER: Final = 0.75
 # Relative difference of the work above which there is a caveat, and above which this caveat is
 # fatal. A fatal caveat forbids a verdict (see ``forbids``).
 _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
@@ -23,7 +26,7 @@ _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 _ENERGY = tuple(name for name, one in BY_NAME.items() if one.is_energy)
 _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)
 _NOT_MEMORY = tuple(name for name in BY_NAME if "memory" not in name)
-_NOT_HOST_MEMORY = tuple(name for name in BY_NAME if name != "host_memory_bytes")
+_NOT_HOST_MEMORY = tuple(name for name in BY_NAME if name not in HOST_MEMORY)
 
 Reports = Sequence[EnergyReport]
 
@@ -34,6 +37,7 @@ def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
     for name, reports in groups.items():
         yield from _of_group(name, reports)
     for name, new in others:
+        yield from _of_order(first, old, name, new)
         yield from _of_throttling(first, old, name, new)
         yield from _of_temperature(first, old, name, new)
         yield from _of_work(first, old, name, new)
@@ -68,6 +72,20 @@ def _of_group(name: str, reports: Reports) -> Iterator[Caveat]:
             message=f"Other programs were on a card of {name} ({shared[0]}): "
             "what they used is in the figures.",
             quantities=_NOT_HOST_MEMORY,
+        )
+
+
+def _of_order(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    """Yield a caveat if one group began before the other; single runs have no order to choose."""
+    if min(len(old), len(new)) < 2:
+        return
+    share = fmean(a.run.started_unix_s < b.run.started_unix_s for a in old for b in new)
+    if max(share, 1.0 - share) > _SAME_ORDER:
+        yield Caveat(
+            code="not_interleaved",
+            group=name,
+            message=f"Runs of {first} and {name} are not interleaved: what drifts with time, such "
+            "as the temperature of the room, looks like an effect. Repeat them in turn (A B A B).",
         )
 
 

@@ -32,6 +32,8 @@ class ConfigurationRow:
         energy_j: geometric mean of ``energies_j``.
         j_per_sample: mean energy per training sample in the table's scope, in joules.
         duration_s: mean duration of the runs in ``reports``, in seconds.
+        peak_memory_bytes: mean of the highest memory in use on any GPU of a run.
+        mean_memory_bytes: mean of the mean memory in use on the GPU with the highest peak.
         metric: mean over ``reports`` of the best value of the plan's metric.
         failed: jobs that ended without success, each with the outcome of its newest attempt.
         missing: number of jobs that have not begun or are still running.
@@ -46,6 +48,8 @@ class ConfigurationRow:
     energy_j: float | None
     j_per_sample: float | None
     duration_s: float | None
+    peak_memory_bytes: float | None
+    mean_memory_bytes: float | None
     metric: float | None
     failed: Sequence[tuple[MatrixJob, Outcome]]
     missing: int
@@ -99,9 +103,11 @@ def _row(
         measured=measured,
         energies_j=energies_j,
         energy_j=geometric_mean(energies_j) if energies_j else None,
-        j_per_sample=_mean(ratio.value_j for ratio in ratios if ratio is not None),
+        j_per_sample=_mean(None if ratio is None else ratio.value_j for ratio in ratios),
         duration_s=_mean(report.run.duration_s for report in reports),
-        metric=_mean(value for one in reports if (value := _best_metric(one, plan)) is not None),
+        peak_memory_bytes=_mean(one.memory.device_used_peak_bytes for one in reports),
+        mean_memory_bytes=_mean(one.memory.device_used_mean_bytes for one in reports),
+        metric=_mean(_best_metric(one, plan) for one in reports),
         failed=failed,
         missing=len(jobs) - len(done) - len(failed),
     )
@@ -127,8 +133,9 @@ def _report(folder: Path) -> EnergyReport | None:
         return None
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    known = list(values)
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the known values; ``None`` if none is known."""
+    known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 

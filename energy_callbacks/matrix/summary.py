@@ -26,7 +26,14 @@ PAGE = "matrix.html"
 # Width of the printed table if the output is not a terminal, in characters.
 _FILE_COLUMNS: Final = 200
 # Fields of ``ConfigurationRow`` that the JSON file contains under the same names.
-_FIGURES: Final = ("energies_j", "j_per_sample", "duration_s", "metric")
+_FIGURES: Final = (
+    "energies_j",
+    "j_per_sample",
+    "duration_s",
+    "peak_memory_bytes",
+    "mean_memory_bytes",
+    "metric",
+)
 # Height of one row of the chart, and of the space above and below the rows, in inches.
 _ROW_IN, _FRAME_IN = 0.34, 0.9
 
@@ -54,7 +61,8 @@ def heads(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict) -> list[s
     scope = "GPU energy" if table.scope == "gpu" else "energy"
     to_target = [] if answer.target is None else [f"to {answer.target:.4g}"]
     metric = [plan.metric] if plan.metric else []
-    return [*plan.parameters, *to_target, scope, "per sample", "time", *metric, "runs"]
+    figures = ["per sample", "time", "peak memory", "mean memory"]
+    return [*plan.parameters, *to_target, scope, *figures, *metric, "runs"]
 
 
 def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> list[str]:
@@ -71,6 +79,8 @@ def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> lis
         known(row.energy_j, formatting.energy),
         known(row.j_per_sample, formatting.joules),
         known(row.duration_s, formatting.duration),
+        known(row.peak_memory_bytes, formatting.size),
+        known(row.mean_memory_bytes, formatting.size),
         *([known(row.metric, formatting.significant)] if plan.metric else []),
         f"{len(row.done)} of {plan.repeats}{failed}",
     ]

@@ -65,7 +65,7 @@ class Change:
         energy_ratio: energy with the change divided by energy without it; the interval may be
             unknown.
         time_ratio: time with the change divided by time without it; ``None`` if not known.
-        energy_verdict: ``lower``, ``higher`` or ``not resolved``.
+        energy_verdict: ``lower``, ``higher``, ``not resolved`` or ``not measured``.
         time_verdict: the verdict on the time, with the same words; empty if not known.
     """
 
@@ -168,7 +168,7 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
     """Return lines of text: a change in percent, and its interval if it is known.
 
-    The last line is ``not resolved`` if ``verdict`` is ``not resolved``.
+    The last line is ``verdict`` if it is ``not resolved`` or ``not measured``.
 
     >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
     ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']
@@ -177,7 +177,7 @@ def _percents(share: Amount, what: str, verdict: str) -> list[str]:
     lines = [f"{100.0 * share.value:+.1f} % {what}".rstrip()]
     if share.low is not None and share.high is not None:
         lines.append(f"({100.0 * share.low:+.1f} to {100.0 * share.high:+.1f})")
-    return lines + ["not resolved"] * (verdict == "not resolved")
+    return lines + [verdict] * verdict.startswith("not ")
 
 
 def _clipped(name: str) -> str:

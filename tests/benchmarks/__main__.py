@@ -31,6 +31,7 @@ BENCHMARKS: Final = (
     "comparison",
     "crash",
     "finders",
+    "forecast",
     "import_time",
     "lines",
     "longrun",

@@ -13,8 +13,8 @@ an error of gain. The bars (``common/coverage.py``):
 * the interval holds the truth. A cell misses if the share held is below 90 % so clearly that chance
   explains it with a probability below 1 % over all cells;
 * the median half-width is at most 4 times the median error. The part without the systematic bound
-  may be 6 times as wide for phases, or up to 1 % of the truth. For phases, widths are judged if the
-  sensor can determine the levels of the phases and their delay.
+  may also be up to 1 % of the truth, and 6 median errors for phases. For phases, widths are judged
+  if the sensor can determine the levels of the phases and their delay.
 
 Constants are fitted on other lengths, delays, levels and seeds (``common/phase_cells.py``).
 
@@ -41,9 +41,13 @@ RUNS: Final = FEWEST
 
 def windows(*, is_quick: bool) -> tuple[list[IntervalCell], list[IntervalCell]]:
     """Return the judged cells of random windows, and those of loads without bars."""
-    results = measured_all(random_windows.runs(QUICK_SEEDS if is_quick else SEEDS))
-    exact = measured_all(random_windows.exact_runs(QUICK_EXACT_SEEDS if is_quick else EXACT_SEEDS))
-    return list(random_windows.cells(results)), list(random_windows.cells(exact, by_load=True))
+    judged = random_windows.runs(QUICK_SEEDS if is_quick else SEEDS)
+    exact = random_windows.exact_runs(QUICK_EXACT_SEEDS if is_quick else EXACT_SEEDS)
+    results = measured_all([*judged, *exact])
+    return (
+        list(random_windows.cells({run: results[run] for run in judged})),
+        list(random_windows.cells({run: results[run] for run in exact}, by_load=True)),
+    )
 
 
 def phases(*, is_quick: bool) -> Iterator[IntervalCell]:

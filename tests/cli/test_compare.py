@@ -11,7 +11,7 @@ from energy_callbacks.compare import model
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.compare.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 from tests.importers.logs import as_json, native, times
-from tests.report.journals import IDLE, Attempt, Stretch, write
+from tests.report.journals import CPU, IDLE, PROCESS, Attempt, Stretch, write
 
 
 @pytest.fixture
@@ -139,11 +139,22 @@ def test_two_old_logs(capsys):
     assert found.effect("after", "energy_j").verdict == "not resolved"
 
 
+def test_estimates_cannot_be_judged(folder, capsys):
+    """Twice the energy, which a model estimates, is no regression that is known."""
+    for name, power_w in (("once", 200.0), ("twice", 400.0)):
+        for i, noise in enumerate((0.0, 0.004, -0.004)):
+            train = Stretch(phase="train", duration_s=60.0, power_w={"cpu0": power_w + noise})
+            attempt = Attempt(run_id=f"{name}{i}", stretches=(train,), devices=(CPU, PROCESS))
+            write(folder / name / f"run{i}", attempt)
+    assert main(["compare", "once", "twice", "--fail-if-regress", "5%"]) == UNJUDGED
+    assert "not measured but estimated" in capsys.readouterr().err
+
+
 def test_one_of_ours_and_an_old_log(folder, logs, capsys):
     """Quantities that both know are compared; the log does not know steps."""
     assert main(["compare", "before.json", "new"]) == 0
     out = capsys.readouterr().out
     assert "Energy of the run" in out
     assert "Energy per sample" not in out
-    assert "Intervals of energy hold what sensors of unlike cards may differ by" in out
+    assert "Intervals of energy include the systematic errors" in out
     assert "before ran on AMD Radeon Pro W7900, new on NVIDIA H200" in out

@@ -14,9 +14,12 @@ from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import build
 from tests.report.journals import CPU, GPU, GPU1, IDLE, PROCESS, Attempt, Stretch, write
 
+RAPL_CPU = replace(CPU, origin="measured")
 ACCURACY = [
     (20.0 + 10.0 * i, {"val_accuracy": 1.0 - 0.5**i}, 100 * i, float(i)) for i in range(1, 7)
 ]
+# Starts of a second group of five between those of the first.
+BETWEEN = {"first_s": 1200.0, "apart_s": 500.0}
 NOISE = (0.0, 0.01, -0.01, 0.005, -0.005)
 
 
@@ -33,6 +36,13 @@ def report(folder: Path, power_w: float, *, start_s: float = 0.0, **more):
     return build(folder, now_unix_s=2e9)
 
 
+def _run(folder: Path, power_w, **more):
+    """Returns the report of a training of 60 s with these powers."""
+    train = Stretch(phase="train", duration_s=60.0, power_w=power_w)
+    write(folder, Attempt(stretches=(IDLE, train), run_id=folder.name, **more))
+    return build(folder, now_unix_s=2e9)
+
+
 def group(folder: Path, power_w: float, *, first_s: float = 0.0, apart_s: float = 1000.0, **more):
     """Returns five repeats with a small spread."""
     return [
@@ -46,11 +56,11 @@ def group(folder: Path, power_w: float, *, first_s: float = 0.0, apart_s: float 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Two groups at 500 and 450 W, made one after the other."""
+    """Two groups at 500 and 450 W, in the order A A B B A B B A B A: interleaved, not in pairs."""
     folder = tmp_path_factory.mktemp("groups")
     return {
         "old": group(folder / "old", 500.0),
-        "new": group(folder / "new", 450.0, first_s=10_000.0),
+        "new": group(folder / "new", 450.0, **BETWEEN),
     }
 
 
@@ -132,10 +142,10 @@ def test_unlike_cards_leave_open_what_edges_hide(tmp_path):
 
 def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
     """Systematic errors of 5 % cancel on the same GPU, but not between two GPUs."""
-    devices = (GPU1, CPU, PROCESS)
+    devices = (GPU1, RAPL_CPU, PROCESS)
     same = {
-        "a": group(tmp_path / "a", 500.0, relative_error=0.05),
-        "b": group(tmp_path / "b", 450.0, relative_error=0.05),
+        "a": group(tmp_path / "a", 500.0, relative_error=0.05, devices=(GPU, RAPL_CPU, PROCESS)),
+        "b": group(tmp_path / "b", 450.0, relative_error=0.05, devices=(GPU, RAPL_CPU, PROCESS)),
     }
     assert compare(same).effect("b", "energy_j").systematic == 0.0
     other = same | {
@@ -151,6 +161,113 @@ def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
     assert effect.high > 1.0
     assert effect.verdict == "not resolved"
     assert compare(other).effect("b", "duration_s").systematic == 0.0
+
+
+def read_by(report, method: str):
+    """Returns the report with a GPU whose energy was found in another way."""
+    devices = tuple(
+        replace(one, energy=replace(one.energy, method=method)) if one.kind == "gpu" else one
+        for one in report.devices
+    )
+    return replace(report, devices=devices)
+
+
+def imported(report):
+    """Returns the report as if it was made from a log of another program."""
+    return replace(report, environment=report.environment | {"imported_from": "log.csv"})
+
+
+@pytest.mark.parametrize(
+    ("change", "share"),
+    [
+        (lambda report: report, 0.0),
+        (lambda report: read_by(report, "counter"), 0.0),
+        (lambda report: read_by(report, "power"), 1.0),
+        (lambda report: read_by(report, "counter+power, power"), 1.0),
+        (imported, 1.0),
+    ],
+)
+def test_errors_cancel_only_for_counters_of_the_same_device(tmp_path, change, share):
+    """Those of polled power and of imported logs stay in the interval, on the same GPU too."""
+    more = {"relative_error": 0.05, "devices": (GPU, RAPL_CPU, PROCESS)}
+    sides = {"a": group(tmp_path / "a", 500.0, **more), "b": group(tmp_path / "b", 450.0, **more)}
+    found = compare({name: [change(one) for one in runs] for name, runs in sides.items()})
+    assert found.effect("b", "gpu_energy_j").systematic == pytest.approx(0.1 * share)
+    assert found.effect("b", "gpu_energy_j").verdict == ("lower" if not share else "not resolved")
+
+
+def test_errors_of_estimates_stay(tmp_path):
+    """A CPU of 100 of 600 W, estimated within 30 % on both sides, and a GPU with a counter."""
+    sides = {name: group(tmp_path / name, 500.0, relative_error=0.3) for name in ("a", "b")}
+    cpu_share = (20 * 40 + 60 * 100) / (20 * 120 + 60 * 600)
+    assert compare(sides).effect("b", "energy_j").systematic == pytest.approx(
+        0.6 * cpu_share, rel=0.01
+    )
+    assert compare(sides).effect("b", "gpu_energy_j").systematic == 0.0
+
+
+def test_nothing_but_estimates_is_not_measured(tmp_path):
+    """A modelled difference has no verdict, whatever its size; time is measured."""
+    estimated = {"devices": (replace(GPU, origin="estimated"), CPU, PROCESS)}
+    sides = {
+        "a": group(tmp_path / "a", 500.0, **estimated),
+        "b": group(tmp_path / "b", 250.0, **estimated),
+        "c": group(tmp_path / "c", 250.0),
+    }
+    found = compare(sides)
+    energies = ("j_per_sample", "energy_j", "gpu_energy_j", "power_w", "energy_to_target_j")
+    for name in ("b", "c"):
+        assert {found.effect(name, one).verdict for one in energies} == {"not measured"}
+        assert found.effect(name, "duration_s").verdict == "not resolved"
+        assert found.effect(name, "j_per_sample").high < 0.7
+    assert "not measured (models estimate the energy that differs" in found.answers[0]
+    assert "not measured" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "verdict"), [(CPU, "not measured"), (RAPL_CPU, "higher")], ids=["model", "sensor"]
+)
+def test_a_difference_of_the_estimated_part_is_not_measured(tmp_path, cpu, verdict):
+    """The GPU takes the same; the CPU 300 W instead of 100 W."""
+    more = {"relative_error": 0.01, "devices": (GPU, cpu, PROCESS)}
+    sides = {
+        name: [
+            _run(tmp_path / f"{name}{i}", {"gpu0": 500.0 * (1.0 + noise), "cpu0": cpu_w}, **more)
+            for i, noise in enumerate(NOISE)
+        ]
+        for name, cpu_w in (("a", 100.0), ("b", 300.0))
+    }
+    effect = compare(sides).effect("b", "j_per_sample")
+    assert effect.verdict == verdict
+    assert effect.low > 1.25
+    assert effect.modelled == pytest.approx(200.0 / 600.0 if cpu is CPU else 0.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("first_s", "apart_s", "is_flagged"),
+    [(10_000.0, 1000.0, True), (-10_000.0, 1000.0, True), (2400.0, 1000.0, True),
+     (500.0, 1000.0, False), (*BETWEEN.values(), False)],
+)  # fmt: skip
+def test_groups_made_one_after_the_other_are_flagged(
+    groups, tmp_path, first_s, apart_s, is_flagged
+):
+    """Also if only the first and the last runs overlap; not A B A B, and not A A B B A B B A."""
+    new = group(tmp_path / "new", 450.0, first_s=first_s, apart_s=apart_s)
+    found = compare({"old": groups["old"], "new": new})
+    assert ("not_interleaved" in codes(found, "new")) is is_flagged
+    assert found.effect("new", "j_per_sample").verdict == "lower"
+    assert codes(compare({"old": groups["old"][0], "new": new[0]}), "new") == set()
+
+
+def test_mean_memory_stands_beside_peak_memory(groups):
+    """Both are compared, of the card and of the host."""
+    found = compare(groups)
+    for peak, mean in (
+        ("peak_memory_bytes", "mean_memory_bytes"),
+        ("host_memory_bytes", "host_mean_memory_bytes"),
+    ):
+        assert 0.0 < found.groups[0].means[mean] < found.groups[0].means[peak]
+        assert found.effect("new", mean).ratio == pytest.approx(1.0)
 
 
 def codes(comparison, group_name: str) -> set[str]:
@@ -211,8 +328,7 @@ def test_clocks_that_were_held_down_on_one_side_are_told(groups):
 
 def test_unlike_work_and_cards_are_told(groups, tmp_path):
     """Twice the samples on another GPU give two caveats."""
-    more = group(tmp_path / "more", 450.0, first_s=10_000.0,
-        samples_per_step=64,
+    more = group(tmp_path / "more", 450.0, **BETWEEN, samples_per_step=64,
                  devices=(replace(GPU, name="NVIDIA A100"), CPU, PROCESS))  # fmt: skip
     found = compare(groups | {"new": more})
     assert codes(found, "new") == {"unlike_work", "unlike_cards"}

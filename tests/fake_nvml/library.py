@@ -50,7 +50,7 @@ class VirtualTime:
 
     def monotonic_s(self) -> float:
         """Return virtual seconds since the start."""
-        return self.unix_s() - self._start_unix_s
+        return float(self._library.fakeNvmlNow() - self._start_unix_s)
 
     def release(self) -> None:
         """Return to the real clock."""

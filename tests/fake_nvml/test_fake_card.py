@@ -34,6 +34,10 @@ class CardClock(FakeClock):
         self._time = time
         super().__init__(time.monotonic_s(), time.unix_s())
 
+    def monotonic_s(self) -> float:
+        """Return the virtual monotonic time, in seconds."""
+        return self._time.monotonic_s()
+
     @property
     def _now_s(self) -> float:
         return self._time.monotonic_s()

@@ -51,7 +51,7 @@ def matrix(folder: Path, power_w: Mapping[str, float], **changed: Any) -> dict[s
     assert summary.conclude(plan, results) == int(min(power_w.values()) < 0.0)
     found: dict[str, Any] = json.loads((folder / "matrix.json").read_text(encoding="utf-8"))
     page = (folder / "matrix.html").read_text(encoding="utf-8")
-    assert all(name in page for name in power_w)
+    assert all(name in page for name in (*power_w, "peak memory", "mean memory"))
     return found
 
 
@@ -63,6 +63,7 @@ def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
     for one, power_w in zip(found["configurations"], (300.0, 400.0, 500.0), strict=True):
         assert one["energy_j"] == pytest.approx(power_w * TRAIN_S, rel=0.02)
         assert len(one["energies_j"]) == len(NOISE)
+        assert 40e9 < one["mean_memory_bytes"] < one["peak_memory_bytes"]
     assert found["answer"].startswith("low is the cheapest, with 5.00 Wh a run. That is real: ")
     assert "each other takes more beyond chance, the next mid (+33.3 %" in found["answer"]
 

@@ -8,16 +8,15 @@ At most two forecasts are made:
   validation and other work outside of training steps. If it is made before a tenth of the planned
   steps, there is no early forecast.
 
-The energy and time per step are means over a sample: the steps up to the early forecast, or the
-steps of the epochs before the epoch forecast. The first tenth of the sample is left out, and the
-rest is divided into nine parts. The error of a forecast combines the standard error of the mean
-over these parts with the drift: the difference between the mean of the first four parts and the
-mean of the last four. The drift is included because the energy or time per step may change by as
-much in the rest of the training. The systematic error of the sensors is not included: it affects
-the forecast and the final measurement equally, so it causes no difference between them.
+The energy and time per step are extrapolated (``extrapolation.py``) from a sample: the steps up to
+the early forecast, or the steps of the epochs before the epoch forecast. The first tenth of the
+sample is left out, and the rest is divided into nine parts. The error of a forecast allows for a
+drift that continues, stops or doubles, and for correlated noise. It is assumed to be the same share
+of the work outside of training steps. The systematic error of the sensors is not included: it
+affects the forecast and the final measurement equally, so it causes no difference between them.
 """
 
-import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -25,6 +24,7 @@ from itertools import pairwise
 from typing import Final
 
 from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.metrics.extrapolation import extrapolated
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
@@ -33,8 +33,6 @@ from energy_callbacks.core.units import watt_hours
 # Number of parts into which the sample of steps is divided. The first part is not used, because
 # kernels are selected and caches are filled during the first steps.
 _PARTS: Final = 10
-# Quantile of Student's t for a 95 % interval of the mean of nine parts (eight degrees of freedom).
-_T95: Final = 2.306
 # Share of the planned steps after which the early forecast is made.
 _EARLY_SHARE: Final = 0.1
 # No forecast is made if the planned steps would take more than this number of seconds: ten years.
@@ -93,6 +91,7 @@ class Forecaster:
         self._board = board
         self._hosts = hosts
         self._tallies: list[StepCounts] = []
+        self._ended_s: deque[float] = deque()
         self._epochs = 0
         self._is_partial_epoch = False
         self._epoch_end_s: float | None = None
@@ -106,7 +105,11 @@ class Forecaster:
         self._is_partial_epoch = True
 
     def end_epoch(self, t_s: float) -> None:
-        """Record that an epoch has ended.
+        """Record that an epoch has ended; called by the training thread."""
+        self._ended_s.append(t_s)
+
+    def _take_epoch(self, end_s: float) -> None:
+        """Use the end of an epoch.
 
         The epoch forecast needs more than ``_PARTS`` tallies at the end of an epoch. If there are
         fewer, the forecast is made after a later epoch, from all epochs up to that epoch. After
@@ -114,13 +117,14 @@ class Forecaster:
         """
         if self._is_partial_epoch:
             self._is_partial_epoch, self._tallies = False, []
-            return
-        if self._epoch_end_s is None:
+        elif self._epoch_end_s is None:
             self._epochs += 1
-            self._epoch_end_s = t_s if len(self._tallies) > _PARTS else None
+            self._epoch_end_s = end_s if len(self._tallies) > _PARTS else None
 
     def update(self) -> None:
         """Make the early forecast or the epoch forecast, if it is due and not made yet."""
+        while self._ended_s:
+            self._take_epoch(self._ended_s.popleft())
         planned, tally = self.planned_steps, self._board.recorder.steps.tally
         if self._is_over or not tally.steps:
             return
@@ -207,8 +211,8 @@ class Forecaster:
         if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
             return None
         left = planned - newest.steps
-        step_j, share_j = _mean(energies_j, steps)
-        step_s, share_s = _mean([train_s for _, train_s in found], steps)
+        step_j, share_j = extrapolated(energies_j, steps, left)
+        step_s, share_s = extrapolated([train_s for _, train_s in found], steps, left)
         ahead_j = left * step_j + other[0]
         ahead_s = left * step_s + other[1]
         return RunForecast(
@@ -220,20 +224,3 @@ class Forecaster:
             duration_s=newest.t_s - self._board.start_s + ahead_s,
             duration_error_s=ahead_s * share_s,
         )
-
-
-def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
-    """Return the mean per step, and its error as a share of the mean (95 %, with drift).
-
-    Args:
-        values: energy or duration of each part of the sample.
-        steps: number of steps in each part.
-    """
-    mean = math.fsum(values) / sum(steps)
-    if mean <= 0.0:
-        return 0.0, 0.0
-    per_step = [value / count for value, count in zip(values, steps, strict=True)]
-    variance = math.fsum((value - mean) ** 2 for value in per_step) / (len(per_step) - 1)
-    half = len(per_step) // 2
-    drift = abs(math.fsum(per_step[-half:]) - math.fsum(per_step[:half])) / half
-    return mean, math.hypot(_T95 * math.sqrt(variance / len(per_step)), drift) / mean

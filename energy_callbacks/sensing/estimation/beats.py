@@ -310,7 +310,7 @@ class Beats:
             counted_s: usual time between two readings of the counter.
         """
         is_counted = energy.method == "counter"
-        period_s, length_s = self._period_at(end_s), end_s - start_s
+        period_s, length_s = self.period_at(end_s), end_s - start_s
         mean_s = counted_s if is_counted else self._averaged_s
         if period_s is None:
             return energy.edge_j
@@ -346,6 +346,7 @@ class Beats:
         """
         return 2.0 * self._wave.deviation_w(t_s) if self._wave else 0.0
 
-    def _period_at(self, t_s: float) -> float | None:
+    def period_at(self, t_s: float) -> float | None:
+        """Return the period of the steps at ``t_s``; ``None`` if it was not noted before."""
         index = bisect_right(self._since_s, t_s) - 1
         return self._periods_s[index] if index >= 0 else None

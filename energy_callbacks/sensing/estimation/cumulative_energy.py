@@ -15,8 +15,8 @@ from energy_callbacks.core.records import NORMAL_95, Energy, Method
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.series import Array, BoundedColumns
 
-T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
-WIDTH: Final = 10
+T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, JUMP, EDGE, INSIDE = range(11)
+WIDTH: Final = 11
 # The columns that accumulate from knot to knot: ENERGY, WALK, LOOSE and UNSEEN.
 _RUNNING: Final = slice(ENERGY, UNSEEN + 1)
 # Columns of a knot, and for each of them the column of ``PowerIntervals`` that it is computed from.
@@ -28,7 +28,7 @@ _ROUNDING: Final = 1e-9
 # Minimum time span of the knots that are thinned at once, s.
 _COMPACT_S: Final = 20.0
 # Types of the columns whose values do not grow during the attempt; the other columns need float64.
-_TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
+_TYPES: Final = dict.fromkeys((POINT, BEND, JUMP, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
 # The most accurate method is the first.
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
@@ -76,8 +76,9 @@ class CumulativeEnergy(BoundedColumns):
     UNSEEN  the part of the time since the first knot that no reading covers, s
     POINT   variance of C between two anchors, including the variance at the anchors, J^2
     METHOD  * index into ``METHODS``
-    BEND    * increase of power from the start to the end of the interval, W; power is linear
-            in between
+    BEND    * increase of power from the start to the end of the interval, W
+    JUMP    * position in the interval at which power increases by BEND, from 0 to 1; 0 if it
+            increases evenly from the start to the end
     EDGE    * additional variance of C at each moment of the interval, J^2; does not accumulate
             from knot to knot
     INSIDE  * additional error of C inside the interval, J: the variance at position u (0 at the
@@ -118,7 +119,7 @@ class CumulativeEnergy(BoundedColumns):
             method: method by which the energy was computed.
 
         Returns:
-            The rows to append, (m, 10).
+            The rows to append, (m, 11).
         """
         if not len(intervals):
             return np.empty((0, WIDTH))
@@ -186,8 +187,10 @@ class CumulativeEnergy(BoundedColumns):
         share = (t_s - left[T]) / width_s
         row = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
         bow = share * (1.0 - share)
-        # Power is linear inside the interval, so C is a parabola through the two knots.
-        row[ENERGY] -= right[BEND] * width_s * bow / 2.0
+        jump_at = right[JUMP]
+        # C is a parabola through the two knots if power is linear, and two lines if it jumps.
+        bent = min(share * (1.0 - jump_at), jump_at * (1.0 - share)) if jump_at else bow / 2.0
+        row[ENERGY] -= right[BEND] * width_s * bent
         row[POINT] = max(left[POINT], right[POINT])
         row[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
         row[METHOD] = right[METHOD]
@@ -308,7 +311,7 @@ class CumulativeEnergy(BoundedColumns):
         power = np.diff(rows[:, ENERGY]) / np.maximum(np.diff(rows[:, T]), 1e-12)
         range_w = _highest(power, low, high) + _highest(-power, low, high)
         spread_j = range_w * np.diff(times, prepend=first) / np.sqrt(12.0)
-        thin[:, BEND] = 0.0
+        thin[:, [BEND, JUMP]] = 0.0
         thin[:, EDGE] = _highest(rows[1:, EDGE], low, high)
         thin[:, INSIDE] = np.hypot(spread_j, _highest(rows[1:, INSIDE], low, high))
         thin[:, METHOD] = _highest(rows[1:, METHOD], low, high)

@@ -10,8 +10,9 @@ The energy counter determines the total, and power readings determine the shape:
     factor   rise of the counter / rise of S      averaged over recent segments; S is multiplied by
                                                   the factor where there are no anchors
 
-Without a counter, C is S. C is linear between two anchors if power readings cover less than half of
-the time between them, or if the anchors are about as frequent as updates of the power readings.
+Without a counter, C is S. Power readings are not used between two anchors if they cover less than
+half of the time, or if the anchors are about as frequent as updates of the power readings. C is
+then linear between the anchors, or has the shape that ``counted_intervals`` finds.
 Each interval has a method, so that every figure can state how it was computed.
 """
 
@@ -25,11 +26,12 @@ import numpy as np
 from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.beats import Beats
-from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy, Intervals
+from energy_callbacks.sensing.estimation.counted_intervals import CountedIntervals, Shaped
+from energy_callbacks.sensing.estimation.cumulative_energy import JUMP, CumulativeEnergy, Intervals
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
 from energy_callbacks.sensing.estimation.series import Array
-from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
+from energy_callbacks.sensing.estimation.step_waves import follow_steps
 
 # If a device has power readings, a counter reading is used only if the uncertainty of the time
 # since the previous anchor is at most this fraction of that time. Other counter readings would add
@@ -110,13 +112,11 @@ class EnergyCurve:
         self._relative_error = sensor.relative_error if sensor else 0.0
         self._knots = CumulativeEnergy(keep_s)
         self._committed = 0
-        self._counted_rows: list[iv.Row] = []
-        self._counted_points: list[float] = []
         self._anchor: Reading | None = None
         self._waiting: list[Reading] = []
         self._factor: float | None = None
         self._known_j = np.zeros(2)
-        self._counted = SignalVariability()
+        self._counted = CountedIntervals(self._shape.window_s if power else math.inf)
         self._variances = np.zeros(2)  # of a segment's energy: mean observed, mean stated
         self._variance_ratio = 1.0
         self._segment_s = 1.0
@@ -127,12 +127,13 @@ class EnergyCurve:
     def settled_s(self) -> float | None:
         """The moment up to which the curve is final; ``None`` if no part of it is final yet."""
         self._process_unread()
-        return self._settled_s if self._committed else None
+        return self._knots.time_of(self._committed - 1) if self._committed else None
 
     @property
-    def _settled_s(self) -> float:
-        if self._counted_rows:
-            return self._counted_rows[-1][iv.END]
+    def _used_s(self) -> float:
+        """The moment up to which readings have been used."""
+        if len(self._counted):
+            return self._counted.end_s
         return self._knots.time_of(self._committed - 1) if self._committed else -math.inf
 
     @property
@@ -195,6 +196,7 @@ class EnergyCurve:
     def note_period(self, period_s: float) -> None:
         """Record the mean period of the training's steps from now on, s."""
         self._beats.note_period(period_s)
+        self._counted.note_period(period_s)
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
         """Return ``energy_j`` and ``coverage`` as ``energy`` does, without computing errors."""
@@ -247,19 +249,20 @@ class EnergyCurve:
 
     def _update(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
-        self._shape.take(self._settled_s)  # drop intervals of late readings
+        self._shape.take(self._used_s)  # drop intervals of late readings
         if self._has_counter:
             self._anchor_all(is_final=is_final)
         if is_final or not self._has_counter:
             self._commit_shape(self._shape.take(), self._tail_method())
         self._committed -= self._knots.compact(self._committed)
+        self._append(self._counted.open())
         if len(self._shape):
             self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
 
     def _anchor_all(self, *, is_final: bool) -> None:
         while self._waiting and (is_final or self._is_ready(self._waiting[0])):
             self._take_anchor(self._waiting.pop(0))
-        self._commit_counted()
+        self._commit_counted(is_final=is_final)
         since_s = self._anchor.t_s if self._anchor else self._shape.start_s
         if self._waiting or since_s is None:
             return
@@ -274,7 +277,7 @@ class EnergyCurve:
 
     def _take_anchor(self, anchor: Reading) -> None:
         before = self._anchor
-        if anchor.t_s < self._settled_s:
+        if anchor.t_s < self._used_s:
             return
         if before is not None:
             width_s = anchor.t_s - before.t_s
@@ -296,24 +299,34 @@ class EnergyCurve:
             self._disagreements += 1
             self._commit_shape(np.concatenate([lead, segment]), "power")
             return
-        self._counted.add(rise_j / width_s)
+        self._counted.see(rise_j / width_s)
         self._segment_s += (width_s - self._segment_s) / _VARIANCE_MEMORY
         point = _anchor_variance(before, anchor)
         if is_dense or not is_covered:
             if len(lead):
                 self._commit_shape(lead, "power")
+            if self._counted.end_s != before.t_s:
+                self._commit_counted()
             dense = segment if is_dense else None
-            edge, inside_j = self._errors_between_rises(rise_j, width_s, dense)
-            # NOISE is 0, because the energy of the interval is known. Therefore the time errors of
-            # the anchors, which ``set_bridge`` limits by NOISE, are a part of EDGE.
-            row = [before.t_s, anchor.t_s, rise_j, 0.0, width_s, 0.0, edge + point, inside_j]
-            self._add_counted(row, point)
+            self._counted.add(before.t_s, anchor.t_s, rise_j, point, dense)
             return
+        self._follow_steps(segment)
         factor = self._learn_factor(rise_j, float(segment[:, iv.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
         self._rescale_errors(segment, rise_j / factor, point)
         fitted = _fitted(_covered_by_counter(segment), rise_j / factor)
         self._commit(fitted, factor, self._anchored_method, point)
+
+    def _follow_steps(self, segment: Array) -> None:
+        """Correct the intervals of a segment for the wave of short steps (``step_waves``).
+
+        The first and the last interval are left out, because they were cut at anchors, where there
+        are no readings.
+        """
+        period_s = self._beats.period_at(segment[-1, iv.END])
+        spacing_s, response_s = self._shape.resolution_s, self._shape.shape.response_s
+        if period_s is not None and response_s:
+            follow_steps(segment[1:-1], period_s, spacing_s=spacing_s, response_s=response_s)
 
     def _is_dense(self, width_s: float) -> bool:
         """Return whether anchors this far apart are as frequent as the power readings."""
@@ -340,32 +353,6 @@ class EnergyCurve:
         expected_j = self._factor * segment[:, iv.AREA].sum()
         noise_j = self._factor * math.sqrt(self._variance_ratio * segment[:, iv.NOISE].sum())
         return bool(abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j)
-
-    def _errors_between_rises(
-        self, rise_j: float, width_s: float, segment: Array | None
-    ) -> tuple[float, float]:
-        """Return EDGE and INSIDE of an interval whose energy is known from the counter alone.
-
-        Args:
-            rise_j: energy of the interval.
-            width_s: width of the interval.
-            segment: intervals of the power readings in this interval; ``None`` if the interval
-                is longer than ``_DENSE`` allows.
-        """
-        if segment is None or not self._counted.is_known:
-            return 0.0, rise_j / math.sqrt(3.0)  # the power may be distributed in any way
-        power_w, instant = rise_j / width_s, None
-        # There are few rows, for which lists are faster than numpy arrays.
-        seen = [row for row in segment.tolist() if row[iv.SEEN] > 0.0]
-        if seen and self._shape.window_s < width_s:
-            # The readings are at the ends of an interval, BEND / 2 above and below its mean.
-            off = (
-                ((row[iv.AREA] / row[iv.SEEN] - power_w) ** 2 + row[iv.BEND] ** 2 / 4.0)
-                * row[iv.SEEN]
-                for row in seen
-            )
-            instant = sum(off) / sum(row[iv.SEEN] for row in seen)
-        return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
         """Update the variance ratio, multiply NOISE by it, and reduce EDGE in a short segment.
@@ -402,12 +389,12 @@ class EnergyCurve:
         reading covers.
         """
         lead, segment = self._shape.take(start_s), self._shape.take(end_s)
-        if len(segment):
-            first, last = segment[0], segment[-1]
-            before = _gap(start_s, first[iv.START], first)
-            after = _gap(last[iv.END], end_s, last)
-            segment = np.concatenate([[before], segment, [after]])
-            segment = segment[segment[:, iv.END] > segment[:, iv.START]]
+        if len(segment) and segment[0, iv.START] > start_s:
+            first = segment[0]
+            segment = np.concatenate([[_gap(start_s, first[iv.START], first)], segment])
+        if len(segment) and segment[-1, iv.END] < end_s:
+            last = segment[-1]
+            segment = np.concatenate([segment, [_gap(last[iv.END], end_s, last)]])
         return lead, segment
 
     def _tail_method(self) -> Method:
@@ -419,28 +406,24 @@ class EnergyCurve:
         self._knots.append(self._as_knots(intervals, method))
         self._committed = len(self._knots)
 
-    def _add_counted(self, row: iv.Row, point: float) -> None:
-        """Keep an interval whose energy is known from the counter alone for ``_commit_counted``.
+    def _commit_counted(self, *, is_final: bool = True) -> None:
+        """Make intervals of the counter alone final, if no later interval will change their shape.
 
         Many such intervals are made final at once, because that takes less processor time: on a
         V100 there are fifty of them every second.
         """
-        rows = self._counted_rows
-        if rows and rows[-1][iv.END] != row[iv.START]:
-            self._commit_counted()
-        self._counted_rows.append(row)
-        self._counted_points.append(point)
+        self._append(self._counted.take(is_final=is_final))
+        self._committed = len(self._knots)
 
-    def _commit_counted(self) -> None:
-        """Make the intervals of ``_add_counted`` final."""
-        if self._counted_rows:
-            intervals, points = np.array(self._counted_rows), np.array(self._counted_points)
-            self._counted_rows, self._counted_points = [], []
-            self._commit(intervals, 1.0, "counter", points)
+    def _append(self, counted: Shaped) -> None:
+        """Append the knots of intervals of the counter alone."""
+        if len(counted.rows):
+            rows = self._knots.following(counted.rows, 1.0, "counter")
+            rows[-len(counted.rows) :, JUMP] = counted.jump_at
+            self._knots.set_bridge(rows, counted.points)
+            self._knots.append(rows)
 
-    def _commit(
-        self, intervals: Array, factor: float, method: Method, point: float | Array
-    ) -> None:
+    def _commit(self, intervals: Array, factor: float, method: Method, point: float) -> None:
         self._commit_counted()
         rows = self._knots.following(intervals, factor, method)
         self._knots.set_bridge(rows, point)

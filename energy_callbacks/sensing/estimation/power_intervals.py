@@ -43,19 +43,17 @@ class _Hidden:
 
 # The following numbers are fitted for six sensors, so that 95 % confidence intervals contain the
 # true energy often enough and are not too wide. tests/benchmarks/calibration.py measures both.
-# _FILTERED is for gauges with a response time, and _PLAIN for gauges without one. _MEAN is for
+# _FILTERED is for gauges with a response time, and _PLAIN for gauges without one. MEAN is for
 # channels of means, and is a pair of variances as in ``_Hidden``. The first noise of _FILTERED is
 # fitted, too: 0.003. Theory gives 0.0053 for one jump of power (response time 15 ms, interval
 # 20 ms).
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
-_MEAN: Final = (0.006, 0.02)
+MEAN: Final = (0.01, 0.02)
 # A mean does not show changes of power that repeat within its window. They add a variance, W^2, of
-# (_UNSEEN x mean)^2. If there are instant readings in the window, the variance is instead
-# _UNSEEN_BY_INSTANT times the mean square deviation of these readings from the mean.
-_UNSEEN: Final = 0.072
-_UNSEEN_BY_INSTANT: Final = 0.037
-# If the window of a gauge is at least this fraction of the interval between two readings, _UNSEEN
+# (UNSEEN x mean)^2, or less if instant readings show it (``counted_intervals``).
+UNSEEN: Final = 0.068
+# If the window of a gauge is at least this fraction of the interval between two readings, UNSEEN
 # applies to the gauge too.
 _WHOLE: Final = 0.75
 # If the window of a gauge is longer than _SMEARING intervals between readings, the readings show
@@ -160,8 +158,12 @@ class PowerIntervals:
     def _interval(self, start_s: float, low_w: float, end_s: float, high_w: float) -> Row:
         width_s, rise_w = end_s - start_s, high_w - low_w
         if self._is_mean:
-            edge, inside_j = errors_of_mean(self._variability, high_w, width_s)
-            return [start_s, end_s, high_w * width_s, 0.0, width_s, 0.0, edge, inside_j]
+            inside = self._variability.variance(self._variability.local, *MEAN)
+            # The mean of u * (1 - u) from 0 to 1 is 1/6, so the mean variance is
+            # width_s**2 * inside.
+            inside_j = width_s * math.sqrt(6.0 * inside)
+            area_j = high_w * width_s
+            return [start_s, end_s, area_j, 0.0, width_s, 0.0, (UNSEEN * area_j) ** 2, inside_j]
         area_j = (low_w + high_w) / 2 * width_s
         if width_s > self._max_gap_s:
             return [start_s, end_s, area_j, 0.0, 0.0, 0.0, 0.0, 0.0]
@@ -185,7 +187,7 @@ class PowerIntervals:
             local: square of the change of power in or near the interval, W^2.
         """
         width_s, hidden, variance = row[SEEN], self._hidden, self._variability.variance
-        unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
+        unseen = UNSEEN if self.window_s >= _WHOLE * width_s else _READING
         row[NOISE] = width_s**2 * variance(local, *hidden.noise)
         row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
 
@@ -254,24 +256,6 @@ class PowerIntervals:
             taken.append(left)
         self._rows = rest
         return np.array(taken).reshape(-1, WIDTH)
-
-
-def errors_of_mean(
-    variability: SignalVariability, power_w: float, width_s: float, instant: float | None = None
-) -> tuple[float, float]:
-    """Return EDGE and INSIDE of an interval of which only the mean power is known.
-
-    Args:
-        variability: variability of the mean powers, including that of this interval.
-        power_w: mean power in the interval.
-        width_s: width of the interval.
-        instant: mean square deviation of instant power readings in the interval from ``power_w``,
-            W^2; ``None`` if there are no instant readings.
-    """
-    unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
-    inside = variability.variance(variability.local, *_MEAN)
-    # The mean of u * (1 - u) from 0 to 1 is 1/6, so the mean variance is width_s**2 * inside.
-    return unseen * width_s**2, width_s * math.sqrt(6.0 * inside)
 
 
 def _cut(row: Row, t_s: float) -> tuple[Row, Row]:

@@ -18,8 +18,8 @@ COVERAGE: Final = 0.90
 # A cell misses if so few are held that chance gives it a probability, over all cells, below this.
 _CHANCE: Final = 0.01
 FEWEST: Final = 200
-# Largest half-width in median errors. A shape part may also be narrow: _NARROW is the share of the
-# truth up to which its width is never too large. It is judged like that for phases alone.
+# Largest half-width in median errors. NARROW is the share of the truth up to which the width
+# of a shape part is never too large.
 WIDTH_LIMIT: Final = 4.0
 SHAPE_WIDTH_LIMIT: Final = 6.0
 NARROW: Final = 0.01

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tests.benchmarks.common.cards import WIDTHS_S, Array, Windows
-from tests.benchmarks.common.coverage import IntervalCell, Part, interval_cell
+from tests.benchmarks.common.coverage import NARROW, IntervalCell, Part, interval_cell
 from tests.benchmarks.common.runs import Results, Run
 
 SENSORS: Final = (
@@ -88,11 +88,12 @@ def cells(results: Results, *, by_load: bool = False) -> Iterator[IntervalCell]:
         name = f"exactly {run.load}, {run.card}" if not run.spread else run.card
         groups.setdefault(f"{run.load}, {run.card}" if by_load else name, []).append(run)
     for part in PARTS:
+        narrow = NARROW if part == "shape part" else 0.0
         for name, members in groups.items():
             for width_s in WIDTHS_S:
                 found = [results[run][width_s] for run in members]
                 pairs = np.concatenate([_shares(windows, part) for windows in found], axis=1)
-                yield interval_cell(f"{name}, {1e3 * width_s:g} ms", part, *pairs)
+                yield interval_cell(f"{name}, {1e3 * width_s:g} ms", part, *pairs, narrow=narrow)
 
 
 def _shares(windows: Windows, part: Part) -> Array:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy
+from energy_callbacks.sensing.estimation.cumulative_energy import JUMP, CumulativeEnergy
 from energy_callbacks.sensing.estimation.power_intervals import (
     AREA,
+    BEND,
     EDGE,
     END,
     INSIDE,
@@ -194,6 +195,18 @@ def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
         assert found.edge_j == pytest.approx(1.96 * expected_j, rel=1e-12)
         assert found.stderr_j == 0.0
     assert knots.energy(0.0, 2.0, 0.0).error_j == 0.0
+
+
+def test_power_that_jumps_inside_an_interval() -> None:
+    """From 100 W to 400 W at three quarters of 1 s: the energy rises along two lines."""
+    rows = intervals((0.0, 1.0, 175.0), (1.0, 2.0, 400.0))
+    rows[0, BEND] = 300.0
+    knots = CumulativeEnergy(keep_s=600.0)
+    found = knots.following(rows, 1.0, "counter")
+    found[1, JUMP] = 0.75
+    knots.append(found)
+    for end_s, expected_j in ((0.25, 25.0), (0.75, 75.0), (0.9, 135.0), (1.0, 175.0)):
+        assert knots.energy(0.0, end_s, 0.0).energy_j == pytest.approx(expected_j, rel=1e-6)
 
 
 def test_an_edge_adds_its_own_error_and_leaves_none_behind() -> None:

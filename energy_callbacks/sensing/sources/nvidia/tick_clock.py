@@ -29,6 +29,8 @@ class TickClock:
         self._origin_s = 0.0
         self._shortest_s = shortest_s
         self._corners: list[_Point] = []  # polygon: (phase - origin, period), s
+        # Predicted ticks since the last observation: each is asked for several times.
+        self._spans: dict[int, tuple[float, float]] = {}
 
     @property
     def period_s(self) -> tuple[float, float]:
@@ -38,8 +40,12 @@ class TickClock:
 
     def span(self, number: int) -> tuple[float, float]:
         """Return the earliest and the latest time of tick ``number``, s; call ``see`` first."""
-        times = [phase + number * period for phase, period in self._corners]
-        return self._origin_s + min(times), self._origin_s + max(times)
+        found = self._spans.get(number)
+        if found is None:
+            times = [phase + number * period for phase, period in self._corners]
+            found = self._origin_s + min(times), self._origin_s + max(times)
+            self._spans[number] = found
+        return found
 
     def number_at(self, t_s: float) -> int:
         """Return the number of the tick nearest to ``t_s``, for the middle of the possible periods.
@@ -59,6 +65,7 @@ class TickClock:
             Whether the observation agrees with the earlier ones. If not, all observations are
             discarded.
         """
+        self._spans.clear()
         if not self._corners:
             self._origin_s = earliest_s
             width_s = latest_s - earliest_s
