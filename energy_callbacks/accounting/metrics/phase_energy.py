@@ -8,7 +8,7 @@ the readings by ``_HOLD_S``, in which a window may still give a part of a span a
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
-from energy_callbacks.sensing.estimation.phase_fit import PhaseEnergies, phase_energies
-from energy_callbacks.sensing.estimation.phase_sums import Edges, PhaseSums, Stretch
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.phase_fit import PhaseEnergies, phase_energies
+from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 from energy_callbacks.sensing.timeline import Timeline
 
 # Time until the phase of a moment is taken as final, s. Windows are known when they end; a window
@@ -31,8 +31,10 @@ _EVERY_S: Final = 3.0
 _OLDEST_S: Final = 500.0
 # Most phases: the size of the sums grows with the square of their number.
 _MOST_PHASES: Final = 8
-# Most intervals that are added at once: their exposures are computed for each edge and delay.
-_BATCH: Final = 32
+# Most intervals that are added at once. NumPy's linear algebra computes larger products on all
+# cores, which would disturb the training: above 65536 * 4 multiplications (OpenBLAS,
+# interface/gemm.c: SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD), for at most 99 delays.
+_BATCH: Final = 26
 # A phase with less time in all intervals has no readings: the time is the rounding of a sum, s.
 _SHORTEST_S: Final = 1e-9
 
@@ -155,9 +157,34 @@ class PhaseEnergy:
             if device is None:
                 sums = PhaseSums(self._timeline.shape(key))
                 device = self._devices[key] = _Device(sums, self._start_s)
-            intervals = self._timeline.intervals(key, device.done_s, end_s)
-            if intervals is not None:
-                self._add(device, intervals)
+            # At the end, an interval that reaches beyond it is divided.
+            last_s = math.inf if is_final else end_s
+            intervals = self._timeline.intervals(key, device.done_s, last_s)
+            if intervals is not None and intervals.t_s[0] < end_s:
+                self._add(device, self._within(key, intervals, end_s))
+
+    def _within(self, key: str, intervals: Intervals, end_s: float) -> Intervals:
+        """Return the intervals without the time before the first phase and after ``end_s``."""
+        ends_s = np.clip(intervals.t_s, self._start_s, end_s)
+        widths_s = np.diff(ends_s)
+        shares = widths_s / np.diff(intervals.t_s)
+        used = shares > 0.0
+        t_s, energy_j = (
+            ends_s[np.append(used, False) | np.append(False, used)],
+            intervals.energy_j[used],
+        )
+        for place in {0, len(energy_j) - 1}:
+            part_j, _ = self._timeline.seen(key, t_s[place], t_s[place + 1])
+            energy_j[place] = part_j or 0.0
+        return replace(
+            intervals,
+            t_s=t_s,
+            energy_j=energy_j,
+            noise_j2=(shares * intervals.noise_j2)[used],
+            edge_j2=intervals.edge_j2[used],
+            seen_s=(shares * intervals.seen_s)[used],
+            is_counted=intervals.is_counted[used],
+        )
 
     def _add(self, device: _Device, intervals: Intervals) -> None:
         device.done_s = float(intervals.t_s[-1])
@@ -166,9 +193,7 @@ class PhaseEnergy:
         device.is_counted = intervals.method.startswith("counter")
         device.method = METHODS[max(map(METHODS.index, (device.method, intervals.method)))]
         widths_s = np.diff(intervals.t_s)
-        # Intervals without readings, and one that begins before the first phase, are left out.
         is_used = intervals.seen_s > widths_s / 2.0
-        is_used &= intervals.t_s[:-1] >= (self._start_s or 0.0)
         kinds = is_used * (1 + intervals.is_counted)
         firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
         for first, last in zip(firsts, [*firsts[1:], len(kinds)], strict=True):

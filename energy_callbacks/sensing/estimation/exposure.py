@@ -15,9 +15,11 @@ import numpy as np
 from energy_callbacks.sensing.estimation.series import Array
 
 # Resolution of the table of a sensor's response, s: small against the errors of edges (0.15 ms).
-_STEP_S: Final = 2e-4
+# Delays of ``edge_delays`` are multiples of it.
+_STEP_S: Final = 2.5e-4
 # After this many time constants a sensor shows the new power.
 _SETTLED: Final = 8.0
+_ZERO, _ONE = np.zeros(1), np.ones(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +43,31 @@ class Shape:
 
 
 class Exposure:
-    """Computes exposures for one shape.
+    """Computes exposures for one shape, as a mean over delays.
 
     Args:
         shape: how energies depend on power.
+        delays_s: delays of the edges, multiples of 0.25 ms, (D,).
+        weights: weight of each delay, (D,); they sum to 1.
 
     Attributes:
         reach_s: time after a jump from which on readings show the new power, s.
         ahead_s: time before a jump until which readings show the old power, s.
     """
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
+    def __init__(self, shape: Shape, delays_s: Array = _ZERO, weights: Array = _ONE) -> None:
+        self._is_exact = shape.is_exact
+        self._response_s = shape.assumed_response_s
+        first_s, last_s = float(delays_s[0]), float(delays_s[-1])
         half_s = (shape.window_s + shape.period_s) / 2.0 + _STEP_S
-        self.reach_s = half_s + _SETTLED * shape.response_s
-        self.ahead_s = half_s
-        self._since_s = np.arange(-half_s, self.reach_s + _STEP_S, _STEP_S)
-        self._readings = _reading_after_jump(self._since_s, shape)
+        after_s = half_s + _SETTLED * shape.response_s
+        self.ahead_s, self.reach_s = half_s - first_s, after_s + last_s
+        since_s = np.arange(-half_s, self.reach_s - first_s + _STEP_S, _STEP_S)
+        rises = np.diff(_shown_after_jump(since_s, shape), prepend=0.0)
+        places = np.round((delays_s - first_s) / _STEP_S).astype(np.intp)
+        shown = np.convolve(np.bincount(places, weights), rises).cumsum()
+        self._shown = shown[: len(since_s)]
+        self._since_s = since_s + first_s
 
     def after_jump(self, since_s: Array) -> Array:
         """Return the exposure of each interval to the time after an edge.
@@ -68,19 +78,39 @@ class Exposure:
         Returns:
             Exposures in seconds, (..., n).
         """
-        if self._shape.is_exact:
-            exact: Array = np.diff(np.maximum(since_s, 0.0))
-            return exact
-        # Readings later than the table show the new power, as do those later than ``reach_s``.
-        reading = np.interp(since_s, self._since_s, self._readings, right=1.0)
-        half_s, response_s = np.diff(since_s) / 2.0, self._shape.assumed_response_s
-        late, early = reading[..., 1:], reading[..., :-1]
-        exposed: Array = late * (half_s + response_s) + early * (half_s - response_s)
+        shown = self._shown_at(since_s)
+        return self._exposed(shown[..., :-1], shown[..., 1:], np.diff(since_s))
+
+    def between(self, start_s: Array, end_s: Array) -> Array:
+        """Return the exposure of each interval to the time after an edge.
+
+        Args:
+            start_s: time from the edge to the start of the interval, s.
+            end_s: time from the edge to its end, s.
+        """
+        return self._exposed(self._shown_at(start_s), self._shown_at(end_s), end_s - start_s)
+
+    def _exposed(self, early: Array, late: Array, width_s: Array) -> Array:
+        """Return exposures of intervals between two values of ``_shown_at``."""
+        if self._is_exact:
+            return late - early
+        exposed: Array = (early + late) * (width_s / 2.0) + (late - early) * self._response_s
         return exposed
 
+    def _shown_at(self, since_s: Array) -> Array:
+        """Return the value after a jump from 0 W to 1 W: of a reading, or of a counter in J."""
+        shown: Array = np.interp(
+            since_s, self._since_s, self._shown, right=None if self._is_exact else 1.0
+        )
+        if self._is_exact:
+            shown += np.maximum(since_s - self._since_s[-1], 0.0)
+        return shown
 
-def _reading_after_jump(since_s: Array, shape: Shape) -> Array:
+
+def _shown_after_jump(since_s: Array, shape: Shape) -> Array:
     """Return what a sensor shows at a time after a jump from 0 W to 1 W."""
+    if shape.is_exact:
+        return np.maximum(since_s, 0.0)
     if shape.response_s:
         filtered: Array = -np.expm1(-np.maximum(since_s, 0.0) / shape.response_s)
         return filtered

@@ -100,12 +100,18 @@ class Training:
         self._readings = sorted(readings, key=lambda one: one.t_s)
         self._channels = list(channels)
 
-    def run(self, end_s: float, interval_s: float = 2.0) -> "dict[str, dict[str, Energy]]":
-        """Follow the training up to a moment, and return the energies."""
+    def run(
+        self, end_s: float, interval_s: float = 2.0, later_s: float = 0.0
+    ) -> "dict[str, dict[str, Energy]]":
+        """Follow the training up to a moment, and return the energies.
+
+        Devices are read until ``later_s`` after that.
+        """
         for now_s in (*np.arange(START_S, end_s, interval_s).tolist(), end_s):
             self._advance(now_s)
             self.phases.update(now_s)
             self.edges.append(len(self.phases._edges_s))
+        self._advance(end_s + later_s)
         self.timeline.finish()
         self.phases.update(end_s, is_final=True)
         return self.phases.energies()
@@ -160,6 +166,18 @@ def test_repeated_phases_have_their_energies() -> None:
     followed = training(REPEATED)
     check(followed.run(REPEATED.edges_s[-1])["cpu0"], REPEATED)
     assert max(followed.edges) < 60
+
+
+def test_intervals_that_reach_beyond_the_training() -> None:
+    """Of the first and the last interval, the phases have the part inside the training."""
+    idle = Load([("", 0.73), *REPEATED.parts[:20], ("", 0.73)])
+    start_s, end_s = float(idle.edges_s[1]), float(idle.edges_s[-2])
+    spans = list(idle.spans())[1:-1]
+    followed = training(idle, 0.5, spans)
+    found = followed.run(end_s, later_s=0.73)["cpu0"]
+    whole = followed.timeline.energy("cpu0", start_s, end_s)
+    total_j = sum(energy.energy_j or 0.0 for energy in found.values())
+    assert total_j == pytest.approx(whole.energy_j, rel=1e-8)
 
 
 def test_counters_that_are_read_more_often_near_edges() -> None:

@@ -12,8 +12,8 @@ from tests.benchmarks.common.phase_runs import PhaseCell
 
 SEEDS: Final = 20
 _FIRST_SEED: Final = 2_000_000
-# Largest difference between the sum over phases and the energy of the training, as a share. The
-# phases divide that energy, but without an interval that begins before the first phase.
+# Largest difference between the sum over phases and the energy of the training, as a share: the
+# phases divide that energy, and values are rounded to nine digits.
 _SUM: Final = 1e-6
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.phase_sums import Edges, PhaseSums, Stretch
+from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 
 Array = np.ndarray
 COUNTER: Final = Shape(is_exact=True)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from energy_callbacks.sensing.estimation.edge_residuals import left_at_edges_j
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.edge_residuals import left_at_edges_j
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 from tests.sensing.estimation.steps_of_power import COUNTER, counted, repeated, summed
 
 REPEATS = 20
@@ -14,9 +15,9 @@ LEVELS_W = np.array([400.0, 100.0])
 
 def left_j(sums: PhaseSums) -> np.ndarray:
     """What the true powers leave without a delay."""
-    weights = np.zeros(len(sums.rates))
-    weights[sums.no_delay] = 1.0
-    return left_at_edges_j(sums, weights, LEVELS_W, 0.0, 0.0)
+    recent = RecentIntervals(sums)
+    left = recent.energy_j - LEVELS_W @ recent.exposed(sums.exposures_for(sums.no_delay))
+    return left_at_edges_j(recent, sums.exposures, left, 0.0, sums.mean_width_s, errors=3.0)
 
 
 def test_late_edges_of_one_kind_leave_their_energy() -> None:

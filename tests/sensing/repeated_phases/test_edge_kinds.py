@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.phase_fit import phase_energies
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.phase_fit import phase_energies
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
 from tests.sensing.estimation.steps_of_power import (
     COUNTER,
     FILTER,
@@ -68,3 +68,14 @@ def test_three_edges_of_a_kind_are_too_few() -> None:
     found = phase_energies(sums_of(what, COUNTER))
 
     assert found.energy_j[1] > 1.2 * what.true_j[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_late_starts_in_noise(seed: int) -> None:
+    """Starts 20 ms late are found where power varies by 20 % from reading to reading."""
+    what = late_starts(0.02)
+    t_s, energy_j = counted(what, 0.1)
+    noise = np.random.default_rng(seed).uniform(-0.2, 0.2, len(energy_j))
+    found = phase_energies(summed(what, COUNTER, t_s, energy_j * (1.0 + noise)))
+
+    assert found.energy_j[1] == pytest.approx(what.true_j[1], rel=0.05)

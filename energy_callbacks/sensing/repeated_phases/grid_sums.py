@@ -1,7 +1,10 @@
 """Sums of products of exposures for the points of a grid, and the fit of powers to them.
 
 Symbols are those of ``phase_fit``. A candidate is a row of weights, one for each point. Its
-exposures are the weighted sum of those of the points, so its M and b follow from the sums.
+exposures are the weighted sum of those of the points, so its M, T and b follow from the sums.
+
+The exposures of an interval to all phases sum to its width. So M_pp, the product of a phase with
+itself, is T_p minus the products with all other phases, and is not stored.
 """
 
 from dataclasses import dataclass
@@ -59,8 +62,9 @@ class GridSums:
 
     Attributes:
         count: number of phases so far, P.
-        products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p <= q.
+        products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p < q.
             Pairs of phases without a common interval may have none.
+        durations_s: sum of x_kp, s, (G, P).
         rates: sum of x_kp e_k / w_k, J, (G, P).
         square: sum of e_k^2 / w_k, J^2/s.
     """
@@ -68,15 +72,9 @@ class GridSums:
     def __init__(self, size: int) -> None:
         self.count = 0
         self.products: dict[tuple[int, int], Array] = {}
+        self.durations_s = np.zeros((size, 0))
         self.rates = np.zeros((size, 0))
         self.square = 0.0
-
-    def products_at(self, place: int) -> Array:
-        """Return M of one point of the grid, (P, P)."""
-        products = np.zeros((self.count, self.count))
-        for (p, q), pairs in self.products.items():
-            products[p, q] = products[q, p] = pairs[place, place]
-        return products
 
     def fits(self, weights: Array, ridge_s: float, mean_w: float) -> Fits:
         """Fit the powers of n candidates.
@@ -102,8 +100,12 @@ class GridSums:
 
     def _products(self, weights: Array) -> Array:
         products = np.zeros((len(weights), self.count, self.count))
+        by_point = np.ascontiguousarray(weights.T)
         for (p, q), pairs in self.products.items():
-            products[:, p, q] = products[:, q, p] = ((weights @ pairs) * weights).sum(axis=1)
+            products[:, p, q] = products[:, q, p] = ((pairs.T @ by_point) * by_point).sum(axis=0)
+        of_others = products.sum(axis=2)
+        phases = np.arange(self.count)
+        products[:, phases, phases] = weights @ self.durations_s - of_others
         return products
 
 

@@ -30,12 +30,13 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.sensing.estimation.edge_delays import Candidates, coarse
-from energy_callbacks.sensing.estimation.edge_kinds import fit_kinds
-from energy_callbacks.sensing.estimation.edge_residuals import left_at_edges_j
-from energy_callbacks.sensing.estimation.grid_sums import LEAST_RIDGE_S, Fits, mixing
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse
+from energy_callbacks.sensing.repeated_phases.edge_kinds import fit_kinds
+from energy_callbacks.sensing.repeated_phases.edge_residuals import left_at_edges_j
+from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, mixing
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # Numbers of intervals that are merged to measure noise that is correlated between intervals.
 _MERGED: Final = (1, 4, 16)
@@ -58,6 +59,11 @@ _EDGE_SHARE: Final = 0.003
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
 _UNEQUAL_SHARE: Final = 0.1
+# The mean energy left at a kind of edge widens the interval as far as it exceeds this many standard
+# errors, and two delays are fitted if it exceeds the other number of them: their fit itself shows
+# whether they explain the readings better.
+_INSIGNIFICANT: Final = 3.0
+_SUSPECT: Final = 1.0
 # Candidates are refined until the probability is distributed over this number of them, but at most
 # this number of times.
 _ENOUGH: Final = 15.0
@@ -107,38 +113,88 @@ class _Noise:
         return float(max(self.by_phase.max(), self.at_edges))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fit:
+    """Candidates, and the best of them in the N newest intervals.
+
+    Attributes:
+        sums: sums over all intervals.
+        recent: the newest intervals.
+        candidates: n candidates.
+        fits: their fits.
+        exposed: exposures for the best candidate, (P, N).
+        left_j: energy that it leaves in each interval, (N,).
+        noise: noise of this energy.
+    """
+
+    sums: PhaseSums
+    recent: RecentIntervals
+    candidates: Candidates
+    fits: Fits
+    exposed: Array
+    left_j: Array
+    noise: _Noise
+
+    @property
+    def scale(self) -> float:
+        """Misfit that raises the cost of a candidate by 1, J^2/s.
+
+        It includes the uncertainty of the place of the edges, which is the same in all repetitions.
+        """
+        place = self.sums.changes * self.fits.jumps_w**2 * (_EDGE_SHARE**2 * self.sums.mean_width_s)
+        return self.noise.at_edges + float(place.sum())
+
+    @property
+    def cost(self) -> Array:
+        """Cost of each candidate, (n,); see ``Candidates.shares``."""
+        cost: Array = self.fits.misfit / self.scale
+        return cost
+
+
 # NumPy may be set to raise an exception if a number underflows, for example by the user's program.
 @np.errstate(all="ignore")
 def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
     if not sums.changes.any() or sums.mean_w <= 0.0:
-        nothing = np.zeros(sums.count)
-        return PhaseEnergies(
-            energy_j=sums.rates[0],
-            stderr_j=nothing,
-            edge_j=nothing,
-            duration_s=sums.durations_s,
-            shows_edges=False,
-        )
-    candidates = coarse(sums.responses, sums.shortest_s)
-    fits = _fits(sums, candidates, 0.0)
-    noise = _noise(sums, candidates, fits)
-    if (sums.changes * fits.jumps_w).sum() < sums.mean_w:
+        return _in_proportion(sums)
+    recent = RecentIntervals(sums)
+    fit = _fit(sums, recent, coarse(sums.response_s, sums.shortest_s), 0.0)
+    if (sums.changes * fit.fits.jumps_w).sum() < sums.mean_w:
         # A delay would move less energy at all edges than between the first and the last phase, at
         # the ends of the attempt.
-        return replace(_averaged(sums, candidates, fits, noise), shows_edges=False)
+        return replace(_averaged(fit), shows_edges=False)
     for _ in range(_MOST_ROUNDS):
-        cost = fits.misfit / _scale(sums, fits, noise)
-        if 1.0 / (candidates.shares(cost) ** 2).sum() >= _ENOUGH:
+        if 1.0 / (fit.candidates.shares(fit.cost) ** 2).sum() >= _ENOUGH:
             break
-        candidates = candidates.finer(cost)
-        fits = _fits(sums, candidates, noise.highest)
-        noise = _noise(sums, candidates, fits)
-    equal = _averaged(sums, candidates, fits, noise)
-    best = candidates.weights[fits.best]
-    kinds = fit_kinds(sums, best, _scale(sums, fits, noise))
+        fit = _fit(sums, recent, fit.candidates.finer(fit.cost), fit.noise.highest)
+    return _with_kinds(fit, _averaged(fit))
+
+
+def _in_proportion(sums: PhaseSums) -> PhaseEnergies:
+    """Return energies that are divided in proportion to time."""
+    nothing = np.zeros(sums.count)
+    return PhaseEnergies(
+        energy_j=sums.rates[0],
+        stderr_j=nothing,
+        edge_j=nothing,
+        duration_s=sums.durations_s[0],
+        shows_edges=False,
+    )
+
+
+def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
+    """Return the result for two delays, or that for one if edges of a kind are not late.
+
+    Args:
+        fit: the best candidates with equal delays.
+        equal: their result.
+    """
+    kinds = None
+    if _late_s(fit, _SUSPECT).max() > _EDGE_SHARE * fit.sums.mean_width_s:
+        kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.scale)
     if kinds is None:
-        return equal
+        shifted_j = _shifted_j(fit, _late_s(fit, _INSIGNIFICANT))
+        return replace(equal, edge_j=equal.edge_j + shifted_j)
     # What the unequal delays are still wrong by is taken as a share of what they have changed.
     changed_j = _UNEQUAL_SHARE * np.abs(kinds.energy_j - equal.energy_j)
     edge_j = np.hypot(kinds.edge_j, changed_j)
@@ -150,69 +206,61 @@ def _ridge_s(sums: PhaseSums, noise: float) -> float:
     return noise / (_PRIOR_SHARE * sums.mean_w) ** 2 + LEAST_RIDGE_S
 
 
-def _fits(sums: PhaseSums, candidates: Candidates, noise: float) -> Fits:
-    return sums.fits(candidates.weights, _ridge_s(sums, noise), sums.mean_w)
-
-
-def _noise(sums: PhaseSums, candidates: Candidates, fits: Fits) -> _Noise:
-    """Return the noise of the newest intervals for the best candidate."""
-    weights, levels_w = candidates.weights[fits.best], fits.levels_w[fits.best]
-    merged = np.zeros((len(_MERGED), 2, sums.count))
-    squares, mixed_squares, mixed_count, edge_count = 0.0, 0.0, 0, 0
-    for stretch in sums.recent:
-        width_s = np.diff(stretch.t_s)
-        exposed = sums.exposed_for(stretch, weights)
-        left_j = stretch.energy_j - levels_w @ exposed
-        for number, merge in enumerate(_MERGED):
-            merged[number] += _density(left_j, exposed, width_s, merge)
-        is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * width_s
-        squares += float((left_j[is_mixed] ** 2).sum())
-        mixed_squares += float((left_j**2 / width_s)[is_mixed].sum())
-        mixed_count += int(is_mixed.sum())
-        edge_count += stretch.edge_count
-    least = (_LEAST_NOISE * sums.mean_w) ** 2 * sums.mean_width_s
-    densities = np.maximum(merged[:, 0] / np.maximum(merged[:, 1], 1e-9), least)
-    lasting = densities.max(axis=0)
-    return _Noise(
-        by_phase=lasting,
-        roughness=densities[0] / lasting,
-        at_edges=max(mixed_squares / max(mixed_count, 1), float(densities[_NEARBY].max())),
-        at_edge_j2=_ALIKE * squares / max(edge_count, 1),
+def _fit(sums: PhaseSums, recent: RecentIntervals, candidates: Candidates, noise: float) -> _Fit:
+    weights = candidates.weights
+    fits = sums.fits(weights, _ridge_s(sums, noise), sums.mean_w)
+    exposed = recent.exposed(sums.exposures_for(weights[fits.best]))
+    left_j = recent.energy_j - fits.levels_w[fits.best] @ exposed
+    return _Fit(
+        sums=sums,
+        recent=recent,
+        candidates=candidates,
+        fits=fits,
+        exposed=exposed,
+        left_j=left_j,
+        noise=_noise(sums, recent, exposed, left_j),
     )
 
 
-def _density(left_j: Array, exposed: Array, width_s: Array, merge: int) -> Array:
-    """Return the squares of merged residuals per second, and their number, by phase, (2, P)."""
-    starts = np.arange(0, len(left_j), merge)
-    wide_s = np.add.reduceat(width_s, starts)
+def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Array) -> _Noise:
+    """Return the noise of intervals with these exposures, from what is left of their energy."""
+    least = (_LEAST_NOISE * sums.mean_w) ** 2 * sums.mean_width_s
+    densities = np.array([_density(recent, exposed, left_j, merge) for merge in _MERGED])
+    densities = np.maximum(densities, least)
+    lasting = densities.max(axis=0)
+    is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
+    mixed_j2 = left_j[is_mixed] ** 2
+    mixed = float((mixed_j2 / recent.width_s[is_mixed]).sum()) / max(len(mixed_j2), 1)
+    return _Noise(
+        by_phase=lasting,
+        roughness=densities[0] / lasting,
+        at_edges=max(mixed, float(densities[_NEARBY].max())),
+        at_edge_j2=_ALIKE * float(mixed_j2.sum()) / max(recent.changes.sum(), 1.0),
+    )
+
+
+def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int) -> Array:
+    """Return the mean square per second of what is left in merged intervals, by phase, (P,)."""
+    starts = (recent.place % merge == 0).nonzero()[0]
+    wide_s = np.add.reduceat(recent.width_s, starts)
     shares = np.abs(np.add.reduceat(exposed, starts, axis=1)) / wide_s
     squares = np.add.reduceat(left_j, starts) ** 2 / wide_s
-    return np.stack([shares @ squares, shares.sum(axis=1)])
+    density: Array = shares @ squares / np.maximum(shares.sum(axis=1), 1e-9)
+    return density
 
 
-def _scale(sums: PhaseSums, fits: Fits, noise: _Noise) -> float:
-    """Return the misfit that raises the cost of a candidate by 1, J^2/s.
-
-    It includes the uncertainty of the place of the edges, which is the same in all repetitions.
-    """
-    place_s2 = _EDGE_SHARE**2 * sums.mean_width_s
-    return noise.at_edges + float((sums.changes * fits.jumps_w**2).sum()) * place_s2
-
-
-def _averaged(sums: PhaseSums, candidates: Candidates, fits: Fits, noise: _Noise) -> PhaseEnergies:
+def _averaged(fit: _Fit) -> PhaseEnergies:
     """Return the mean over the candidates, weighted by their likelihood."""
-    energy_j = fits.energy_j
-    variances = _variances(sums, fits, noise) + _jitter(sums, candidates, fits, noise)
-    weights = candidates.shares(fits.misfit / _scale(sums, fits, noise))
+    sums, energy_j = fit.sums, fit.fits.energy_j
+    weights = fit.candidates.shares(fit.cost)
     mean_j = weights @ energy_j
     both = sums.changes + sums.changes.T
-    place_j = _EDGE_SHARE * sums.mean_width_s * (both * fits.jumps_w).sum(axis=1)
+    place_j = _EDGE_SHARE * sums.mean_width_s * (both * fit.fits.jumps_w).sum(axis=1)
     return PhaseEnergies(
         energy_j=_not_negative(mean_j),
-        stderr_j=np.sqrt(weights @ np.maximum(variances, 0.0)),
-        edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j)
-        + _shifted_j(sums, candidates, fits),
-        duration_s=weights @ fits.products.sum(axis=2),
+        stderr_j=np.sqrt(weights @ np.maximum(_variances(fit) + _jitter(fit), 0.0)),
+        edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j),
+        duration_s=weights @ fit.fits.products.sum(axis=2),
     )
 
 
@@ -223,8 +271,9 @@ def _not_negative(energy_j: Array) -> Array:
     return scaled_j
 
 
-def _variances(sums: PhaseSums, fits: Fits, noise: _Noise) -> Array:
+def _variances(fit: _Fit) -> Array:
     """Return the variances due to noise: of the powers, and inside mixed intervals, (n, P)."""
+    sums, fits, noise = fit.sums, fit.fits, fit.noise
     unit, mixed = np.eye(sums.count), mixing(fits.products)
     ridge_s = _ridge_s(sums, noise.highest)
     inverse = np.linalg.inv(fits.products + ridge_s * unit)
@@ -239,38 +288,51 @@ def _variances(sums: PhaseSums, fits: Fits, noise: _Noise) -> Array:
     return variances
 
 
-def _jitter(sums: PhaseSums, candidates: Candidates, fits: Fits, noise: _Noise) -> Array:
+def _jitter(fit: _Fit) -> Array:
     """Return the variances due to delays that differ from edge to edge, (n, P).
 
     A phase that a late edge makes longer uses more energy, while the fit keeps its mean duration.
     The differences are at most those that explain what the fit leaves at the edges.
     """
+    fits = fit.fits
     low_w, high_w = (
         choose(fits.levels_w[..., None], fits.levels_w[:, None])
         for choose in (np.minimum, np.maximum)
     )
     moved_w = low_w + _MOVED_SHARE * (high_w - low_w)
-    possible = noise.at_edge_j2 / np.maximum(fits.jumps_w, 1e-9) ** 2
-    variance_s2 = np.minimum(candidates.blur_s[:, None, None] ** 2 / 12.0, possible)
-    both = sums.changes + sums.changes.T
+    possible = fit.noise.at_edge_j2 / np.maximum(fits.jumps_w, 1e-9) ** 2
+    variance_s2 = np.minimum(fit.candidates.blur_s[:, None, None] ** 2 / 12.0, possible)
+    both = fit.sums.changes + fit.sums.changes.T
     jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
 
 
-def _shifted_j(sums: PhaseSums, candidates: Candidates, fits: Fits) -> Array:
-    """Return bounds of the errors due to edges of one kind that are all later than others, (P,).
+def _late_s(fit: _Fit, errors: float) -> Array:
+    """Return the time by which edges of a kind must be late to explain what is left, (P, P).
 
-    See ``edge_residuals``. At most the higher of the two powers is moved.
+    See ``edge_residuals``.
+
+    Args:
+        fit: the fit.
+        errors: number of standard errors by which this energy is reduced.
     """
-    best, levels_w = fits.best, fits.levels_w[fits.best]
-    left_j = left_at_edges_j(
-        sums,
-        candidates.weights[best],
-        levels_w,
-        float(candidates.delay_s[best]),
-        float(candidates.blur_s[best]),
+    best = fit.fits.best
+    delay_s, blur_s = float(fit.candidates.delay_s[best]), float(fit.candidates.blur_s[best])
+    half_s = blur_s / 2.0 + fit.sums.mean_width_s
+    found_j = left_at_edges_j(
+        fit.recent, fit.sums.exposures, fit.left_j, delay_s, half_s, errors=errors
     )
-    late_s = np.minimum(left_j / np.maximum(fits.jumps_w, 1e-9), sums.shortest_s)
-    shifted_j = sums.changes * late_s * np.maximum(levels_w[:, None], levels_w)
+    late_s: Array = found_j / np.maximum(fit.fits.jumps_w, 1e-9)
+    return late_s
+
+
+def _shifted_j(fit: _Fit, late_s: Array) -> Array:
+    """Return bounds of the errors due to edges that are late, (P,).
+
+    At most the higher of the two powers is moved.
+    """
+    levels_w = fit.fits.levels_w[fit.fits.best]
+    moved_j = np.minimum(late_s, fit.sums.shortest_s) * np.maximum(levels_w[:, None], levels_w)
+    shifted_j = fit.sums.changes * moved_j
     bounds: Array = shifted_j.sum(axis=0) + shifted_j.sum(axis=1)
     return bounds

@@ -7,8 +7,8 @@ import pytest
 
 from energy_callbacks.sensing.estimation import phase_sums
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.phase_fit import PhaseEnergies, phase_energies
-from energy_callbacks.sensing.estimation.phase_sums import Edges, PhaseSums, Stretch
+from energy_callbacks.sensing.repeated_phases.phase_fit import PhaseEnergies, phase_energies
+from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 from tests.sensing.estimation.steps_of_power import (
     COUNTER,
     FILTER,
@@ -202,7 +202,7 @@ def test_days_of_data_do_not_lose_the_delay() -> None:
     sums = summed(what, COUNTER, *counted(what, 0.1))
     lengths_s = np.random.default_rng(0).uniform(297.0, 303.0, 5000)
     for length_s in lengths_s.tolist():
-        sums.products[0, 0] += length_s
+        sums.durations_s[:, 0] += length_s
         sums.rates[:, 0] += 700.0 * length_s
         sums.square += 700.0**2 * length_s
         sums.intervals += round(10.0 * length_s)

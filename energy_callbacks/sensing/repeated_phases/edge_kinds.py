@@ -10,17 +10,17 @@ the attempt ends. The fit counts only if it explains these intervals decisively 
 that the delays move at an edge is then taken to be the same in the whole attempt.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.sensing.estimation.grid_sums import LEAST_RIDGE_S, Fits, GridSums
-from energy_callbacks.sensing.estimation.phase_sums import PhaseSums, Stretch
 from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # Grid of delays, s: from those of a sensor whose lag is smaller than assumed to half a second.
 _STEP_S: Final = 0.005
@@ -50,64 +50,60 @@ class KindsFit:
     edge_j: Array
 
 
-def _recent(stretches: Sequence[Stretch], exposed: Sequence[Array]) -> GridSums:
-    """Return the sums over some intervals, whose exposures are (G, P, n) for each stretch."""
-    width_s = np.concatenate([np.diff(one.t_s) for one in stretches])
-    energy_j = np.concatenate([one.energy_j for one in stretches])
-    all_exposed = np.concatenate(exposed, axis=-1)
-    weighted = all_exposed / width_s
-    sums = GridSums(len(all_exposed))
-    sums.count = all_exposed.shape[1]
-    sums.square = float((energy_j**2 / width_s).sum())
-    sums.rates = weighted @ energy_j
+def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
+    """Return the sums over intervals with these exposures, (P, G, N)."""
+    sums = GridSums(exposed.shape[1])
+    sums.count = len(exposed)
+    sums.square = float((recent.energy_j**2 / recent.width_s).sum())
+    sums.durations_s = exposed.sum(axis=-1).T
+    sums.rates = (exposed @ (recent.energy_j / recent.width_s)).T
+    weighted = exposed / recent.width_s
     sums.products = {
-        (p, q): weighted[:, p] @ all_exposed[:, q].T
-        for p, q in combinations_with_replacement(range(sums.count), 2)
+        (p, q): weighted[p] @ exposed[q].T for p, q in combinations(range(sums.count), 2)
     }
     return sums
 
 
-def _exposed(sums: PhaseSums, stretch: Stretch) -> Array:
-    """Return the parts of exposures due to later edges, earlier edges and neither, (2 D + 1, P, n).
+def _exposed(sums: PhaseSums, recent: RecentIntervals) -> Array:
+    """Return the parts of exposures due to later edges, earlier edges and neither, (P, 2 D + 1, N).
 
     The exposures for two delays are the sum of three rows: one of each kind.
     """
-    labels, signs = np.array(stretch.edges.labels), stretch.edges.signs(sums.count)
-    since_s = stretch.t_s - stretch.edges.t_s[:, None] - _DELAYS_S[:, None, None]
-    after = sums.exposure(stretch).after_jump(since_s)
-    is_later = labels[1:] > labels[:-1]
-    base = np.zeros((1, sums.count, len(stretch.energy_j)))
-    base[0, labels[0]] = np.diff(stretch.t_s)
-    return np.concatenate([(signs * is_later) @ after, (signs * ~is_later) @ after, base])
+    after_s = recent.after_edges(sums.exposures, _DELAYS_S[:, None])
+    is_later = recent.after > recent.before
+    later, earlier = (recent.by_phase(after_s * is_kind) for is_kind in (is_later, ~is_later))
+    return np.concatenate([later, earlier, recent.whole_s[:, None]], axis=1)
 
 
-def fit_kinds(sums: PhaseSums, equal: Array, scale: float) -> KindsFit | None:
+def fit_kinds(
+    sums: PhaseSums, recent: RecentIntervals, equal: Array, scale: float
+) -> KindsFit | None:
     """Return the fit of two delays; ``None`` if equal delays explain the intervals as well.
 
     Args:
         sums: sums of the attempt.
-        equal: weights of the grid of ``sums`` for the best candidate with equal delays, (G,).
+        recent: its newest intervals.
+        equal: their exposures for the best candidate with equal delays, (P, N).
         scale: misfit that raises the cost by 1, J^2/s.
     """
     later = np.triu(sums.changes, 1).sum(), np.tril(sums.changes, -1).sum()
     if min(later) < _FEWEST:
         return None
-    stretches = [one for one in sums.recent if len(one.edges.t_s)]
-    of_equal = _recent(stretches, [sums.exposed_for(one, equal)[None] for one in stretches])
+    of_equal = _sums(recent, equal[:, None])
     misfit = _fits(of_equal, np.ones((1, 1)), sums.mean_w).misfit[0]
-    recent = _recent(stretches, [_exposed(sums, one) for one in stretches])
+    of_kinds = _sums(recent, _exposed(sums, recent))
     pairs = _grid(_ROUNDS[0])
     for step in _ROUNDS[1:]:
-        cost = _fits(recent, _weights(pairs), sums.mean_w).misfit
+        cost = _fits(of_kinds, _weights(pairs), sums.mean_w).misfit
         pairs = _around(pairs[np.argsort(cost, kind="stable")[:_REFINED]], step)
-    fits = _fits(recent, _weights(pairs), sums.mean_w)
+    fits = _fits(of_kinds, _weights(pairs), sums.mean_w)
     if misfit - fits.misfit.min() < _DECISIVE * scale:
         return None
     shares = np.exp((fits.misfit.min() - fits.misfit) / (2.0 * scale))
     shares /= shares.sum()
     no_delay = _weights(np.full((1, 2), _NO_DELAY))
-    moved_j = fits.energy_j - recent.energies_j(no_delay, fits.levels_w)
-    share = sum(one.edge_count for one in stretches) / sums.changes.sum()
+    moved_j = fits.energy_j - of_kinds.energies_j(no_delay, fits.levels_w)
+    share = recent.changes.sum() / sums.changes.sum()
     whole_j = sums.on_host_j(fits.levels_w) + moved_j / share
     mean_j = shares @ whole_j
     return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2))

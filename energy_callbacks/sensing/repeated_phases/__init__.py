@@ -1,0 +1,1 @@
+"""Estimates the energy of phases that repeat, from all their repetitions together (`phase_fit`)."""
