@@ -28,7 +28,7 @@ from energy_callbacks.sensing.sources.protocol import Source
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
-    from energy_callbacks.sensing.discovery import DiscoveredSources
+    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -159,7 +159,8 @@ class EnergyMeter:
             process: framework, rank and world size of this process; ``None`` reads the environment
                 variables of ``torchrun``.
             used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
-                ``None`` if unknown.
+                ``None`` if unknown. Other GPUs that the run uses are found while it runs, unless
+                the settings name GPUs.
             call: the user's call that trains, such as ``fit``. It is needed if the framework calls
                 no hook when a training fails, and is ``None`` otherwise.
             say: function that prints messages: forecasts, and the summary of the report if ``stop``
@@ -169,6 +170,7 @@ class EnergyMeter:
             PermissionError: if the folder is not writable.
             ValueError: if a device in the settings does not exist, or if a variable of ``torchrun``
                 is not a number.
+            SourceUnavailable: if the settings name GPUs and NVML lists none within five seconds.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
@@ -202,7 +204,8 @@ class EnergyMeter:
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
     ) -> "DiscoveredSources":
-        from energy_callbacks.sensing.discovery import DiscoveredSources, discover
+        from energy_callbacks.sensing.discovery import discover
+        from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
         if self._sources is not None:
             return DiscoveredSources(sources=tuple(self._sources))
@@ -210,6 +213,7 @@ class EnergyMeter:
             self._clock,
             devices=self.config.devices,
             used_ordinals=used_gpus,
+            follow_children=process.local_world_size == 1,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,
         )

@@ -46,6 +46,8 @@ EPOCH_UNIX_S = 1.7e9
 BEFORE = (10.0, 28.0)
 ACROSS = (25.0, 60.0)
 AFTER = (62.0, 86.0)
+# A card that is back is measured again within this time.
+RESUMES_S = 2.0
 GAIN = 0.01
 NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
@@ -118,6 +120,24 @@ CASES = (
         says="missed",
     ),
     Case(name="card lost", fault=fault("error", value=LOST), gap_s=math.inf, says="is gone"),
+    Case(
+        name="card lost for a moment",
+        fault=fault("error", value=LOST, for_s=1.0),
+        gap_s=1.0 + RESUMES_S,
+        says="answers again",
+    ),
+    Case(
+        name="card lost for a while",
+        fault=fault("error", value=LOST, for_s=15.0),
+        gap_s=15.0 + RESUMES_S,
+        says="answers again",
+    ),
+    Case(
+        name="card off the bus for a while",
+        fault=fault("error", "bus", for_s=15.0),
+        gap_s=15.0 + RESUMES_S,
+        says="answers again",
+    ),
     Case(
         name="call hangs 30 s",
         fault=fault("hang", value=30.0, for_s=0.5),
@@ -241,6 +261,8 @@ def assert_case(run: Run, case: Case) -> None:
     assert_right_or_gap(run, BEFORE, may_miss=False)
     assert_right_or_gap(run, ACROSS, may_miss=case.gap_s > 0.0)
     assert_right_or_gap(run, AFTER, may_miss=case.gap_s > AFTER[0] - FAULT_S)
+    if math.isfinite(case.gap_s):
+        assert_right_or_gap(run, (FAULT_S + case.gap_s, AFTER[1]), may_miss=False)
     assert_total(run, may_miss=case.gap_s > 0.0)
     assert run.says(case.says), run.report.warnings
 

@@ -27,7 +27,7 @@ POWER_W = 200.0
 TRAINING = """
 import sys, time
 from energy_callbacks import EnergyConfig, EnergyMeter
-with EnergyMeter(config=EnergyConfig(report_dir=sys.argv[1])) as meter:
+with EnergyMeter(config=EnergyConfig(report_dir=sys.argv[1], devices=[0])) as meter:
     with meter.phase("train"):
         while True:
             time.sleep(0.01)

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.report import build
 from energy_callbacks.sensing.sources.rapl import RaplSource
 from energy_callbacks.testing import FakeClock
 from tests import faults
-from tests.fake_nvml import Card, Signal, fixtures
+from tests.fake_nvml import Card, Fault, Signal, fixtures
 from tests.faults import (
     ACROSS,
     AFTER,
@@ -37,6 +38,7 @@ from tests.faults import (
     assert_disk_was_full,
     assert_host_is_right,
     assert_right_or_gap,
+    assert_total,
     break_codecarbon,
     clock_of,
     clock_to_set,
@@ -83,7 +85,7 @@ def trained(
     """Train for 90 s; call a function in the middle."""
     zero_s = clock.monotonic_s()
     config = EnergyConfig(report_dir=folder, country="DEU")
-    running = EnergyMeter(config=config, clock=clock, **meter).start()
+    running = EnergyMeter(config=config, clock=clock, **meter).start(used_gpus=(0,))
     hooks_s = train(running, clock, zero_s + END_S, middle)
     running.stop()
     report = build(folder)
@@ -199,6 +201,27 @@ def test_no_driver_at_the_start(
     assert_as_without_us(run)
 
 
+def test_slow_start_of_nvml(fake_nvml: Play, tmp_path: Path) -> None:
+    """NVML takes 3 s to initialise: ``start`` does not wait, and these seconds are a gap."""
+    carbon.intensity(carbon.place())  # the import of CodeCarbon initialises NVML, too
+    slow = Fault(group="init", kind="hang", start_s=0.0, value=3.0)
+    clock = clock_of(fake_nvml, h200(LOAD), faults=[slow])
+    zero_s = clock.monotonic_s()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), clock=clock)
+    meter.start(used_gpus=(0,))
+    started_s = clock.monotonic_s()
+    hooks_s = train(meter, clock, zero_s + END_S)
+    meter.stop()
+    run = Run(meter=meter, load=LOAD, zero_s=zero_s, hooks_s=hooks_s, report=build(tmp_path))
+
+    assert started_s == zero_s
+    assert run.energy((0.0, 10.0)).coverage == pytest.approx(0.7, abs=0.25)
+    assert_right_or_gap(run, (3.5, 10.0), may_miss=False)
+    assert_total(run, may_miss=True)
+    assert run.cards[0].mean_power_w == pytest.approx(350.0, rel=0.1)
+    assert_as_without_us(run)
+
+
 # --- CodeCarbon
 
 
@@ -248,7 +271,7 @@ def test_report_folder_deleted(
     """The run folder is deleted: figures go on, and one warning says that there is no report."""
     clock = clock_of(fake_nvml, h200(LOAD))
     folder = tmp_path / "run"
-    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock).start()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock).start(used_gpus=(0,))
     zero_s = clock.monotonic_s()
     hooks_s = train(meter, clock, zero_s + END_S, lambda: shutil.rmtree(folder))
     meter.stop()

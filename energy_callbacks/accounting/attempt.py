@@ -35,7 +35,7 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
-    from energy_callbacks.sensing.discovery import DiscoveredSources
+    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 logger = logging.getLogger("energy_callbacks")
 

@@ -7,7 +7,8 @@ readings, and writes the lines.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
-from energy_callbacks.core.records import Energy, Quantity
+from energy_callbacks.core import formatting
+from energy_callbacks.core.records import Channel, Device, Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
@@ -37,6 +39,8 @@ _PATIENCE_S = 6.0
 _SO_FAR_SHARE = 0.1
 _SO_FAR_S = 10.0
 _SHORTEST_S = 0.1
+# A device whose first reading is later than this after the start of the attempt begins late, s.
+_LATE_S = 1.0
 # Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
 # written. A few such steps are normal: the last steps may still run on the device when the training
 # ends.
@@ -182,13 +186,22 @@ class JournalRecorder:
             by_device = {channel.device.key: channel.device for channel in notice.channels}
             for key, device in by_device.items():
                 offered = [c for c in notice.channels if c.device.key == key]
-                self._lines.append(journal.device_record(device, offered))
+                self._lines.append(self._device_record(device, offered))
         elif notice.kind == "unavailable":
             self._queue("unavailable", notice.t_s, source=source, reason=message, fix=notice.fix)
         elif notice.kind == "remark":
             self._queue("remark", notice.t_s, source=source, message=message)
         else:
             self.warn(f"source_{notice.kind}", f"{source}: {message}")
+
+    def _device_record(self, device: Device, channels: Sequence[Channel]) -> Record:
+        used_s = self.timeline.used_since_s(device.key) - self.start_s
+        if used_s <= 0.0:
+            return journal.device_record(device, channels)
+        since = formatting.duration(used_s)
+        note = f"in use since {since} after the start; its energy before that is not counted"
+        device = replace(device, notes=(*device.notes, note))
+        return journal.device_record(device, channels, used_s)
 
     def _queue(self, type_: str, t_s: float, **values: Any) -> None:
         self._lines.append({"type": type_, "t_s": t_s - self.start_s, **values})
@@ -371,11 +384,28 @@ class JournalRecorder:
     def _write_series(self, now_s: float) -> None:
         if now_s <= self._row_s:
             return
+        self._write_rows({key: {"seen_s": t_s} for key, t_s in self._late_starts()}, now_s)
         rows = {device.key: self._row(device.key, now_s) for device in self.timeline.devices}
         self._row_s = now_s
+        self._write_rows(rows, now_s)
+
+    def _write_rows(self, rows: Mapping[str, Mapping[str, float | None]], now_s: float) -> None:
         if known := {key: journal.row_as_json(row) for key, row in rows.items() if row}:
             t_s = round(now_s - self.start_s, 6)
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
+
+    def _late_starts(self) -> Iterator[tuple[str, float]]:
+        """Yield devices whose readings have begun late, and the time of their first reading, s.
+
+        A row with only ``seen_s`` tells the report that the energy before is not known.
+        """
+        for key in self.timeline.metered:
+            if key in self._row_ends:
+                continue
+            first_s = self.timeline.start_s(key)
+            if first_s is not None and first_s - self.start_s > _LATE_S:
+                self._row_ends[key] = first_s
+                yield key, first_s - self.start_s
 
     def _write_so_far(self, *, is_due: bool) -> None:
         """Write a ``so_far`` line if the last one is old or ``is_due`` is set.

@@ -9,7 +9,7 @@
     └── SourceError                             a sensor failed
         ├── SourceUnavailable                   it cannot be opened on this machine
         ├── ReadingMissed                       this reading failed, the next may succeed
-        └── SourceLost                          no later reading will succeed
+        └── SourceLost                          no reading succeeds until it is opened again
 
 Wrong arguments raise ``ValueError`` or ``TypeError`` when an object is constructed.
 During a training, no ``SourceError`` reaches the training's code: the readings have a gap, and a
@@ -59,4 +59,7 @@ class ReadingMissed(SourceError):
 
 
 class SourceLost(SourceError):
-    """The sensor has failed permanently (GPU lost from the PCIe bus, driver unloaded)."""
+    """The sensor is gone (GPU lost from the PCIe bus, driver unloaded).
+
+    No later reading succeeds. If the sensor comes back, the source can be opened again.
+    """

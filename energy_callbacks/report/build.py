@@ -231,14 +231,19 @@ def _run(
 
 
 def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSensor, ...]:
-    """Return the sensors that could not be opened, without duplicates."""
+    """Return the sensors that were not read, without duplicates.
+
+    GPUs that another rank or a later attempt has measured are left out.
+    """
+    processes = [process for attempt in merged for process in attempt.processes]
+    measured = {(process.host, key) for process in processes for key in process.devices}
     sensors = (
         runs.UnavailableSensor(
             source=line["source"], reason=line["reason"].rstrip("."), fix=line["fix"] or ""
         )
-        for attempt in merged
-        for process in attempt.processes
+        for process in processes
         for line in process.unavailable
+        if (process.host, line["source"]) not in measured
     )
     return tuple(dict.fromkeys(sensors))
 

@@ -7,7 +7,6 @@ the cards in use are ambiguous, an error is raised instead of a guess. An *ordin
 counted from 0, by which CUDA identifies a visible device.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +44,11 @@ class GpuInfo:
     compute_capability: tuple[int, int]
     mig_uuids: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """Key of the card, as in ``core.records.Device``."""
+        return f"gpu{self.index}"
+
 
 class GpuChoice(NamedTuple):
     """A card, or a MIG instance on it.
@@ -77,43 +81,48 @@ _Inventory = Sequence[GpuInfo]
 _Choices = tuple[GpuChoice, ...]
 
 
-def choose(
-    devices: Devices,
-    inventory: _Inventory,
-    *,
-    used_ordinals: Sequence[int] = (0,),
-    environment: Mapping[str, str] | None = None,
-    driver: Sequence[str] | None = None,
-) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card to measure, its UUID or the UUIDs of its chosen MIG instances.
+def choose(devices: Devices, inventory: _Inventory) -> tuple[tuple[str, ...], ...]:
+    """Return, for each card that the user chose, its UUID or the UUIDs of its MIG instances.
 
     Args:
-        devices: ``"auto"`` (the cards that this run uses), ``"all"`` (every card that NVML
-            lists), or a list of indices as printed by nvidia-smi, UUIDs and prefixes of UUIDs.
+        devices: ``"all"`` (every card that NVML lists), or a list of indices as printed by
+            nvidia-smi, UUIDs and prefixes of UUIDs.
         inventory: all cards of the machine.
-        used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use.
-        environment: for ``"auto"``, environment variables that may contain the mask; ``None``
-            for ``os.environ``.
-        driver: for ``"auto"``, the result of ``cuda_driver.uuids``; ``None`` to use the mask.
 
     Raises:
         ValueError: if ``devices`` names a card that this machine does not have, or if a prefix fits
             several UUIDs.
-        SourceUnavailable: if the cards cannot be determined for ``"auto"``.
     """
-    check_devices_argument(devices)
     if devices == "all":
         return tuple((gpu.uuid,) for gpu in inventory)
-    if devices != "auto":
-        return _one_per_card(_named(device, inventory) for device in devices)
-    if driver is not None:
-        visible = tuple(_of_driver(bare_uuid, inventory) for bare_uuid in driver)
-        return _one_per_card(_pick(visible, used_ordinals, "the CUDA driver lists"))
-    environment = os.environ if environment is None else environment
-    return _one_per_card(resolve(environment, inventory, used_ordinals))
+    return one_per_card(_named(device, inventory) for device in devices)
 
 
-def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
+def in_use(
+    ordinals: Sequence[int] | None,
+    inventory: _Inventory,
+    *,
+    environment: Mapping[str, str],
+    driver: Sequence[str] | None,
+) -> _Choices:
+    """Return the cards or MIG instances with these CUDA ordinals.
+
+    Args:
+        ordinals: CUDA's ordinals; ``None`` for all visible devices.
+        inventory: all cards of the machine.
+        environment: environment variables, which may contain the mask.
+        driver: the result of ``cuda_driver.uuids``; ``None`` to use the mask.
+
+    Raises:
+        SourceUnavailable: if the cards cannot be determined.
+    """
+    if driver is None:
+        return resolve(environment, inventory, ordinals)
+    visible = tuple(_of_driver(bare_uuid, inventory) for bare_uuid in driver)
+    return visible if ordinals is None else _pick(visible, ordinals, "the CUDA driver lists")
+
+
+def one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
     """Return, for each card, its UUID if the card is chosen, else its chosen instances' UUIDs."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:

@@ -5,6 +5,7 @@ reading of each source causes a ``Notice``.
 """
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +15,8 @@ from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock, Periodic
 from energy_callbacks.sensing.schedule import until_quick_reading_s
 from energy_callbacks.sensing.sources.protocol import (
+    DiscoveredSources,
+    FindingSource,
     FinishingSource,
     PromptSource,
     QuickSource,
@@ -28,7 +31,11 @@ logger = logging.getLogger("energy_callbacks")
 # unless the interval of the source is longer.
 _LONGEST_BACK_OFF_S = 10.0
 
-NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]
+# Interval between two tries to open a lost source again, s. The source is read again at most this
+# time after its sensor is back. A try costs a few calls of the driver.
+_REOPEN_S = 1.0
+
+NoticeKind = Literal["opened", "unavailable", "missed", "lost", "back", "remark"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +45,8 @@ class Notice:
     Attributes:
         source: name of the source.
         kind: ``opened``: the source was opened; ``unavailable``: it cannot be opened; ``missed``:
-            a reading failed for the first time; ``lost``: the source will not answer again;
-            ``remark``: the source has corrected faults of its sensor.
+            a reading failed for the first time; ``lost``: the sensor is gone; ``back``: a lost
+            source was opened again; ``remark``: the source has corrected faults of its sensor.
         t_s: monotonic time of the event.
         message: description of the event for the user; empty for ``opened``.
         fix: what the user can do about it; may be empty.
@@ -62,8 +69,11 @@ class _Worker:
         source: the source.
         quick_interval_s: seconds between readings after a change of phase; ``None`` if the source
             is not a ``QuickSource``.
-        periodic: the job that reads the source; set by ``Sampler.start``.
-        is_open: whether ``open`` of the source has succeeded.
+        finding: ``source`` if it is a ``FindingSource``, otherwise ``None``.
+        since_s: monotonic time from which the energy of the source counts.
+        periodic: the job that reads the source; set when the job starts.
+        is_open: whether the source is open; ``False`` while it is lost.
+        was_opened: whether ``open`` of the source has succeeded.
         channels: channels that the source offers; empty before it has been opened.
         is_over: whether the source is not read any more.
         missed: number of failed readings.
@@ -77,8 +87,11 @@ class _Worker:
 
     source: Source
     quick_interval_s: float | None = None
+    finding: FindingSource | None = None
+    since_s: float = -math.inf
     periodic: Periodic = field(init=False)
     is_open: bool = False
+    was_opened: bool = False
     channels: tuple[Channel, ...] = ()
     is_over: bool = False
     missed: int = 0
@@ -110,7 +123,8 @@ class Sampler:
         on_notice: Callable[[Notice], None],
         on_readings: Callable[[Sequence[Reading]], None] | None = None,
     ) -> None:
-        self._workers = [_Worker(source, _quick_interval_s(source)) for source in sources]
+        self._workers = [_worker(source) for source in sources]
+        self._is_stopping = False
         self._timeline = timeline
         self._clock = clock
         self._on_notice = on_notice
@@ -119,12 +133,29 @@ class Sampler:
     def start(self) -> None:
         """Start one thread for every source, which opens the source and reads it."""
         self._timeline.expect(len(self._workers))
-        for worker in self._workers:
-            worker.periodic = self._clock.every(
-                worker.source.interval_s,
-                lambda worker=worker: self._run(worker),  # type: ignore[misc]
-                name=f"energy_callbacks {worker.source.name}",
-            )
+        for worker in tuple(self._workers):
+            self._start(worker)
+
+    def _start(self, worker: _Worker) -> None:
+        worker.periodic = self._clock.every(
+            worker.source.interval_s,
+            lambda: self._run(worker),
+            name=f"energy_callbacks {worker.source.name}",
+        )
+
+    def _add(self, found: DiscoveredSources) -> None:
+        """Begin to read sources that a ``FindingSource`` has found."""
+        for name, reason, fix in found.unavailable:
+            now_s = self._clock.monotonic_s()
+            notice = Notice(source=name, kind="unavailable", t_s=now_s, message=reason, fix=fix)
+            self._on_notice(notice)
+        self._timeline.expect(len(found.sources))
+        for source in found.sources:
+            worker = _worker(source, found.since_s)
+            self._start(worker)
+            self._workers.append(worker)
+            if self._is_stopping:
+                self._ask_to_stop(worker)
 
     def ask(self) -> None:
         """Make the threads of power and energy read their newest values now; do not wait for that.
@@ -138,9 +169,13 @@ class Sampler:
 
     def ask_to_stop(self) -> None:
         """Make every thread read its source once more and close it; do not wait for that."""
+        self._is_stopping = True
         for worker in self._workers:
-            worker.is_last_turn = True
-            worker.periodic.ask_to_stop()
+            self._ask_to_stop(worker)
+
+    def _ask_to_stop(self, worker: _Worker) -> None:
+        worker.is_last_turn = True
+        worker.periodic.ask_to_stop()
 
     def stop(self, timeout_s: float) -> tuple[str, ...]:
         """Read every source once more, on its own thread, and close it.
@@ -153,6 +188,7 @@ class Sampler:
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         self.ask_to_stop()
+        # A source may be found and appended while another one is waited for.
         return tuple(
             worker.source.name
             for worker in self._workers
@@ -200,21 +236,16 @@ class Sampler:
 
     def _turn(self, worker: _Worker, *, is_last: bool) -> float:
         try:
-            source = worker.source
             if not worker.is_open:
-                worker.channels = tuple(source.open())
-                self._timeline.register(worker.channels)
-                worker.is_open = True
-                self._notify(worker, "opened")
-            readings = self._readings(worker, is_last=is_last)
-            if self._on_readings is not None:
-                self._on_readings(readings)
-            self._timeline.extend(readings)
+                self._open(worker)
+            self._read(worker, is_last=is_last)
         except SourceUnavailable as error:
+            if worker.was_opened:
+                return _REOPEN_S  # still lost
             self._end(worker, "unavailable", error.reason, error.fix)
         except SourceLost as error:
-            self._timeline.lose(channel.device.key for channel in worker.channels)
-            self._end(worker, "lost", str(error))
+            self._lose(worker, error)
+            return _REOPEN_S
         except BaseException as error:  # noqa: BLE001 - a bug in a source must never end a training
             return self._note_miss(worker, error)
         else:
@@ -222,11 +253,39 @@ class Sampler:
             return self._interval_s(worker)
         return worker.source.interval_s
 
+    def _open(self, worker: _Worker) -> None:
+        """Open a source for the first time, or after it was lost."""
+        channels = tuple(worker.source.open())
+        worker.is_open = True
+        if worker.was_opened:
+            self._timeline.regain(channel.device.key for channel in worker.channels)
+            self._notify(worker, "back", "it answers again; it was not read in the meantime")
+            return
+        worker.channels = channels
+        self._timeline.register(channels, worker.since_s)
+        worker.was_opened = True
+        self._notify(worker, "opened")
+
+    def _read(self, worker: _Worker, *, is_last: bool) -> None:
+        readings = self._readings(worker, is_last=is_last)
+        if self._on_readings is not None:
+            self._on_readings(readings)
+        self._timeline.extend(readings)
+        if worker.finding is not None:
+            self._add(worker.finding.found())
+
     def _readings(self, worker: _Worker, *, is_last: bool) -> Sequence[Reading]:
         source, is_asked, worker.is_asked = worker.source, worker.is_asked, False
         if is_last and isinstance(source, FinishingSource):
             return source.finish()
         return source.read_now() if is_asked and isinstance(source, PromptSource) else source.read()
+
+    def _lose(self, worker: _Worker, error: SourceLost) -> None:
+        """Close a lost source; the next calls of ``_turn`` try to open it again."""
+        self._timeline.lose(channel.device.key for channel in worker.channels)
+        self._notify(worker, "lost", str(error))
+        worker.is_open = False
+        self._close_source(worker)
 
     def _interval_s(self, worker: _Worker) -> float:
         """Return the seconds from the present reading to the next one, if no reading failed."""
@@ -238,7 +297,7 @@ class Sampler:
         return min(interval_s, quick_s)
 
     def _note_miss(self, worker: _Worker, error: BaseException) -> float:
-        if not worker.is_open and not isinstance(error, SourceError):
+        if not worker.was_opened and not isinstance(error, SourceError):
             self._end(worker, "unavailable", f"{type(error).__name__}: {error}")
             return _LONGEST_BACK_OFF_S
         worker.missed += 1
@@ -254,6 +313,9 @@ class Sampler:
 
     def _close(self, worker: _Worker) -> None:
         worker.is_over = True
+        self._close_source(worker)
+
+    def _close_source(self, worker: _Worker) -> None:
         try:
             if isinstance(worker.source, RemarkingSource):
                 for remark in worker.source.remarks():
@@ -275,5 +337,7 @@ class Sampler:
         )
 
 
-def _quick_interval_s(source: Source) -> float | None:
-    return source.quick_interval_s if isinstance(source, QuickSource) else None
+def _worker(source: Source, since_s: float = -math.inf) -> _Worker:
+    quick_interval_s = source.quick_interval_s if isinstance(source, QuickSource) else None
+    finding = source if isinstance(source, FindingSource) else None
+    return _Worker(source, quick_interval_s, finding, since_s)

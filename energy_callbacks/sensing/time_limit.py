@@ -7,9 +7,10 @@ from typing import Final, TypeVar
 
 Answer = TypeVar("Answer")
 
-PATIENCE_S: Final = 10.0
-"""Time limit for NVIDIA's driver to initialise or list its GPUs, s. Without the persistence daemon,
-the driver takes one to three seconds to initialise each GPU (NVIDIA, "Driver Persistence")."""
+PATIENCE_S: Final = 5.0
+"""Time limit for NVIDIA's driver to initialise or list its GPUs, s, if a caller waits for it.
+Without the persistence daemon, the driver takes one to three seconds to initialise each GPU
+(NVIDIA, "Driver Persistence")."""
 
 _hanging: dict[str, threading.Thread] = {}
 

@@ -14,6 +14,9 @@ from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.series import TimeSeries
 
+NOT_USED: Final = Energy(energy_j=0.0, coverage=1.0)
+"""Energy of a device in a time in which the run did not use it."""
+
 # A function that returns the end of a curve, or of its settled part; ``None`` for an empty curve.
 _EndOf = Callable[[EnergyCurve], float | None]
 
@@ -44,6 +47,8 @@ class _Track:
         silent_since_s: time of the first call of ``settled_s`` or ``seen_s`` while the device had
             no energy yet; ``None`` if there was no such call.
         is_lost: whether its sensor is gone.
+        used_since_s: time from which the run uses the device. Earlier readings are dropped, and the
+            energy before is 0.
     """
 
     device: Device
@@ -58,6 +63,11 @@ class _Track:
     power: deque[tuple[float, float]] | None = None
     silent_since_s: float | None = None
     is_lost: bool = False
+    used_since_s: float = -math.inf
+
+    def counted_from(self, start_s: float, end_s: float) -> float:
+        """Return the start of the part of a time span in which the run uses the device."""
+        return min(max(start_s, self.used_since_s), end_s)
 
 
 class Timeline:
@@ -97,8 +107,13 @@ class Timeline:
         with self._lock:
             self._expected -= 1
 
-    def register(self, channels: Iterable[Channel]) -> None:
+    def register(self, channels: Iterable[Channel], used_since_s: float = -math.inf) -> None:
         """Add the channels of a source that has opened.
+
+        Args:
+            channels: the channels.
+            used_since_s: time from which the run uses the devices of this source that are new. If
+                energies of later moments were final already, they stay as they are.
 
         Raises:
             ValueError: if the energy of a device would have two sources.
@@ -108,11 +123,14 @@ class Timeline:
             by_device.setdefault(channel.device.key, []).append(channel)
         with self._lock:
             self._place_pins()
-            tracks = {key: self._track(key, offered) for key, offered in by_device.items()}
+            settled_s = self._reached.get(_final_until, -math.inf)
+            since_s = max(used_since_s, settled_s) if used_since_s > -math.inf else used_since_s
+            tracks = {key: self._track(key, offered, since_s) for key, offered in by_device.items()}
             self._tracks.update(tracks)
 
-    def _track(self, key: str, offered: Sequence[Channel]) -> _Track:
-        track = self._tracks.get(key) or _Track(offered[0].device, (), EnergyCurve(()))
+    def _track(self, key: str, offered: Sequence[Channel], used_since_s: float) -> _Track:
+        new = _Track(offered[0].device, (), EnergyCurve(()), used_since_s=used_since_s)
+        track = self._tracks.get(key, new)
         channels = (*track.channels, *offered)
         track = replace(track, channels=channels, silent_since_s=None, is_lost=False)
         if any(channel.quantity in ("power", "energy") for channel in offered):
@@ -143,6 +161,7 @@ class Timeline:
                 self._extend_track(self._tracks[key], new)
 
     def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
+        readings = [reading for reading in readings if reading.t_s >= track.used_since_s]
         track.curve.add(readings)
         for reading in readings:
             quantity, t_s = reading.channel.quantity, reading.t_s
@@ -231,6 +250,8 @@ class Timeline:
     def energy(self, key: str, start_s: float, end_s: float) -> Energy:
         """Return the energy of one device between two moments.
 
+        In the time before the run used the device, the energy is 0 and is covered by readings.
+
         Raises:
             ValueError: if ``end_s`` is not after ``start_s``.
         """
@@ -239,12 +260,30 @@ class Timeline:
                 f"a window must end after it starts, got start_s={start_s!r}, end_s={end_s!r}"
             )
         with self._lock:
-            return self._tracks[key].curve.energy(start_s, end_s)
+            track = self._tracks[key]
+            counted_s = track.counted_from(start_s, end_s)
+            if counted_s == end_s:
+                return NOT_USED
+            found = track.curve.energy(counted_s, end_s)
+        if counted_s == start_s or found.energy_j is None:
+            return found
+        used_share = (end_s - counted_s) / (end_s - start_s)
+        return replace(found, coverage=_whole_coverage(found.coverage, used_share))
 
     def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
         """Return the joules and the coverage as ``energy`` does, without computing errors."""
         with self._lock:
-            return self._tracks[key].curve.seen(start_s, end_s)
+            track = self._tracks[key]
+            counted_s = track.counted_from(start_s, end_s)
+            if counted_s == end_s:
+                return NOT_USED.energy_j, NOT_USED.coverage
+            energy_j, coverage = track.curve.seen(counted_s, end_s)
+        return energy_j, _whole_coverage(coverage, (end_s - counted_s) / (end_s - start_s))
+
+    def used_since_s(self, key: str) -> float:
+        """Return the time from which the run uses a device; minus infinity for its whole time."""
+        with self._lock:
+            return self._tracks[key].used_since_s
 
     def intervals(
         self, key: str, start_s: float, end_s: float, *, provisional: bool = False
@@ -331,9 +370,16 @@ class Timeline:
 
     def lose(self, keys: Iterable[str]) -> None:
         """Mark devices as lost, so that they do not delay ``complete_s``."""
+        self._mark(keys, is_lost=True)
+
+    def regain(self, keys: Iterable[str]) -> None:
+        """Mark devices as not lost any more, because they will have readings again."""
+        self._mark(keys, is_lost=False)
+
+    def _mark(self, keys: Iterable[str], *, is_lost: bool) -> None:
         with self._lock:
             for key in keys:
-                self._tracks[key].is_lost = True
+                self._tracks[key].is_lost = is_lost
 
     def _is_waiting(self, now_s: float, patience_s: float) -> bool:
         """Return whether a new source or device may still add readings of past moments."""
@@ -420,6 +466,11 @@ class Timeline:
         with self._lock:
             counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}
+
+
+def _whole_coverage(coverage: float, used_share: float) -> float:
+    """Return the coverage of a time span, of which the device was in use for ``used_share``."""
+    return coverage if used_share == 1.0 else 1.0 - used_share * (1.0 - coverage)
 
 
 def _final_until(curve: EnergyCurve) -> float | None:

@@ -359,7 +359,8 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 inside_s, around_s = collections.Counter(), collections.Counter()
 
 def train(steps):
-    with EnergyMeter(config=EnergyConfig(report_dir="ignored", country="DEU")) as meter:
+    config = EnergyConfig(report_dir="ignored", country="DEU", devices=[0])
+    with EnergyMeter(config=config) as meter:
         for phase, count in (("train", steps), ("validation", steps // 2)):
             before_s = time.monotonic()
             with meter.phase(phase):

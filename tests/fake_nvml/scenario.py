@@ -28,6 +28,7 @@ Group = Literal[
     "limits",
     "identity",  # names, UUID, PCI, MIG
     "init",
+    "bus",  # with kind "error": the card is not listed, and its handles fail with GPU_IS_LOST
 ]
 FaultKind = Literal[
     "error", "hang", "freeze", "reset", "add_j", "spike_w", "stale", "duplicate", "unordered"
@@ -57,17 +58,20 @@ class Mig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process that uses the card."""
+    """A process that uses the card, from ``start_s`` to ``end_s`` (since the epoch)."""
 
     pid: int
     used_bytes: int
     kind: Literal["compute", "graphics", "mps"] = "compute"
     gpu_instance: int = 0xFFFFFFFF
     compute_instance: int = 0xFFFFFFFF
+    start_s: float = 0.0
+    end_s: float = math.inf
 
     def line(self) -> str:
         instance = f"{self.gpu_instance} {self.compute_instance}"
-        return f"{self.kind} {self.pid} {self.used_bytes} {instance}"
+        times = f"{self.start_s!r} {min(self.end_s, 1e10)!r}"
+        return f"{self.kind} {self.pid} {self.used_bytes} {instance} {times}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -342,6 +342,35 @@ def test_errors_begin_and_end_at_their_times(fake_nvml: Play) -> None:
     pynvml.nvmlDeviceGetPowerUsage(card)
 
 
+def test_a_card_leaves_the_bus_and_returns(fake_nvml: Play) -> None:
+    """While a card is off the bus it is not listed, and its old handle fails; then it is back."""
+    off = Fault(group="bus", kind="error", start_s=1.0, end_s=2.0, card=0)
+    nvml, card = start(fake_nvml, ideal(SQUARE), ideal(SQUARE), faults=(off,))
+    other = pynvml.nvmlDeviceGetHandleByIndex(1)
+    nvml.time.set(EPOCH_S + 1.0)
+    assert pynvml.nvmlDeviceGetCount() == 1
+    assert pynvml.nvmlDeviceGetIndex(other) == 0
+    with pytest.raises(pynvml.NVMLError_GpuIsLost):
+        pynvml.nvmlDeviceGetPowerUsage(card)
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetHandleByUUID(card_uuid(0))
+    nvml.time.set(EPOCH_S + 2.0)
+    assert pynvml.nvmlDeviceGetCount() == 2
+    assert pynvml.nvmlDeviceGetIndex(other) == 1
+    pynvml.nvmlDeviceGetPowerUsage(pynvml.nvmlDeviceGetHandleByUUID(card_uuid(0)))
+
+
+def test_a_process_begins_and_ends_at_its_times(fake_nvml: Play) -> None:
+    """A process is listed from its start to its end."""
+    process = Process(pid=41, used_bytes=2**30, start_s=1.0, end_s=2.0)
+    nvml, card = start(fake_nvml, ideal(SQUARE, processes=(process,)))
+    listed = []
+    for moment_s in (0.5, 1.0, 1.9, 2.0):
+        nvml.time.set(EPOCH_S + moment_s)
+        listed.append(len(pynvml.nvmlDeviceGetComputeRunningProcesses(card)))
+    assert listed == [0, 1, 1, 0]
+
+
 def test_an_error_of_one_group_leaves_the_others(fake_nvml: Play) -> None:
     """A failing counter is an error in its field alone, on the card that it names alone."""
     fault = Fault(group="counter", kind="error", start_s=0.0, value=999, card=0)

@@ -46,10 +46,8 @@ def test_an_error_ends_the_quiet(heard):
 
 HANGING = """
 import pynvml
-from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
-time_limit.PATIENCE_S = 0.1
 init = pynvml.nvmlInit
 with quiet_codecarbon():
     from codecarbon.core import gpu_nvidia
@@ -57,11 +55,9 @@ print(gpu_nvidia.PYNVML_AVAILABLE, pynvml.nvmlInit is init)
 """
 
 
-@pytest.mark.parametrize(("hang_s", "available"), [(0.0, "True"), (3600.0, "False")])
-def test_a_driver_that_hangs_does_not_hang_the_import(
-    tmp_path: Path, hang_s: float, available: str
-) -> None:
-    """CodeCarbon, which starts NVML at import, works with and without a driver."""
+@pytest.mark.parametrize("hang_s", [0.0, 3600.0])
+def test_a_driver_that_hangs_does_not_hang_the_import(tmp_path: Path, hang_s: float) -> None:
+    """CodeCarbon, which starts NVML at import, is imported even if the start hangs."""
     hang = Fault(group="init", kind="hang", start_s=0.0, value=hang_s)
     scenario = Scenario(cards=(h200(Constant(100.0)),), faults=(hang,) if hang_s else ())
     done = subprocess.run(
@@ -71,4 +67,4 @@ def test_a_driver_that_hangs_does_not_hang_the_import(
         text=True,
         check=True,
     )
-    assert done.stdout.split() == [available, "True"]
+    assert done.stdout.split() == ["True", "True"]

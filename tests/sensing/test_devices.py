@@ -1,3 +1,5 @@
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from energy_callbacks.core.errors import SourceUnavailable
@@ -5,6 +7,8 @@ from energy_callbacks.sensing.devices import (
     GpuInfo,
     check_devices_argument,
     choose,
+    in_use,
+    one_per_card,
 )
 
 
@@ -35,44 +39,53 @@ def mask(value: str, order: str | None = None) -> dict[str, str]:
     return environment if order is None else {**environment, "CUDA_DEVICE_ORDER": order}
 
 
-def test_choose_auto_follows_the_mask() -> None:
-    """``auto`` chooses the card of the ordinal in use."""
-    chosen = choose("auto", FOUR, used_ordinals=(1,), environment=mask("3,2"))
+def used(
+    inventory: Sequence[GpuInfo],
+    ordinals: tuple[int, ...] = (0,),
+    *,
+    environment: Mapping[str, str] | None = None,
+    driver: Sequence[str] | None = None,
+) -> tuple[tuple[str, ...], ...]:
+    """UUIDs of the cards and MIG instances in use, card by card."""
+    return one_per_card(in_use(ordinals, inventory, environment=environment or {}, driver=driver))
 
-    assert chosen == ((FOUR[2].uuid,),)
+
+def test_use_follows_the_mask() -> None:
+    """The card of an ordinal is determined by the mask."""
+    assert used(FOUR, (1,), environment=mask("3,2")) == ((FOUR[2].uuid,),)
 
 
-def test_choose_auto_believes_the_driver() -> None:
+def test_use_believes_the_driver() -> None:
     """The driver has precedence over the mask, also with different cards."""
     driver = (UNLIKE[1].uuid[4:], UNLIKE[0].uuid[4:])
 
-    chosen = choose("auto", UNLIKE, used_ordinals=(0,), environment={}, driver=driver)
+    assert used(UNLIKE, driver=driver) == ((UNLIKE[1].uuid,),)
+    assert [one.gpu for one in in_use(None, UNLIKE, environment={}, driver=driver)] == [
+        UNLIKE[1],
+        UNLIKE[0],
+    ]
 
-    assert chosen == ((UNLIKE[1].uuid,),)
 
-
-def test_choose_auto_knows_the_drivers_mig_instance() -> None:
+def test_use_of_a_mig_instance_that_the_driver_names() -> None:
     """A MIG instance that the driver names is opened by its own UUID."""
-    chosen = choose("auto", BOTH, environment={}, driver=(BOTH[0].mig_uuids[1][4:],))
-
-    assert chosen == ((BOTH[0].mig_uuids[1],),)
+    assert used(BOTH, driver=(BOTH[0].mig_uuids[1][4:],)) == ((BOTH[0].mig_uuids[1],),)
 
 
-def test_choose_refuses_a_card_that_nvml_does_not_list() -> None:
+def test_card_that_nvml_does_not_list() -> None:
     """A card that CUDA uses and NVML does not list is refused with a reason."""
     with pytest.raises(SourceUnavailable, match="NVML does not list"):
-        choose("auto", TWO, environment={}, driver=("99999999-0000-4000-8000-000000000000",))
+        used(TWO, driver=("99999999-0000-4000-8000-000000000000",))
 
 
-def test_choose_refuses_an_ordinal_that_the_driver_does_not_list() -> None:
+def test_ordinal_that_the_driver_does_not_list() -> None:
     """An ordinal beyond the driver's list is refused."""
     with pytest.raises(SourceUnavailable, match="CUDA device 1 is in use"):
-        choose("auto", TWO, used_ordinals=(1,), environment={}, driver=(TWO[0].uuid[4:],))
+        used(TWO, (1,), driver=(TWO[0].uuid[4:],))
 
 
-def test_choose_all_ignores_masks() -> None:
+def test_choose_all() -> None:
     """``all`` is every card that NVML lists."""
-    assert choose("all", TWO, environment=mask("1")) == ((TWO[0].uuid,), (TWO[1].uuid,))
+    assert choose("all", TWO) == ((TWO[0].uuid,), (TWO[1].uuid,))
 
 
 @pytest.mark.parametrize(
@@ -86,10 +99,8 @@ def test_choose_all_ignores_masks() -> None:
     ],
 )
 def test_choose_named(devices: list[int | str], expected: tuple[str, ...]) -> None:
-    """Indices are those of nvidia-smi whatever the mask, and each card is taken once."""
-    found = choose(devices, TWO, environment=mask("1"))
-
-    assert found == tuple((uuid,) for uuid in expected)
+    """Indices are those of nvidia-smi, and each card is taken once."""
+    assert choose(devices, TWO) == tuple((uuid,) for uuid in expected)
 
 
 def test_choose_two_instances_of_one_card() -> None:

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
-from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE, DiscoveredSources, discover
+from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE, discover
 from energy_callbacks.sensing.frameworks import cuda_driver
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
@@ -73,7 +75,7 @@ def name(index: int, uuid: str | None = None) -> str:
 def test_machine_without_nvidia(play: Play) -> None:
     """Without NVIDIA there is no error, but an entry with reason and advice."""
     play()
-    found = discover(FakeClock())
+    found = discover(FakeClock(), devices="all")
 
     assert gpus(found) == []
     reasons = {source: (reason, fix) for source, reason, fix in found.unavailable}
@@ -109,55 +111,17 @@ def test_one_source_per_chosen_card(play: Play) -> None:
 
     assert gpus(discover(FakeClock(), devices=[2, 0])) == [name(2), name(0)]
     assert gpus(discover(FakeClock(), devices="all")) == [name(0), name(1), name(2)]
-    assert gpus(discover(FakeClock(), used_ordinals=(1, 2))) == [name(1), name(2)]
 
 
-def test_unknown_use_takes_the_first_and_says_so(play: Play) -> None:
-    """Without information on use the first card is measured, and the others are mentioned."""
-    play(H200, H200, H200)
-    found = discover(FakeClock())
-
-    assert gpus(found) == [name(0)]
-    assert any("2 more" in reason and "devices=" in fix for _, reason, fix in found.unavailable)
-
-
-def test_context_of_the_process_says_what_is_used(
+def test_used_gpus_are_found_on_a_thread_of_their_own(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a plain loop the cards with a context of the process are measured."""
-    play(H200, H200)
-    driver = (card_uuid(1)[4:], card_uuid(0)[4:])
-    monkeypatch.setattr(cuda_driver, "uuids", lambda: driver)
-    monkeypatch.setattr(cuda_driver, "active_ordinals", lambda: (0,))
-    found = discover(FakeClock())
-
-    assert gpus(found) == [name(1)]
-    assert not [entry for entry in found.unavailable if entry[0] == "NVIDIA GPU"]
-
-
-@pytest.mark.parametrize("knows_cuda", [True, False])
-def test_local_rank_says_what_is_used_before_there_is_a_context(
-    play: Play, monkeypatch: pytest.MonkeyPatch, *, knows_cuda: bool
-) -> None:
-    """The second process of torchrun uses the second visible card, or the only one."""
-    play(H200, H200)
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    both = (card_uuid(0)[4:], card_uuid(1)[4:])
-    if knows_cuda:
-        monkeypatch.setattr(cuda_driver, "uuids", lambda: both)
-    assert gpus(discover(FakeClock())) == [name(1)]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setattr(cuda_driver, "uuids", lambda: both[:1])
-    assert gpus(discover(FakeClock())) == [name(0)]
-
-
-def test_run_on_the_cpu(play: Play) -> None:
-    """A run that uses no GPU measures none, even if the machine has one."""
+    """For ``auto`` nothing asks NVML before the sources are opened."""
     play(H200)
-    found = discover(FakeClock(), used_ordinals=())
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("NVML is initialised"))
 
-    assert gpus(found) == []
-    assert ("NVIDIA GPU", "this run uses no GPU") in {entry[:2] for entry in found.unavailable}
+    assert kinds(discover(FakeClock()))[0] == "UsedGpus"
+    assert kinds(discover(FakeClock(), used_ordinals=(0,)))[0] == "UsedGpus"
 
 
 @pytest.fixture
@@ -181,16 +145,18 @@ def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.usefixtures("hanging_driver")
-def test_driver_that_hangs_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A driver that hangs does not hang the start, and gives a warning and a reason."""
-    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run")).start()
+def test_driver_that_hangs_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that hangs does not delay the start, and the report says that it hangs."""
+    monkeypatch.setattr("energy_callbacks.accounting.attempt._STOP_TIMEOUT_S", 0.1)
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run"))
+    before_s = time.monotonic()
+    meter.start(used_gpus=(0,))
+    start_s = time.monotonic() - before_s
     meter.stop()
     report = meter.report()
 
-    assert "has not listed its GPUs" in caplog.text
-    (warning,) = [one for one in report.warnings if "NVIDIA GPU" in one.message]
-    assert "has not listed its GPUs within 0.1 s" in warning.message
-    assert "nvidia-smi" in warning.fix
+    assert start_s < 0.2
+    assert any("NVIDIA GPU did not answer" in one.message for one in report.warnings)
     assert report.energy.gpu.energy_j is None
 
 
@@ -238,4 +204,4 @@ def test_second_rank_leaves_the_host_alone(play: Play) -> None:
     play(H200)
     found = discover(FakeClock(), host=False)
 
-    assert kinds(found) == ["NvmlSource", "HostMemorySource", "AllocatorSource"]
+    assert kinds(found) == ["UsedGpus", "HostMemorySource", "AllocatorSource"]

@@ -145,16 +145,46 @@ def test_opening_is_tried_again_where_only_a_reading_was_missed() -> None:
     assert sampler.missed == {"faulty": 1}
 
 
-def test_a_lost_source_is_closed_and_not_asked_again() -> None:
-    """``SourceLost`` ends a source with one notice; its earlier readings stay."""
+def lost_at_the_fourth_reading(call: int) -> SourceLost | None:
+    """What the call raises: the source is lost 3 s after it was opened."""
+    return SourceLost("off the bus") if call == 4 else None
+
+
+def test_a_lost_source_is_closed_and_opened_again() -> None:
+    """A source that is lost at 3 s and back at 13.2 s is read again within 2 s."""
     clock = FakeClock(start_s=0.0)
-    source = Faulty(clock, reads=lambda call: SourceLost("off the bus") if call == 4 else None)
+    source = Faulty(clock, reads=lost_at_the_fourth_reading)
     sampler, timeline, notices = sampled(source, clock)
-    clock.advance(100.0)
+    clock.advance(2.5)
+    source.opens = SourceUnavailable("off the bus")
+    clock.advance(10.7)
+    source.opens = None
+    clock.advance(20.0)
     sampler.stop(1.0)
-    assert [(n.kind, n.message) for n in notices[1:]] == [("lost", "off the bus")]
-    assert (len(source.read_s), source.closed) == (4, 1)
+
+    assert [(n.kind, n.message) for n in notices[1:2]] == [("lost", "off the bus")]
+    assert [n.kind for n in notices] == ["opened", "lost", "back"]
+    assert sampler.missed == {}
+    assert 13.2 < source.read_s[4] <= 15.2
     assert timeline.energy("gpu0", 0.0, 2.0).energy_j == pytest.approx(200.0, rel=1e-12)
+    assert timeline.energy("gpu0", 2.0, 30.0).coverage == pytest.approx(16.0 / 28.0)
+    assert timeline.energy("gpu0", 20.0, 30.0).energy_j == pytest.approx(1000.0, rel=1e-12)
+
+
+def test_a_source_that_stays_lost_is_noted_once() -> None:
+    """A source that never comes back is tried every second, closed, and noted once."""
+    clock = FakeClock(start_s=0.0)
+    source = Faulty(clock, reads=lost_at_the_fourth_reading)
+    sampler, timeline, notices = sampled(source, clock)
+    clock.advance(2.5)
+    source.opens = SourceUnavailable("off the bus")
+    clock.advance(57.5)
+    assert sampler.stop(1.0) == ()
+
+    assert [n.kind for n in notices] == ["opened", "lost"]
+    assert 55 <= source.opened <= 60
+    assert (len(source.read_s), source.closed) == (4, 2)
+    assert timeline.complete_s(clock.monotonic_s()) is None
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), Panic("rust")], ids=repr)

@@ -205,6 +205,35 @@ def test_complete_waits_for_a_driver_that_hangs_and_not_for_one_that_is_lost() -
     assert timeline.complete_s(20.0) == timeline.settled_s(20.0)
 
 
+def test_a_device_that_the_run_begins_to_use() -> None:
+    """Before, its energy is 0 and fully covered; readings of that time are dropped."""
+    timeline = Timeline()
+    timeline.register([power(GPU)], 10.0)
+    play(timeline, power(GPU), 5.0, 20.0, 100.0)
+
+    across = timeline.energy("gpu0", 5.0, 15.0)
+    before = timeline.energy("gpu0", 0.0, 10.0)
+    assert (before.energy_j, before.coverage) == (0.0, 1.0)
+    assert timeline.seen("gpu0", 0.0, 10.0) == (0.0, 1.0)
+    assert timeline.seen("gpu0", 5.0, 15.0) == (across.energy_j, across.coverage)
+    assert across.energy_j == pytest.approx(500.0)
+    assert across.coverage == pytest.approx(1.0)
+    assert timeline.energy("gpu0", 15.0, 25.0).coverage == pytest.approx(0.5)
+    assert timeline.energy("gpu0", 0.0, 40.0).coverage == pytest.approx(0.5)
+    assert timeline.start_s("gpu0") == pytest.approx(10.0)
+
+
+def test_final_energies_stay_when_a_device_joins() -> None:
+    """A device does not count in moments that were final before it was known."""
+    timeline = timeline_of(power(GPU))
+    play(timeline, power(GPU), 0.0, 12.0, 100.0)
+    assert timeline.settled_s(12.0) == pytest.approx(12.0)
+    timeline.register([power(GPU1)], 10.0)
+
+    assert timeline.used_since_s("gpu0") == -math.inf
+    assert timeline.used_since_s("gpu1") == pytest.approx(12.0)
+
+
 def test_a_lost_device_that_another_source_offers_is_waited_for_again() -> None:
     """A device is not lost any more when another source offers it."""
     timeline = timeline_of(power(GPU), power(CPU))

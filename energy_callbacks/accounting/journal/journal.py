@@ -350,11 +350,21 @@ def totals(t_s: float, status: str, error: str | None, energy: Record, **values:
     return line | values
 
 
-def device_record(device: Device, channels: Iterable[Channel]) -> Record:
-    """Return the ``device`` line of a journal: a device and the sensors of its channels."""
+def device_record(
+    device: Device, channels: Iterable[Channel], used_since_s: float | None = None
+) -> Record:
+    """Return the ``device`` line of a journal: a device and the sensors of its channels.
+
+    Args:
+        device: the device.
+        channels: its channels.
+        used_since_s: time from which the run uses the device, if that is not the start; in seconds
+            since the start.
+    """
+    used = {} if used_since_s is None else {"used_since_s": used_since_s}
     return {
         "type": "device",
         "device": asdict(device)
         | {"notes": list(device.notes), "instances": list(device.instances)},
         "sensors": {c.quantity: asdict(c.sensor) for c in channels if c.sensor is not None},
-    }
+    } | used

@@ -26,7 +26,7 @@ import numpy as np
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.step_counts import StepLog
-from energy_callbacks.core.records import NORMAL_95, Energy
+from energy_callbacks.core.records import NORMAL_95, Device, Energy
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
@@ -52,6 +52,7 @@ class _Sum:
     Attributes:
         until_s: monotonic time up to which intervals have been added.
         limit_w: power limit of the device, W; ``None`` if unknown.
+        unused_s: waiting time before the run used the device, s.
         energy_j: energy during waits, J.
         noise_j2: variance of ``energy_j``, J squared.
         edge_j: sum of the bounds of all intervals, J; see the docstring of this module. The
@@ -64,6 +65,7 @@ class _Sum:
 
     until_s: float
     limit_w: float | None
+    unused_s: float = 0.0
     energy_j: float = 0.0
     noise_j2: float = 0.0
     edge_j: float = 0.0
@@ -110,7 +112,7 @@ class _Sum:
         Args:
             waited_s: total duration of the waits, s.
         """
-        if not waited_s:
+        if waited_s <= self.unused_s:
             return Energy(energy_j=0.0, coverage=1.0)
         if self.seen_s <= 0.0:
             return Energy(energy_j=None)
@@ -120,7 +122,7 @@ class _Sum:
             edge_j=self.edge_j,
             systematic_j=self.relative_error * abs(self.energy_j),
             method=METHODS[self.method],
-            coverage=min(self.seen_s / waited_s, 1.0),
+            coverage=min(self.seen_s / (waited_s - self.unused_s), 1.0),
         )
 
 
@@ -170,13 +172,19 @@ class DataWaitEnergy:
         metered = self._timeline.metered
         for device in self._timeline.devices:
             if device.key in metered:
-                so_far = self._sums.setdefault(device.key, _Sum(self._start_s, device.limit_w))
+                so_far = self._sums.get(device.key) or self._new_sum(device)
                 found = self._timeline.intervals(device.key, so_far.until_s, known_s)
                 if found is not None:
                     so_far.add(found, np.diff(self._waited_until(found.t_s)))
         reached_s = min((total.until_s for total in self._sums.values()), default=known_s)
         is_needed = self._waits[:, 1] > max(reached_s, known_s - _KEPT_S)
         self._waits = self._waits[is_needed]
+
+    def _new_sum(self, device: Device) -> _Sum:
+        has_joined = self._timeline.used_since_s(device.key) > self._start_s
+        unused_s = self._waited_s if has_joined else 0.0
+        new = self._sums[device.key] = _Sum(self._start_s, device.limit_w, unused_s)
+        return new
 
     def _waited_until(self, t_s: Array) -> Array:
         """Return the total waiting time in the kept waits up to each moment, s, shape (n,)."""

@@ -118,9 +118,12 @@ def whole_window(energy: Energy) -> Energy:
 
 
 def _joined(methods: Iterable[str]) -> str:
-    """Join the names of methods, each name once; a method may contain several names."""
-    names = (name for method in methods for name in method.split(", "))
-    return ", ".join(dict.fromkeys(names))
+    """Join the names of methods, each name once; a method may contain several names.
+
+    ``none`` is left out if there are other names: it is the method of a device that was not in use.
+    """
+    names = dict.fromkeys(name for method in methods for name in method.split(", "))
+    return ", ".join(name for name in names if name != "none") or "none"
 
 
 def _weights(count: int, durations_s: Sequence[float] | None) -> Sequence[float]:

@@ -171,7 +171,7 @@ def _of_origin(report: EnergyReport, doctor: str) -> Iterator[ReportWarning]:
         yield ReportWarning(
             code="host_estimated",
             message="The energy of CPU and RAM is estimated by a model, at least in part.",
-            fix="" if report.unavailable else doctor,
+            fix="" if any(sensor.fix for sensor in report.unavailable) else doctor,
         )
 
 

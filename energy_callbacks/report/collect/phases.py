@@ -19,6 +19,7 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total, tota
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
+from energy_callbacks.sensing.timeline import NOT_USED
 
 # Energy that is in no span is due to the rounding of numbers in the journal if it is at most this
 # share of the energy in all spans.
@@ -198,18 +199,21 @@ def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece
         key: key of the device; ``None`` for durations without energies.
         whole: energy of the device over the attempt.
     """
-    pieces = _with_neighbours_joined([_piece(span, key) for span in process.spans])
+    # The lines before a GPU joined the run do not contain it.
+    joined = key is not None and "used_since_s" in process.devices.get(key, {})
+    absent = NOT_USED if joined else UNKNOWN
+    pieces = _with_neighbours_joined([_piece(span, key, absent) for span in process.spans])
     _balance(pieces, process, whole)
     starts_s = [piece.start_s for piece in pieces]
     moved: list[_Piece] = []
     for window in process.windows:
         first = max(bisect_right(starts_s, window.start_s) - 1, 0)
-        moved += _take_out(_piece(window, key), pieces[first:])
+        moved += _take_out(_piece(window, key, absent), pieces[first:])
     return pieces + moved
 
 
-def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
-    energy = UNKNOWN if key is None else timed.energy.get(key, UNKNOWN)
+def _piece(timed: TimedEnergy, key: str | None, absent: Energy) -> _Piece:
+    energy = absent if key is None else timed.energy.get(key, absent)
     return _Piece(timed.name, timed.start_s, timed.end_s, timed.end_s - timed.start_s, energy)
 
 

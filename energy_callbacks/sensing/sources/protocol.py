@@ -1,6 +1,8 @@
 """Defines the protocol of sources: open, read, close."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from energy_callbacks.core.records import Channel, Reading
@@ -10,7 +12,8 @@ class Source(Protocol):
     """A sensor, or a model that replaces it; each source is read on its own thread.
 
     A source fails in exactly three ways: ``open`` raises ``SourceUnavailable``; ``read`` raises
-    ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (no later call will).
+    ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (the source is then closed, and
+    ``open`` is called every second until it succeeds).
     A source that has not been opened can be pickled: all resources are acquired in ``open``.
     """
 
@@ -83,4 +86,29 @@ class RemarkingSource(Source, Protocol):
 
     def remarks(self) -> Sequence[str]:
         """Return messages about faults corrected since ``open``; such faults affect no figure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredSources:
+    """The sources that a run reads, and the sensors that are not read.
+
+    Attributes:
+        sources: sources to open and read.
+        unavailable: (name, reason, what the user can do) for each sensor that is not read.
+        since_s: monotonic time from which the energies of the sources count; minus infinity if they
+            count from the start of the run.
+    """
+
+    sources: tuple[Source, ...] = ()
+    unavailable: tuple[tuple[str, str, str], ...] = ()
+    since_s: float = -math.inf
+
+
+@runtime_checkable
+class FindingSource(Source, Protocol):
+    """A source that finds other sources during the run."""
+
+    def found(self) -> DiscoveredSources:
+        """Return what ``read`` has found; called after every call of ``read`` or ``finish``."""
         ...

@@ -34,6 +34,13 @@ def test_joules_and_systematic_bounds_add_and_random_errors_add_in_quadrature():
     assert found.systematic_j == pytest.approx(3.0)
 
 
+def test_a_device_not_in_use_adds_no_method() -> None:
+    """A part of 0 J, in which a device was not in use, leaves methods and coverage as they are."""
+    found = total([Energy(energy_j=0.0, coverage=1.0), _energy(20.0, 4.0, 2.0)])
+    assert found == _energy(20.0, 4.0, 2.0)
+    assert total([Energy(energy_j=0.0, coverage=1.0)]).method == "none"
+
+
 def test_errors_from_edges_add_linearly() -> None:
     """100 validations with 2 J from edges and 1 J at random: 200 J and 10 J."""
     found = total([Energy(energy_j=10.0, stderr_j=1.0, edge_j=2.0, coverage=1.0)] * 100)

@@ -9,7 +9,8 @@
 typedef int nvmlReturn_t;
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, LIBRARY_NOT_FOUND = 12, ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
+    INSUFFICIENT_SIZE = 7, LIBRARY_NOT_FOUND = 12, GPU_IS_LOST = 15,
+    ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 enum { VALUE_UNSIGNED_INT = 1, VALUE_UNSIGNED_LONG_LONG = 3 };
 
@@ -78,6 +79,7 @@ nvmlReturn_t enter_any(void *handle, Group group, Call *call);  /* a card or a M
 nvmlReturn_t pay(Call *call, Group group, bool outer);
 nvmlReturn_t put_text(char *target, unsigned size, const char *text);
 bool is_initialised(void);
+unsigned index_of(const Card *card); /* among the cards on the bus */
 
 #define TRY(expression)                 \
     do {                                \

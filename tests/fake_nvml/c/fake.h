@@ -47,7 +47,7 @@ double uniform(uint64_t seed, int64_t index);
 /* ---- scenario.c */
 typedef enum {
     G_POWER, G_INSTANT, G_AVERAGE, G_COUNTER, G_FIELDS, G_SAMPLES, G_MEMORY, G_PROCESSES, G_LIGHT,
-    G_GPM, G_LIMITS, G_IDENTITY, G_INIT, GROUPS, G_ANY = GROUPS
+    G_GPM, G_LIMITS, G_IDENTITY, G_INIT, G_BUS, GROUPS, G_ANY = GROUPS
 } Group;
 
 typedef enum {
@@ -94,6 +94,7 @@ typedef struct {
     ProcessKind kind;
     unsigned pid, gpu_instance, compute_instance;
     uint64_t used_bytes;
+    int64_t start_ns, end_ns;
 } RunningProcess;
 
 typedef struct {

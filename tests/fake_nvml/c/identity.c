@@ -44,7 +44,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(void *handle, PciInfo *info)
         return SUCCESS;                                                  \
     }
 
-CARD_NUMBER(nvmlDeviceGetIndex, G_IDENTITY, unsigned, call.card->index)
+CARD_NUMBER(nvmlDeviceGetIndex, G_IDENTITY, unsigned, index_of(call.card))
 CARD_NUMBER(nvmlDeviceGetMinorNumber, G_IDENTITY, unsigned, call.card->index)
 CARD_NUMBER(nvmlDeviceGetArchitecture, G_IDENTITY, unsigned, call.card->architecture)
 CARD_NUMBER(nvmlDeviceGetPersistenceMode, G_IDENTITY, unsigned, 1)
@@ -105,7 +105,8 @@ static nvmlReturn_t list_processes(void *handle, ProcessKind kind, unsigned *cou
     for (size_t i = 0; i < call.card->n_processes; i++) {
         const RunningProcess *process = &call.card->processes[i];
         bool inside = !call.mig || process->gpu_instance == (unsigned)call.mig->gpu_instance;
-        if (process->kind != kind || !inside)
+        bool runs = process->start_ns <= call.t_ns && call.t_ns < process->end_ns;
+        if (process->kind != kind || !inside || !runs)
             continue;
         if (found < space)
             list[found] = (ProcessInfo){process->pid, process->used_bytes, process->gpu_instance,

@@ -11,7 +11,7 @@ static char error_text[512] = "";
 
 static const char *const GROUP_NAMES[] = {
     "power", "instant", "average", "counter", "fields", "samples", "memory", "processes", "light",
-    "gpm", "limits", "identity", "init", "*", NULL};
+    "gpm", "limits", "identity", "init", "bus", "*", NULL};
 static const char *const FAULT_NAMES[] = {
     "error", "hang", "freeze", "reset", "add_j", "spike_w", "stale", "duplicate",
     "unordered", NULL};
@@ -178,21 +178,30 @@ static bool read_mig(const char *text, Card *card)
     return true;
 }
 
+/* A time beyond all scenarios means that there is no end. */
+static int64_t end_ns_of(double end_s)
+{
+    return end_s > 9e9 ? INT64_MAX : to_ns(end_s);
+}
+
 static bool read_process(const char *text, Card *card)
 {
     char kind_name[TEXT_SIZE];
     unsigned long long used_bytes;
+    double start_s, end_s;
     if (card->n_processes == MAX_PROCESSES)
         return fail("more than %d processes", MAX_PROCESSES);
     RunningProcess *process = &card->processes[card->n_processes++];
-    if (sscanf(text, "%95s %u %llu %u %u", kind_name, &process->pid, &used_bytes,
-               &process->gpu_instance, &process->compute_instance) != 5)
-        return fail("a process has kind pid bytes gi ci, got '%s'", text);
+    if (sscanf(text, "%95s %u %llu %u %u %lf %lf", kind_name, &process->pid, &used_bytes,
+               &process->gpu_instance, &process->compute_instance, &start_s, &end_s) != 7)
+        return fail("a process has kind pid bytes gi ci start end, got '%s'", text);
     int kind = name_index(PROCESS_NAMES, kind_name);
     if (kind < 0)
         return fail("unknown process kind '%s'", kind_name);
     process->kind = (ProcessKind)kind;
     process->used_bytes = used_bytes;
+    process->start_ns = to_ns(start_s);
+    process->end_ns = end_ns_of(end_s);
     return true;
 }
 
@@ -232,7 +241,7 @@ static bool read_fault(const char *text, Scenario *s)
     fault->group = (Group)group;
     fault->kind = (FaultKind)kind;
     fault->start_ns = to_ns(start_s);
-    fault->end_ns = end_s > 9e9 ? INT64_MAX : to_ns(end_s);
+    fault->end_ns = end_ns_of(end_s);
     return true;
 }
 

@@ -1,6 +1,7 @@
 """Lists the processes that use a card, with their memory."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
@@ -53,6 +54,25 @@ def _found(uuid: str) -> tuple[CardProcess, ...]:
         }
     found = (CardProcess(pid=p, name=_name(p), memory_bytes=held) for p, held in running.items())
     return tuple(sorted(found, key=lambda one: one.memory_bytes or 0, reverse=True))
+
+
+def pids_on(nvml: Any, uuid: str) -> set[int]:
+    """Return the pids of the processes that compute on a card, as the driver reports them.
+
+    The result is empty if the processes cannot be listed.
+
+    Args:
+        nvml: the module ``pynvml``, initialised.
+        uuid: UUID of the card.
+    """
+    handle = answer(nvml, nvml.nvmlDeviceGetHandleByUUID, uuid)
+    if handle is None:
+        return set()
+    lists = (
+        nvml.nvmlDeviceGetComputeRunningProcesses,
+        nvml.nvmlDeviceGetMPSComputeRunningProcesses,
+    )
+    return {one.pid for ask in lists for one in answer(nvml, ask, handle, otherwise=())}
 
 
 def _name(pid: int) -> str | None:

@@ -75,7 +75,7 @@ class NvmlCard:
     at_close: ExitStack
 
     def is_gone(self, error: Exception) -> bool:
-        """Return whether an ``NVMLError`` means that this card will never answer again."""
+        """Return whether an ``NVMLError`` means that the card must be opened again to answer."""
         return getattr(error, "value", None) in {
             self.nvml.NVML_ERROR_UNINITIALIZED,
             self.nvml.NVML_ERROR_DRIVER_NOT_LOADED,

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
@@ -61,6 +62,7 @@ class NvmlSource:
         self._uuid = uuid
         self._more_instances = more_instances
         self._card: NvmlCard | None = None
+        self._device: Device | None = None
         self._at_close = ExitStack()
         self._readers: tuple[Reader, ...] = ()
         self._read_s = self._answered_s = 0.0
@@ -84,6 +86,8 @@ class NvmlSource:
         with ExitStack() as stack:
             nvml = stack.enter_context(session(self._uuid))
             card = _opened(nvml, self._clock, self._uuid, self._more_instances, stack)
+            if self._device is not None:  # NVML's indices change if another card is missing
+                card = replace(card, device=self._device)
             # The counter is read first, so that the power samples extend beyond its tick.
             counter = tried(card, EnergyCounter)
             powers = tried(card, lambda card: power(card, counter))
@@ -94,7 +98,7 @@ class NvmlSource:
                     f"{self._uuid} answers, but offers neither power nor energy nor anything else",
                     "see 'nvidia-smi -q -d POWER' for what this card reports",
                 )
-            self._card, self._at_close = card, stack.pop_all()
+            self._device, self._card, self._at_close = card.device, card, stack.pop_all()
         self._answered_s = self._clock.monotonic_s()
         return tuple(channel for reader in self._readers for channel in reader.channels)
 
@@ -308,7 +312,7 @@ def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
     if card.is_gone(error):
         return SourceLost(
             f"{card.device.name} ({card.device.key}) is gone: NVML says {error}; "
-            "'dmesg | grep -i xid' shows why, and a restart brings it back"
+            "'dmesg | grep -i xid' shows why; it is measured again if it comes back"
         )
     return ReadingMissed(f"{card.device.key} did not answer: NVML says {error}; trying again")
 

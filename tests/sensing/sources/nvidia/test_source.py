@@ -535,6 +535,17 @@ def test_unloaded_driver(play: Play) -> None:
     bench.source.close()
 
 
+def test_card_keeps_its_key_when_it_is_opened_again(play: Play) -> None:
+    """NVML's index of a card changes while another card is off the bus; the key stays."""
+    off = Fault(group="bus", kind="error", start_s=105.0, card=0)
+    bench = play(presets.h200(WAVE), presets.h200(WAVE), faults=(off,), uuid=card_uuid(1))
+    bench.open()
+    bench.time.set(1.7e9 + 106.0)
+
+    assert {channel.device.key for channel in bench.source.open()} == {"gpu1"}
+    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(card_uuid(1))) == 0
+
+
 def test_one_lost_card_leaves_the_other(play: Play) -> None:
     """Two sources share NVML: one that ends leaves the other working."""
     bench = play(presets.h200(WAVE), presets.h200(WAVE))
