@@ -55,6 +55,10 @@ _MOVED_SHARE: Final = 0.75
 # Uncertainty of the place of all edges together, as a share of the width of an interval: exposures
 # are computed from tables, and from interpolation in the grid.
 _EDGE_SHARE: Final = 0.003
+# Errors of the intervals are correlated where the counter corrects the readings, and the correction
+# is largest at edges. If the shortest phase has few intervals, each such error counts at several
+# edges: noise is increased by this number times the square of (interval / shortest phase). Fitted.
+_CROWDED: Final = 4.0
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
@@ -141,8 +145,9 @@ class _Fit:
 
         It includes the uncertainty of the place of the edges, which is the same in all repetitions.
         """
+        crowded = 1.0 + _CROWDED * (self.sums.mean_width_s / self.sums.shortest_s) ** 2
         place = self.sums.changes * self.fits.jumps_w**2 * (_EDGE_SHARE**2 * self.sums.mean_width_s)
-        return self.noise.at_edges + float(place.sum())
+        return crowded * (self.noise.at_edges + float(place.sum()))
 
     @property
     def cost(self) -> Array:
