@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 
-from energy_callbacks.tuning.search.choice import ENOUGH, Choice, is_known
+from energy_callbacks.tuning.search.choice import ENOUGH, Choice
+from energy_callbacks.tuning.search.costs import is_known
 from energy_callbacks.tuning.search.limits import Limits, limits
 from energy_callbacks.tuning.search.trial import Trial
 
@@ -302,12 +303,11 @@ class Search:
 
     def _knee(self, choice: Choice) -> SearchAnswer:
         share = self._settings.knee_share
-        knee, error = choice.knee(share)
-        size = choice.nearest(knee, share)
+        size, loss, error = choice.knee_that_ran(share)
         return SearchAnswer(
             size,
-            f"{size} is the size that ran closest to the knee: from about {knee} on "
-            f"(standard error {error:.0%}) the throughput is within {share:.0%} of the best",
+            f"{size} is the knee of the sizes that ran: its throughput is {loss:.1%} below the "
+            f"best (standard error {error:.1%}), and {share:.0%} is allowed",
         )
 
     def _best(self, choice: Choice) -> SearchAnswer:
