@@ -17,7 +17,7 @@ from energy_callbacks.tuning.search.curve import Array
 from energy_callbacks.tuning.search.trial import Trial
 
 # The search accepts a size whose expected cost exceeds the least cost by at most this fraction.
-ENOUGH: Final = 0.005
+ENOUGH: Final = 0.003
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
 # Maximum number of sizes at which curves are evaluated, in addition to the candidates for a trial.
@@ -34,7 +34,6 @@ class Choice:
         energy_weight: weight of energy against time in the cost, 0 to 1.
         sizes: all sizes that fit, in ascending order.
         probe: size to try next in a search for the largest size that fits; see ``limits.Limits``.
-        multiple: all sizes are multiples of this number.
     """
 
     def __init__(
@@ -43,13 +42,12 @@ class Choice:
         energy_weight: float,
         sizes: Sequence[int],
         probe: int,
-        multiple: int,
     ) -> None:
         trials = list(trials)
         self._tries = Counter(trial.size for trial in trials)
         self._sizes = sizes
         self._tried = sorted(size for size in self._tries if size in sizes)
-        self._candidates = sorted({*_round(sizes, multiple), *self._tried, sizes[-1]})
+        self._candidates = sorted({*_round(sizes), *self._tried, sizes[-1]})
         marks = np.geomspace(sizes[0], sizes[-1], _POINTS)
         places = np.clip(np.searchsorted(sizes, marks), 0, len(sizes) - 1)
         self._at = sorted({*self._candidates, *(sizes[i] for i in places)})
@@ -77,8 +75,8 @@ class Choice:
     def next_for_best(self) -> int | None:
         """Return the next size to try for the least cost; ``None`` if no trial is needed.
 
-        It is the size with the largest expected saving against ``best``, or ``best`` itself if
-        ``best`` has fewer trials than that size. If ``best`` is known well enough, a smaller and a
+        It is the size with the largest expected saving against ``best``. It is ``best`` itself if
+        ``best`` has run once, or at most as often as that size. If ``best`` is known well enough, a smaller and a
         larger size near ``best`` are tried once, because the curves do not model tiles (the blocks
         of data that a kernel processes).
         """
@@ -91,13 +89,13 @@ class Choice:
             for size in self._candidates
         }
         rival = max(self._candidates, key=lambda size: savings[size])
-        return best if self._tries.get(rival, 0) > self._tries[best] else rival
+        return best if self._tries[best] <= max(self._tries.get(rival, 0), 1) else rival
 
     def knee(self, share: float, sizes: Sequence[int] = ()) -> int:
         """Return the size whose throughput is the fraction ``share`` below the highest throughput.
 
-        It is the size for which the expected distance from this throughput is least; a throughput
-        that is too low counts twice. Sizes above the fastest one are left out.
+        It is the size for which the expected distance from this throughput is least; sizes above
+        the fastest one are left out.
 
         Args:
             share: allowed relative loss of throughput at the knee.
@@ -144,8 +142,7 @@ class Choice:
         return np.asarray(self._of(size) - self._least + math.log1p(-share))
 
     def _miss(self, size: int, share: float) -> float:
-        gaps = self._gaps(size, share)
-        return float(np.maximum(2.0 * gaps, -gaps).mean())
+        return float(np.abs(self._gaps(size, share)).mean())
 
     def _costs_of(self, sizes: Sequence[int]) -> Array:
         return self._costs[:, [self._at.index(size) for size in sizes]]
@@ -169,16 +166,16 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
     return min(sizes, key=lambda one: abs(math.log(one / size)))
 
 
-def _round(sizes: Sequence[int], multiple: int) -> list[int]:
-    """Return sizes that suit devices: ``multiple`` times 1, 3, 5 or 7 times a power of two.
+def _round(sizes: Sequence[int]) -> list[int]:
+    """Return sizes that suit devices: the step of ``sizes`` times 1, 3, 5 or 7 times a power of two.
 
-    The largest size is added, rounded down to multiples of ``multiple`` times 1, 2, 4 and so on. At
+    The largest size is added, rounded down to multiples of the step times 1, 2, 4 and so on. At
     these sizes the tiles (the blocks of data that a kernel processes) are usually full. If the user
     has restricted the sizes to powers of two or to divisors, all sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)
-    count = sizes[-1] // multiple
+    count = sizes[-1] // sizes.step
     found = [k << i for i in range(count.bit_length()) for k in (1, 3, 4, 5, 6, 7)]
     found += [count >> i << i for i in range(count.bit_length())]
-    return [k * multiple for k in sorted(set(found)) if k * multiple in sizes]
+    return [k * sizes.step for k in sorted(set(found)) if k * sizes.step in sizes]

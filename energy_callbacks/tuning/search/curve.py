@@ -2,15 +2,16 @@
 
 The cost of a step with batch size b has a constant part (launching kernels, the optimizer) and a
 part that grows with b. The two parts overlap in time to some degree, and large sizes may have an
-additional loss::
+additional loss, because caches overflow or because power rises faster than throughput::
 
-    cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
+    cost of a step = k (1 + (b / r)^p)^(1/p) (1 + a b / (b + q))
 
 With ``p`` = 1 the parts add up (no overlap); with a large ``p`` only the larger part counts. At b =
-``r`` both parts are equal. With ``q`` = infinity there is no additional loss. ``p`` = 1 and ``q`` =
-infinity have a positive prior probability. A Gaussian process in the logarithm of the size models
-deviations from this family of curves. The strength of the deviations is estimated from the trials,
-so that the curves follow the measured points even if the family does not fit.
+``r`` both parts are equal. At b = ``q`` half of the additional loss ``a`` is reached. ``p`` = 1 and
+``a`` = 0 have a positive prior probability. A Gaussian process in the logarithm of the size models
+deviations from this family of curves. It is rough (an Ornstein-Uhlenbeck process), as the edges of
+tiles are. The strength of the deviations is estimated from the trials, so that the curves follow
+the measured points even if the family does not fit.
 
 Two trials of the same size differ by more than the error that each of them states, because clock
 rates, temperatures and the load of the host change between trials. The standard deviation of these
@@ -18,8 +19,9 @@ differences is estimated too: from repeats, and from trials of all sizes that li
 Repeats differ by it alone, so they separate it from deviations of the curve.
 
 Curves are drawn from the posterior distribution of all parameters (sequential Monte Carlo for
-``r``, ``p`` and ``q``: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k``, the Gaussian
-process, its strength and the standard deviation between trials are integrated analytically.
+``r``, ``p``, ``q`` and ``a``: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k``, the
+Gaussian process, its strength and the standard deviation between trials are integrated
+analytically.
 """
 
 import math
@@ -41,9 +43,11 @@ _STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Possible standard deviations between trials (relative), with equal prior probability. On an H200,
 # large sizes measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 %
 # (docs/h200.md).
-_SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05)
-# Correlation length of the deviation, in octaves (factors of two) of the size.
+_SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
+# Correlation length of the deviations, in octaves (factors of two) of the size.
 _OCTAVES: Final = 3.0
+# The additional loss ``a`` is 0 if log a is below this.
+_NO_LOSS: Final = math.log(0.01)
 # Variance that is added to that of the deviations, as a fraction, against rounding errors.
 _JITTER: Final = 1e-8
 
@@ -91,11 +95,10 @@ class _Posterior:
         self._rng = np.random.default_rng(0)
         everywhere = np.concatenate([logs, targets])
         low, high = everywhere.min(), everywhere.max()
-        # The parameters are log r, log p and log q. If log p is negative, p is 1. If log q is above
-        # ``_flat_from``, q is infinite.
-        self._flat_from = high + 4.0
-        self._low = np.array([low - 1.5, -1.0, high - 0.7])
-        self._high = np.array([high + 1.5, math.log(8.0), high + 8.0])
+        # The parameters are log r, log p, log q and log a. If log p is negative, p is 1. If log a is
+        # below ``_NO_LOSS``, a is 0.
+        self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
+        self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
         self._models = list(product(_STRENGTHS, _SPREADS))
         covariances = [
             _kernel(strength, logs, logs) + np.diag(errors**2 + spread**2)
@@ -137,11 +140,11 @@ class _Posterior:
 
     def _shapes(self, points: Array, logs: Array) -> Array:
         """Return the logarithms of the costs of the family with ``k`` = 1, (draws, n)."""
-        corner, sharpness, decline = (column[:, None] for column in points.T)
+        corner, sharpness, middle, loss = (column[:, None] for column in points.T)
         power = np.exp(np.maximum(sharpness, 0.0))
         overlap = np.logaddexp(0.0, power * (logs - corner)) / power
-        rise = np.where(decline > self._flat_from, 0.0, np.exp(logs - decline))
-        return np.asarray(overlap + np.log1p(rise))
+        most = np.where(loss > _NO_LOSS, np.exp(loss), 0.0)
+        return np.asarray(overlap + np.log1p(most / (1.0 + np.exp(middle - logs))))
 
     def _by_model(self, points: Array) -> Array:
         """Return the log-likelihoods with ``k`` integrated out, (draws, models)."""
@@ -156,8 +159,8 @@ class _Posterior:
         return np.asarray(np.logaddexp.reduce(self._by_model(points), axis=1))
 
     def _points(self) -> Array:
-        """Draw parameters, (draws, 3), by adaptive tempering; the prior is uniform in the logs."""
-        points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 3))
+        """Draw parameters, (draws, 4), by adaptive tempering; the prior is uniform in the logs."""
+        points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 4))
         likelihoods = self._likelihoods(points)
         heat = 0.0
         while heat < 1.0:
@@ -171,9 +174,9 @@ class _Posterior:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do a Metropolis step with each point; the best stride in 3-D is 2.38 / sqrt(3)."""
-        root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
-        stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
+        """Do a Metropolis step with each point; the best stride in 4-D is 2.38 / sqrt(4)."""
+        root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(4))
+        stride = self._rng.choice([0.3, 1.19], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)
         inside = np.all((tried >= self._low) & (tried <= self._high), axis=1)
         found = np.where(inside, self._likelihoods(np.clip(tried, self._low, self._high)), -np.inf)
