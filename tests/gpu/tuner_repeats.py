@@ -5,8 +5,9 @@ ResNet-50, and one for the fewest joules a sample with a transformer. Each size 
 measured once more, in the same order. Prints the table of each search, and for each size the stated
 95 % interval of throughput and energy beside the repeat. The interval is that of the size's mean,
 and the repeat has a random error of the same kind. So 95 % of the differences are within 1.41 times
-the interval after one trial (column *agree*), and 83 % of the repeats inside the interval itself (column *inside*),
-if the errors are right. The gain of the sensor is the same in both and is left out.
+the interval after one trial (column *agree*), and 83 % of the repeats inside the interval itself
+(column *inside*), if the errors are right. The gain of the sensor is the same in both and is left
+out.
 
 It is meant to take at most three minutes on an H200. Without a GPU it trains a small network for
 some seconds, as a check of this script.

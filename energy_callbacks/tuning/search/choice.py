@@ -76,9 +76,9 @@ class Choice:
         """Return the next size to try for the least cost; ``None`` if no trial is needed.
 
         It is the size with the largest expected saving against ``best``. It is ``best`` itself if
-        ``best`` has run once, or at most as often as that size. If ``best`` is known well enough, a smaller and a
-        larger size near ``best`` are tried once, because the curves do not model tiles (the blocks
-        of data that a kernel processes).
+        ``best`` has run once, or at most as often as that size. If ``best`` is known well enough, a
+        smaller and a larger size near ``best`` are tried once, because the curves do not model
+        tiles (the blocks of data that a kernel processes).
         """
         best = self.best
         if self.loss <= ENOUGH:
@@ -167,11 +167,12 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 
 
 def _round(sizes: Sequence[int]) -> list[int]:
-    """Return sizes that suit devices: the step of ``sizes`` times 1, 3, 5 or 7 times a power of two.
+    """Return sizes that suit devices.
 
-    The largest size is added, rounded down to multiples of the step times 1, 2, 4 and so on. At
-    these sizes the tiles (the blocks of data that a kernel processes) are usually full. If the user
-    has restricted the sizes to powers of two or to divisors, all sizes are returned.
+    They are the step of ``sizes`` times 1, 3, 5 or 7 times a power of two, and the largest size,
+    rounded down to multiples of the step times 1, 2, 4 and so on. At these sizes the tiles (the
+    blocks of data that a kernel processes) are usually full. If the user has restricted the sizes
+    to powers of two or to divisors, all sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

@@ -27,9 +27,7 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
     return cost, error
 
 
-def fitted_curves(
-    trials: Sequence[Trial], energy_weight: float, at: Sequence[int] = ()
-) -> Curves:
+def fitted_curves(trials: Sequence[Trial], energy_weight: float, at: Sequence[int] = ()) -> Curves:
     """Draw curves of the cost of a step through trials with a known cost, evaluated at ``at``."""
     sizes = [trial.size for trial in trials]
     costs, errors = np.array([_cost(trial, energy_weight) for trial in trials]).T

@@ -95,8 +95,8 @@ class _Posterior:
         self._rng = np.random.default_rng(0)
         everywhere = np.concatenate([logs, targets])
         low, high = everywhere.min(), everywhere.max()
-        # The parameters are log r, log p, log q and log a. If log p is negative, p is 1. If log a is
-        # below ``_NO_LOSS``, a is 0.
+        # The parameters are log r, log p, log q and log a. If log p is negative, p is 1. If log a
+        # is below ``_NO_LOSS``, a is 0.
         self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
         self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
         self._models = list(product(_STRENGTHS, _SPREADS))

@@ -63,8 +63,9 @@ class SearchSettings:
         min_size: the smallest size.
         max_size: the largest size.
         multiple_of: all sizes are multiples of this number. ``None`` for 1 with the objective
-            ``largest``, powers of two or ``divides``, and otherwise for 8; sizes below 8 are then
-            allowed only if 8 does not fit or is above ``max_size``.
+            ``largest``, powers of two or ``divides``, and otherwise for 8. Smaller sizes are then
+            allowed if 8 does not fit, and all sizes if none between ``min_size`` and ``max_size``
+            is a multiple of 8.
         powers_of_two: whether all sizes are powers of two.
         divides: all sizes are divisors of this number; ``None`` for no such condition.
         start_size: first size to try, such as the current batch size; ``None`` for the smallest
@@ -72,8 +73,8 @@ class SearchSettings:
         memory_bytes: memory of the device; ``None`` if unknown.
         memory_margin: share of the memory that the measured peak must leave free, 0 or more and
             below 1.
-        max_trials: maximum number of trials, with repeats. ``None`` for 12, or 20 with the objective
-            ``largest``, which bisects.
+        max_trials: maximum number of trials, with repeats. ``None`` for 12, or 20 with the
+            objective ``largest``, which bisects.
         max_s: time limit of all trials together (the sum of ``cost_s``) in seconds; no size is
             proposed if a trial of mean duration would exceed the limit. ``None`` for no limit.
         knee_share: allowed relative loss of throughput at the knee.
@@ -110,7 +111,7 @@ class SearchSettings:
             divisors = f", divisors of {self.divides}" if self.divides else ""
             raise ValueError(
                 f"there must be a size to try, got min_size={self.min_size}, "
-                f"max_size={self.max_size}, multiple_of={self.multiple_of}{powers}{divisors}; "
+                f"max_size={self.max_size}, multiple_of={self.multiple}{powers}{divisors}; "
                 "widen the bounds or lower multiple_of"
             )
 
@@ -136,7 +137,8 @@ class SearchSettings:
         if self.multiple_of is not None:
             return self.multiple_of
         is_free = self.objective == "largest" or self.powers_of_two or self.divides is not None
-        return 1 if is_free or self.max_size < _MULTIPLE else _MULTIPLE
+        has_multiples = self.max_size // _MULTIPLE * _MULTIPLE >= self.min_size
+        return _MULTIPLE if has_multiples and not is_free else 1
 
     @property
     def small_sizes(self) -> Sequence[int]:

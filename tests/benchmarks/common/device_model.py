@@ -18,7 +18,7 @@ The search's own family has no tiles, no such decline and no such power.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -143,8 +143,3 @@ def seeded(seed: int) -> Device:
         sample_bytes=int((0.9 * 80 * 2**30 - fixed) / limit),
         fragmentation=float(dice.uniform(0.0, 0.15)),
     )
-
-
-def affine(seed: int) -> Device:
-    """Return the same device without tiles and decline, with launch and work added."""
-    return replace(seeded(seed), tile=1, decline=0.0, sharpness=1.0)
