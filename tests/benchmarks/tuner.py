@@ -87,8 +87,8 @@ class Row:
         """Return the bars of this row."""
         if self.at_least is None:
             return
-        limits = {"value": self.within, "at_least": self.at_least}
-        yield Bar(name=f"{self.name}: share within {self.bar:.0%}", **limits)
+        name = f"{self.name}: share within {self.bar:.0%}"
+        yield Bar(name=name, value=self.within, at_least=self.at_least)
         yield Bar(name=f"{self.name}: trials", value=self.trials, at_most=self.most_trials)
         yield Bar(name=f"{self.name}: intervals hold", value=self.held, at_least=0.9)
         if self.size_factor is not None:
@@ -218,11 +218,11 @@ def show(table: Sequence[Row]) -> None:
 def main() -> int:
     """Print the tables and return the exit status."""
     arguments = bars.parser(__doc__).parse_args()
-    judged = judged_rows(range(20 if arguments.quick else 60))
+    judged = judged_rows(range(20))
     show(judged)
-    more = [] if arguments.quick else other_rows(range(60))
+    more = [] if arguments.quick else [*judged_rows(range(20, 60)), *other_rows(range(60))]
     if more:
-        print("\nnot judged")
+        print("\n40 more devices, and other rows over all devices, not judged")
         show(more)
     return bars.finish(
         "tuner",

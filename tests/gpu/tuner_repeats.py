@@ -31,14 +31,15 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.tuning import BatchSizeResult, Patience, Trial, tune_batch_size
 from energy_callbacks.tuning.bench import Bench
+from energy_callbacks.tuning.search.search import Objective
 from tests.benchmarks.common.finder_tasks import Task, digits, resnet, transformer
 
-_SEARCHES: Final = (
+_SEARCHES: Final[tuple[tuple[Task, Objective], ...]] = (
     (Task("ResNet-50, images", resnet), "knee"),
     (Task("transformer, text", transformer), "energy"),
 )
 _PATIENCE: Final = Patience(least_s=1.5, most_s=2.5)
-_CHECK: Final = ((Task("digits", digits), "knee"),)
+_CHECK: Final[tuple[tuple[Task, Objective], ...]] = ((Task("digits", digits), "knee"),)
 _SHORT: Final = Patience(block_s=0.02, least_s=0.1, most_s=0.2, seen_s=0.5)
 
 
@@ -73,7 +74,9 @@ class Repeat:
         return abs(self.again - self.value) <= self.error * math.sqrt(1.0 + self.trials)
 
 
-def searched(task: Task, objective: str, meter: EnergyMeter, patience: Patience) -> dict[str, Any]:
+def searched(
+    task: Task, objective: Objective, meter: EnergyMeter, patience: Patience
+) -> dict[str, Any]:
     """Run a search, measure each of its sizes again, and print both."""
     training = task.make().to(_device())
     optimizer = training.configure_optimizers()

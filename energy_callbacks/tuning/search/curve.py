@@ -136,7 +136,8 @@ class _Posterior:
         spread = _kernel(strength, targets, targets) - gain @ _kernel(strength, self._logs, targets)
         root = np.linalg.cholesky(spread + _JITTER * strength**2 * np.eye(len(targets)))
         noise = self._rng.normal(size=(len(residuals), len(targets)))
-        return level[:, None] + (residuals - level[:, None]) @ gain.T + noise @ root.T
+        drawn = level[:, None] + (residuals - level[:, None]) @ gain.T + noise @ root.T
+        return np.asarray(drawn)
 
     def _shapes(self, points: Array, logs: Array) -> Array:
         """Return the logarithms of the costs of the family with ``k`` = 1, (draws, n)."""
