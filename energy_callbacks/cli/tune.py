@@ -17,10 +17,11 @@ from energy_callbacks.tuning.search.search import OBJECTIVES
 _NUMBERS: Final = {
     "min_size": "none smaller",
     "max_size": "none larger",
-    "multiple_of": "only multiples of it",
+    "multiple_of": "only multiples of it (default: 8; 1 for largest, --powers-of-two and "
+    "--global-batch-size)",
     "start_size": "where to begin, such as the size in use",
     "memory_margin": "share of the device's memory that is to stay free",
-    "max_trials": "at most so many",
+    "max_trials": "at most so many, with repeats (default: 12; 20 for largest)",
     "global_batch_size": "samples of an optimizer step: sizes divide it, and the step is "
     "step(size, accumulation)",
 }

@@ -14,6 +14,7 @@ from energy_callbacks.tuning.bench import Bench, Patience
 from energy_callbacks.tuning.options import TuningOptions, search_settings
 from energy_callbacks.tuning.ranks import Ranks
 from energy_callbacks.tuning.result import BatchSizeResult, points
+from energy_callbacks.tuning.search.costs import with_spread
 from energy_callbacks.tuning.search.search import Search, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
 from energy_callbacks.tuning.snapshot.random_state import RandomState
@@ -107,7 +108,8 @@ def tune_batch_size(
                 "duration_s": end_s - start_s,
                 "energy_j": cost_j,
             }
-            curve = BatchSizeCurve(**values, points=points(search.trials))
+            trials = with_spread(search.trials)
+            curve = BatchSizeCurve(**values, points=points(trials))
             meter.record("batch_sizes", **asdict(curve))
         finally:
             if is_ours:
@@ -117,7 +119,7 @@ def tune_batch_size(
         ranks.close()
     if values["size"] is None:
         raise NothingFits(values["why"])
-    return BatchSizeResult(**values, trials=tuple(search.trials))
+    return BatchSizeResult(**values, trials=tuple(trials))
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:

@@ -125,12 +125,13 @@ class Bench:
         memory = accelerator.memory()
         self.meter.wait_until_seen(end_s, self.patience.seen_s)
         scope, energy = self._energy(start_s, end_s)
+        stderr_s = float(np.std(times_s, ddof=1)) * math.sqrt(len(times_s))
         return replace(
             trial,
             steps=block * len(times_s) * self.steps_per_call,
             duration_s=end_s - start_s,
-            stderr_s=float(np.std(times_s, ddof=1)) * math.sqrt(len(times_s)),
-            energy=energy,
+            stderr_s=stderr_s,
+            energy=_with_time_error(energy, stderr_s / (end_s - start_s)),
             scope=scope,
             peak_bytes=memory.peak_bytes if memory else None,
         )
@@ -176,6 +177,15 @@ class Bench:
         if gpu.energy_j is not None:
             return "gpu", whole_window(gpu)
         return "host", whole_window(self.meter.energy(start_s, end_s, "host"))
+
+
+def _with_time_error(energy: Energy, error: float) -> Energy:
+    """Add the relative standard error of the time to the random error of the energy.
+
+    Steps that vary in time vary in energy too. A sensor knows the energy of the measured steps
+    more precisely than these steps represent the batch size.
+    """
+    return replace(energy, stderr_j=math.hypot(energy.stderr_j, error * (energy.energy_j or 0.0)))
 
 
 def _short(reason: str) -> str:

@@ -24,12 +24,14 @@ class TuningOptions(TypedDict, total=False):
             if ``global_batch_size`` is set.
         min_size: smallest size; use at least 2 if the model has batch normalization.
         max_size: largest size.
-        multiple_of: all sizes are multiples of this number.
+        multiple_of: all sizes are multiples of this number. The default is 8, so that the tiles
+            of kernels are full; smaller sizes are tried only if 8 does not fit or ``max_size`` is
+            below 8. It is 1 for ``largest``, ``powers_of_two`` and ``global_batch_size``.
         powers_of_two: whether all sizes are powers of two.
         start_size: first size to try, such as the current batch size; ``None`` for the smallest
             size.
         memory_margin: share of the device's memory that must stay free, 0 or more and below 1.
-        max_trials: maximum number of trials.
+        max_trials: maximum number of trials, with repeats; by default 12, or 20 for ``largest``.
         max_s: time limit of the search in seconds. The search ends if another trial of mean
             duration would exceed the limit. ``None`` for no limit.
         global_batch_size: number of samples per optimizer step on all ranks together; ``None`` if
@@ -44,11 +46,11 @@ class TuningOptions(TypedDict, total=False):
     objective: Objective | float
     min_size: int
     max_size: int
-    multiple_of: int
+    multiple_of: int | None
     powers_of_two: bool
     start_size: int | None
     memory_margin: float
-    max_trials: int
+    max_trials: int | None
     max_s: float | None
     global_batch_size: int | None
     patience: Patience | None

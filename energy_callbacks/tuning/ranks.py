@@ -108,14 +108,15 @@ def together(results: Sequence[tuple[Trial, int | None]]) -> Trial:
 def _energy(trials: Sequence[Trial], steps: int) -> Energy:
     """Return the sum of the trials' energies, each scaled to ``steps`` steps.
 
-    If the scope is the host, unknown energies are ignored: only one rank of a host knows the energy
-    of the host. The sum is unknown if the trials have different scopes.
+    Unknown energies of hosts are ignored, because only one rank of a host knows its energy. The sum
+    is unknown if the energy of a rank's GPUs is unknown, or if the trials have different scopes.
     """
     energies = [_scaled(trial.energy, steps / trial.steps) for trial in trials]
     scopes = {trial.scope for trial in trials}
-    if scopes == {"host"}:
-        energies = [energy for energy in energies if energy.energy_j is not None]
-    return total(energies) if len(scopes) == 1 else UNKNOWN
+    known = [energy for energy in energies if energy.energy_j is not None]
+    if len(scopes) > 1 or ("gpu" in scopes and len(known) < len(energies)):
+        return UNKNOWN
+    return total(known)
 
 
 def _scaled(energy: Energy, by: float) -> Energy:

@@ -41,7 +41,8 @@ class BatchSizeResult:
             was fixed.
         why: the reason for the choice, in a sentence.
         objective: name of the objective of the search, or the weight of energy as text.
-        trials: all trials, in the order in which they were run.
+        trials: all trials, in the order in which they were run. Their random errors include the
+            variance between trials of the same size.
         memory_bytes: memory of the device, or of the smallest device of all ranks; ``None`` if
             unknown.
         duration_s: duration of the search, in seconds.

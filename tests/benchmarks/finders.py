@@ -52,7 +52,7 @@ Finding = tuple[int | None, list[int], str]
 
 
 def ours(
-    objective: str, patience: Patience, trials: int = 14
+    objective: str, patience: Patience, trials: int = 12
 ) -> Callable[[Training, EnergyMeter], Finding]:
     """Run our search, as in a user's own loop."""
 
@@ -216,10 +216,10 @@ def main() -> int:
     if arguments.quick:
         patience = Patience(block_s=0.05, least_s=0.2, most_s=0.4, seen_s=1.0)
     objectives = OBJECTIVES[:1] if arguments.quick else OBJECTIVES
-    trials = {"largest": 20} | dict.fromkeys(OBJECTIVES[:1], 8 if arguments.quick else 14)
+    trials = {"largest": 20} | dict.fromkeys(OBJECTIVES[:1], 8 if arguments.quick else 12)
     finders: list[tuple[str, Callable[[Training, EnergyMeter], Finding]]] = [
         *(
-            (f"energy_callbacks, {name}", ours(name, patience, trials.get(name, 14)))
+            (f"energy_callbacks, {name}", ours(name, patience, trials.get(name, 12)))
             for name in objectives
         ),
         ("Lightning, power", lightnings("power")),

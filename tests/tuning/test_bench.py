@@ -109,6 +109,7 @@ def test_noise_makes_a_trial_longer(tmp_path: Path) -> None:
         trial = bench.run(10)
     assert 2.5 < trial.duration_s < 8.5
     assert 0.0 < trial.time_error < 0.05
+    assert trial.energy_error >= trial.time_error
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,9 @@ def test_a_host_is_measured_by_one_of_its_ranks() -> None:
     known, unknown = trial(scope="host"), trial(scope="host", energy_j=None)
     assert together([(known, None), (unknown, None)]).energy.energy_j == pytest.approx(100.0)
     assert together([(trial(), None), (unknown, None)]).energy.energy_j is None
+
+
+def test_an_unknown_gpu_makes_the_sum_unknown() -> None:
+    """The energy of one of two ranks would be half of the truth: 0.625 instead of 1.25 J/sample."""
+    both = together([(trial(), None), (trial(energy_j=None), None)])
+    assert both.j_per_sample is None

@@ -6,26 +6,24 @@ The knee is the smallest size whose throughput is nearly the highest.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from energy_callbacks.tuning.search.curve import Array, drawn_curves
+from energy_callbacks.tuning.search.costs import fitted_curves, rms
+from energy_callbacks.tuning.search.curve import Array
 from energy_callbacks.tuning.search.trial import Trial
 
 # The search accepts a size whose expected cost exceeds the least cost by at most this fraction.
-ENOUGH: Final = 0.005
+ENOUGH: Final = 0.003
 # Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
-# Minimum relative error of the cost of a trial; smaller errors are replaced with it.
-_LEAST_ERROR: Final = 0.003
 # Maximum number of sizes at which curves are evaluated, in addition to the candidates for a trial.
 _POINTS: Final = 64
-# Errors are enlarged if the scatter of trials of the same size, divided by their errors, exceeds
-# this ratio (see ``_scatter``). Two trials with correct errors exceed it in about 5 % of cases.
-_CHANCE: Final = 2.0
+# Minimum probability that a size which is recommended as the knee is fast enough.
+_DOUBT: Final = 0.025
 
 
 class Choice:
@@ -36,7 +34,6 @@ class Choice:
         energy_weight: weight of energy against time in the cost, 0 to 1.
         sizes: all sizes that fit, in ascending order.
         probe: size to try next in a search for the largest size that fits; see ``limits.Limits``.
-        multiple: all sizes are multiples of this number.
     """
 
     def __init__(
@@ -45,27 +42,19 @@ class Choice:
         energy_weight: float,
         sizes: Sequence[int],
         probe: int,
-        multiple: int,
     ) -> None:
-        costs_of: Mapping[int, list[tuple[float, float]]] = defaultdict(list)
-        for trial in trials:
-            costs_of[trial.size].append(_cost(trial, energy_weight))
-        scatter = _scatter(costs_of.values())
-        costs_of = {s: [(c, scatter * error) for c, error in costs_of[s]] for s in costs_of}
-        self._tries = {size: len(results) for size, results in costs_of.items()}
-        self._error = float(np.median([e for results in costs_of.values() for _, e in results]))
+        trials = list(trials)
+        self._tries = Counter(trial.size for trial in trials)
         self._sizes = sizes
-        self._tried = sorted(size for size in costs_of if size in sizes)
-        self._candidates = sorted({*_round(sizes, multiple), *self._tried, sizes[-1]})
+        self._tried = sorted(size for size in self._tries if size in sizes)
+        self._candidates = sorted({*_round(sizes), *self._tried, sizes[-1]})
         marks = np.geomspace(sizes[0], sizes[-1], _POINTS)
         places = np.clip(np.searchsorted(sizes, marks), 0, len(sizes) - 1)
         self._at = sorted({*self._candidates, *(sizes[i] for i in places)})
-        tried = sorted(costs_of)
-        self._means = {size: _mean(costs_of[size]) for size in tried}
-        means = np.array(list(self._means.values()))
-        steps = drawn_curves(tried, means[:, 0] * tried, means[:, 1], [*self._at, probe])
-        costs = steps - np.log([*self._at, probe])
+        curves = fitted_curves(trials, energy_weight, [*self._at, probe])
+        costs = curves.costs - np.log([*self._at, probe])
         self._costs, self._probe_cost = costs[:, :-1], costs[:, -1]
+        self._spread = rms(curves.spreads)
         self._least = self._costs.min(axis=1)
 
     @property
@@ -76,7 +65,7 @@ class Choice:
     @property
     def best(self) -> int:
         """The size with the least expected cost among the sizes that ran and fit."""
-        return min(self._tried, key=lambda size: float(self._of(size).mean()))
+        return _roundest({size: float(self._of(size).mean()) for size in self._tried})
 
     @property
     def loss(self) -> float:
@@ -86,10 +75,10 @@ class Choice:
     def next_for_best(self) -> int | None:
         """Return the next size to try for the least cost; ``None`` if no trial is needed.
 
-        It is the size with the largest expected saving against ``best``, or ``best`` itself if
-        ``best`` has fewer trials than that size. If ``best`` is known well enough, a smaller and a
-        larger size near ``best`` are tried once, because the curves do not model tiles (the blocks
-        of data that a kernel processes).
+        It is the size with the largest expected saving against ``best``. It is ``best`` itself if
+        ``best`` has run once, or at most as often as that size. If ``best`` is known well enough, a
+        smaller and a larger size near ``best`` are tried once, because the curves do not model
+        tiles (the blocks of data that a kernel processes).
         """
         best = self.best
         if self.loss <= ENOUGH:
@@ -100,140 +89,94 @@ class Choice:
             for size in self._candidates
         }
         rival = max(self._candidates, key=lambda size: savings[size])
-        return best if self._tries.get(rival, 0) > self._tries[best] else rival
+        return best if self._tries[best] <= max(self._tries.get(rival, 0), 1) else rival
 
-    def knees(self, share: float) -> Array:
-        """Return the logarithm of each curve's knee, (draws,).
+    def knee(self, share: float, sizes: Sequence[int] = ()) -> int:
+        """Return the size whose throughput is the fraction ``share`` below the highest throughput.
 
-        The knee is the smallest size whose throughput is at most the fraction ``share`` below the
-        highest throughput.
+        It is the size for which the expected distance from this throughput is least; sizes above
+        the fastest one are left out.
+
+        Args:
+            share: allowed relative loss of throughput at the knee.
+            sizes: sizes to choose from; empty for all sizes at which the curves are evaluated.
         """
-        logs = np.log(self._at)
-        limits = self._least - math.log1p(-share)
-        over = self._costs - limits[:, None]
-        first = (over <= 0.0).argmax(axis=1)
-        row, before = np.arange(len(first)), np.maximum(first - 1, 0)
-        fall = over[row, before] - over[row, first]
-        way = np.divide(over[row, before], fall, out=np.ones(len(first)), where=first > 0)
-        return np.asarray(logs[before] + way * (logs[first] - logs[before]))
+        fastest = self._at[int(self._costs.mean(axis=0).argmin())]
+        below = [size for size in sizes or self._at if size <= fastest]
+        return _roundest({size: self._miss(size, share) for size in below or sizes})
 
-    def knee(self, share: float) -> tuple[int, float]:
-        """Return the size nearest to the median knee, and the standard error of log(knee)."""
-        low, middle, high = np.quantile(self.knees(share), [0.16, 0.5, 0.84])
-        place = int(np.searchsorted(self._sizes, math.exp(middle)))
-        near = self._sizes[max(place - 1, 0) : place + 1]
-        return _nearest(near, math.exp(middle)), float(high - low) / 2.0
+    def knee_that_ran(self, share: float) -> tuple[int, float, float]:
+        """Return the ``knee`` of the sizes that ran and fit, and its loss of throughput.
 
-    def nearest(self, knee: int, share: float) -> int:
-        """Return the size nearest to ``knee`` among those that ran, fit and are fast enough.
-
-        A size is fast enough if its measured throughput, increased by two standard errors, is at
-        most the fraction ``share`` below the highest throughput. If no size is fast enough, all
-        sizes that ran and fit count.
+        Returns:
+            The size; how much lower its throughput is than the highest, as a fraction; and the
+                standard error of this fraction.
         """
-        most = float(self._least.mean()) - math.log1p(-share)
-        fast = [
-            size
-            for size in self._tried
-            if math.log(self._means[size][0]) <= most + 2.0 * self._means[size][1]
-        ]
-        return _nearest(fast or self._tried, knee)
+        size = self.knee(share, self._tried)
+        losses = -np.expm1(self._least - self._of(size))
+        return size, float(losses.mean()), float(losses.std())
 
     def next_for_knee(self, share: float, left: int) -> int | None:
-        """Return the size whose trial reduces the error of the knee most; ``None`` at the end.
+        """Return the size whose trial is expected to show best where the knee is.
 
-        The last trial is at the knee itself, unless a size very near to the knee has run.
+        The last trial is at the knee itself. The result is ``None`` if no trial is needed.
 
         Args:
             share: allowed relative loss of throughput at the knee.
             left: number of trials that are left.
         """
-        knee, error = self.knee(share)
-        if error <= _KNOWN or left == 1:
-            is_near = abs(math.log(_nearest(self._tried, knee) / knee)) <= max(error / 4.0, 0.002)
+        knee = self.knee(share)
+        gaps = self._gaps(knee, share)
+        if left == 1 or gaps.std() <= ENOUGH:
+            ran = self.knee(share, self._tried)
+            is_near = self._miss(ran, share) <= self._miss(knee, share) + ENOUGH
             return None if is_near else knee
-        knees = self.knees(share)
-        knees = np.clip(knees, *np.quantile(knees, [0.05, 0.95]))
-        knees = knees - knees.mean()
-        reductions = {size: self._reduction(knees, self._of(size)) for size in self._candidates}
-        return max(self._candidates, key=lambda size: reductions[size])
+        # How much a trial lowers the variance of the gap, if both depend on each other linearly.
+        costs = self._costs_of(self._candidates)
+        shared = (gaps - gaps.mean()) @ (costs - costs.mean(axis=0)) / len(gaps)
+        reductions = shared**2 / (costs.var(axis=0) + self._spread**2)
+        return self._candidates[int(reductions.argmax())]
 
-    def _reduction(self, knees: Array, costs: Array) -> float:
-        """Return a number proportional to the reduction of the knee's variance by a trial.
+    def _gaps(self, size: int, share: float) -> Array:
+        """Return log(cost at ``size`` / allowed cost), (draws,)."""
+        return np.asarray(self._of(size) - self._least + math.log1p(-share))
 
-        The costs and the knees are assumed to depend on each other linearly.
+    def _miss(self, size: int, share: float) -> float:
+        return float(np.abs(self._gaps(size, share)).mean())
 
-        Args:
-            knees: (draws,) logarithms of the knees, minus their mean.
-            costs: (draws,) logarithms of the cost at the size of the trial.
-        """
-        costs = costs - costs.mean()
-        error = max(self._error, _LEAST_ERROR)
-        return float((knees @ costs) ** 2 / (costs @ costs + len(costs) * error**2))
+    def _costs_of(self, sizes: Sequence[int]) -> Array:
+        return self._costs[:, [self._at.index(size) for size in sizes]]
 
     def _of(self, size: int) -> Array:
         return np.asarray(self._costs[:, self._at.index(size)])
 
 
-def is_known(trial: Trial, energy_weight: float) -> bool:
-    """Return whether a trial ran and, if ``energy_weight`` is not 0, its energy is known."""
-    return trial.status == "ok" and (not energy_weight or (trial.j_per_sample or 0.0) > 0.0)
+def _roundest(costs: Mapping[int, float]) -> int:
+    """Return the size that is a multiple of the highest power of two, of those with low costs.
 
-
-def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
-    """Return (J per sample)^weight (s per sample)^(1 - weight), and its relative standard error."""
-    assert trial.samples_per_s
-    cost = trial.samples_per_s ** (energy_weight - 1.0)
-    error = (1.0 - energy_weight) * trial.time_error
-    if energy_weight:
-        assert trial.j_per_sample
-        cost *= trial.j_per_sample**energy_weight
-        error += energy_weight * trial.energy_error
-    return cost, error
-
-
-def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
-    """Return the ratio of the scatter of repeats to their errors; 1 if at most ``_CHANCE``.
-
-    The errors do not include changes between trials, such as the load of a shared machine, so the
-    repeats may differ by more than their errors. ``Choice`` multiplies all errors by the result.
-    The ratio is that of Birge (Physical Review 40, 1932).
-
-    Args:
-        sizes: for each size the (cost, relative standard error) of its trials.
+    A cost is low if it exceeds the least cost by at most ``ENOUGH``. Tiles are usually full at such
+    sizes.
     """
-    square, spare = 0.0, 0
-    for results in sizes:
-        mean, _ = _mean(results)
-        square += sum(
-            (math.log(cost / mean) / max(error, _LEAST_ERROR)) ** 2 for cost, error in results
-        )
-        spare += len(results) - 1
-    ratio = math.sqrt(square / spare) if spare else 1.0
-    return ratio if ratio > _CHANCE else 1.0
-
-
-def _mean(results: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the mean of repeats, weighted by 1 / error^2, and its relative standard error."""
-    weights = np.array([1.0 / max(error, _LEAST_ERROR) ** 2 for _, error in results])
-    mean = float(np.average([cost for cost, _ in results], weights=weights))
-    return mean, 1.0 / math.sqrt(weights.sum())
+    least = min(costs.values())
+    low = [size for size, cost in costs.items() if cost <= least + ENOUGH]
+    return max(low, key=lambda size: (size & -size, -costs[size]))
 
 
 def _nearest(sizes: Sequence[int], size: float) -> int:
     return min(sizes, key=lambda one: abs(math.log(one / size)))
 
 
-def _round(sizes: Sequence[int], multiple: int) -> list[int]:
-    """Return sizes that suit devices: ``multiple`` times 1, 3, 5 or 7 times a power of two.
+def _round(sizes: Sequence[int]) -> list[int]:
+    """Return sizes that suit devices.
 
-    The largest size is added, rounded down to multiples of ``multiple`` times 1, 2, 4 and so on. At
-    these sizes the tiles (the blocks of data that a kernel processes) are usually full. If the user
-    has restricted the sizes to powers of two or to divisors, all sizes are returned.
+    They are the step of ``sizes`` times 1, 3, 5 or 7 times a power of two, and the largest size,
+    rounded down to multiples of the step times 1, 2, 4 and so on. At these sizes the tiles (the
+    blocks of data that a kernel processes) are usually full. If the user has restricted the sizes
+    to powers of two or to divisors, all sizes are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)
-    count = sizes[-1] // multiple
+    count = sizes[-1] // sizes.step
     found = [k << i for i in range(count.bit_length()) for k in (1, 3, 4, 5, 6, 7)]
     found += [count >> i << i for i in range(count.bit_length())]
-    return [k * multiple for k in sorted(set(found)) if k * multiple in sizes]
+    return [k * sizes.step for k in sorted(set(found)) if k * sizes.step in sizes]

@@ -2,135 +2,172 @@
 
 The cost of a step with batch size b has a constant part (launching kernels, the optimizer) and a
 part that grows with b. The two parts overlap in time to some degree, and large sizes may have an
-additional loss::
+additional loss, because caches overflow or because power rises faster than throughput::
 
-    cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
+    cost of a step = k (1 + (b / r)^p)^(1/p) (1 + a b / (b + q))
 
 With ``p`` = 1 the parts add up (no overlap); with a large ``p`` only the larger part counts. At b =
-``r`` both parts are equal. With ``q`` = infinity there is no additional loss. ``p`` = 1 and ``q`` =
-infinity have a positive prior probability. A Gaussian process in the logarithm of the size models
-deviations from this family of curves. The strength of the deviations is estimated from the trials,
-so that the curves follow the measured points even if the family does not fit.
+``r`` both parts are equal. At b = ``q`` half of the additional loss ``a`` is reached. ``p`` = 1 and
+``a`` = 0 have a positive prior probability. A Gaussian process in the logarithm of the size models
+deviations from this family of curves. It is rough (an Ornstein-Uhlenbeck process), as the edges of
+tiles are. The strength of the deviations is estimated from the trials, so that the curves follow
+the measured points even if the family does not fit.
 
-Curves are drawn from the posterior distribution of ``r``, ``p``, ``q`` and the strength
-(sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k`` and the
-Gaussian process are integrated analytically.
+Two trials of the same size differ by more than the error that each of them states, because clock
+rates, temperatures and the load of the host change between trials. The standard deviation of these
+differences is estimated too: from repeats, and from trials of all sizes that lie beside the curve.
+Repeats differ by it alone, so they separate it from deviations of the curve.
+
+Curves are drawn from the posterior distribution of all parameters (sequential Monte Carlo for
+``r``, ``p``, ``q`` and ``a``: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k``, the
+Gaussian process, its strength and the standard deviation between trials are integrated
+analytically.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from itertools import product
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-# Number of curves, and number of points in parameter space for each strength of the deviations.
+# Number of curves.
 _DRAWS: Final = 400
 # Number of Metropolis steps after each tempering step.
 _MOVES: Final = 3
 # Possible strengths (relative sizes) of the deviations, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
-# Correlation length of the deviation, in octaves (factors of two) of the size.
-_OCTAVES: Final = 1.5
-# Relative error that is added in quadrature to the error of a trial, because tiles (the blocks of
-# data that a kernel processes) and clock rates change the time of a step by about this much.
-_FLOOR: Final = 0.003
+# Possible standard deviations between trials (relative), with equal prior probability. On an H200,
+# large sizes measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 %
+# (docs/h200.md).
+_SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
+# Correlation length of the deviations, in octaves (factors of two) of the size.
+_OCTAVES: Final = 3.0
+# The additional loss ``a`` is 0 if log a is below this.
+_NO_LOSS: Final = math.log(0.01)
+# Variance that is added to that of the deviations, as a fraction, against rounding errors.
+_JITTER: Final = 1e-8
 
 
-def drawn_curves(sizes: Sequence[int], costs: Array, errors: Array, at: Sequence[int]) -> Array:
+class Curves(NamedTuple):
+    """Curves from the posterior distribution.
+
+    Attributes:
+        costs: (draws, sizes) natural logarithms of the cost of a step.
+        spreads: (draws,) relative standard deviation between trials of the same size.
+    """
+
+    costs: Array
+    spreads: Array
+
+
+def drawn_curves(
+    sizes: Sequence[int], costs: Array, errors: Array, at: Sequence[int] = ()
+) -> Curves:
     """Draw curves from the posterior distribution, given the trials.
 
     Args:
-        sizes: (n,) tried sizes, each once, in ascending order.
+        sizes: (n,) sizes of the trials; a size may occur several times.
         costs: (n,) costs of a step, in any unit.
-        errors: (n,) relative standard errors of ``costs``.
+        errors: (n,) relative standard errors of ``costs`` within each trial.
         at: (m,) sizes at which the curves are evaluated.
 
     Returns:
-        (draws, m) natural logarithms of the cost of a step. The result is the same in each call
-            with the same arguments.
+        The curves; they are the same in each call with the same arguments.
     """
     logs, targets = np.log(np.asarray(sizes, float)), np.log(np.asarray(at, float))
-    errors = np.hypot(errors, _FLOOR)
-    fits = [_Fit(logs, np.log(costs), errors, strength, targets) for strength in _STRENGTHS]
-    evidence = np.array([fit.evidence for fit in fits])
-    shares = np.exp(evidence - evidence.max())
-    counts = np.rint(_DRAWS * shares / shares.sum()).astype(int)
-    return np.concatenate(
-        [fit.curves(targets, count) for fit, count in zip(fits, counts, strict=True) if count]
-    )
+    return _Posterior(logs, np.log(costs), errors, targets).curves()
 
 
-class _Fit:
-    """The posterior distribution of the curves for one strength of the deviations."""
+class _Posterior:
+    """The posterior distribution of the curves.
 
-    def __init__(
-        self, logs: Array, values: Array, errors: Array, strength: float, targets: Array
-    ) -> None:
+    A *model* is a pair of a strength of the deviations and a standard deviation between trials.
+    """
+
+    def __init__(self, logs: Array, values: Array, errors: Array, targets: Array) -> None:
         self._logs = logs
         self._values = values
-        self._strength = strength
+        self._targets = targets
         self._rng = np.random.default_rng(0)
-        low, high = min(targets.min(), logs[0]), max(targets.max(), logs[-1])
-        # The parameters are log r, log p and log q. If log p is negative, p is 1. If log q is above
-        # ``_flat_from``, q is infinite.
-        self._flat_from = high + 4.0
-        self._low = np.array([low - 1.5, -1.0, high - 0.7])
-        self._high = np.array([high + 1.5, math.log(8.0), high + 8.0])
-        root = np.linalg.cholesky(self._kernel(logs, logs) + np.diag(errors**2))
-        self._whitener = np.linalg.inv(root)
-        self._ones = self._whitener.sum(axis=1)
-        self._weight = float(self._ones @ self._ones)
-        self.evidence = -float(np.log(np.diag(root)).sum()) - 0.5 * math.log(self._weight)
-        self._points = self._posterior()
+        everywhere = np.concatenate([logs, targets])
+        low, high = everywhere.min(), everywhere.max()
+        # The parameters are log r, log p, log q and log a. If log p is negative, p is 1. If log a
+        # is below ``_NO_LOSS``, a is 0.
+        self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
+        self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
+        self._models = list(product(_STRENGTHS, _SPREADS))
+        covariances = [
+            _kernel(strength, logs, logs) + np.diag(errors**2 + spread**2)
+            for strength, spread in self._models
+        ]
+        self._precisions = np.linalg.inv(covariances)
+        self._pulls = self._precisions.sum(axis=2)
+        self._weights = self._pulls.sum(axis=1)
+        log_dets = np.linalg.slogdet(covariances).logabsdet
+        self._base = -0.5 * (log_dets + np.log(self._weights))
 
-    def curves(self, targets: Array, count: int) -> Array:
-        """Draw ``count`` curves, and return the logarithms of the cost of a step, (count, m)."""
-        points = self._points[:count]
+    def curves(self) -> Curves:
+        """Draw curves."""
+        points = self._points()
+        chances = self._by_model(points)
+        chances = np.exp(chances - chances.max(axis=1, keepdims=True)).cumsum(axis=1)
+        dice = self._rng.uniform(size=(_DRAWS, 1)) * chances[:, -1:]
+        models = (chances < dice).sum(axis=1)
+        costs = self._shapes(points, self._targets)
         residuals = self._values - self._shapes(points, self._logs)
-        level = residuals @ self._whitener.T @ self._ones / self._weight
-        level += self._rng.normal(size=count) / math.sqrt(self._weight)
-        curves = self._shapes(points, targets) + level[:, None]
-        if not self._strength:
-            return np.asarray(curves)
-        white = (residuals - level[:, None]) @ self._whitener.T
-        cross = self._kernel(targets, self._logs) @ self._whitener.T
-        roots, axes = np.linalg.eigh(self._kernel(targets, targets) - cross @ cross.T)
-        spread = axes * np.sqrt(np.clip(roots, 0.0, None))
-        return np.asarray(curves + white @ cross.T + self._rng.normal(size=curves.shape) @ spread.T)
+        for model in np.unique(models):
+            rows = models == model
+            costs[rows] += self._rest(model, residuals[rows])
+        return Curves(costs, np.array(self._models)[models, 1])
 
-    def _kernel(self, left: Array, right: Array) -> Array:
-        distance = (left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))
-        return np.asarray(self._strength**2 * np.exp(-0.5 * distance**2))
+    def _rest(self, model: int, residuals: Array) -> Array:
+        """Draw log k plus the Gaussian process at the targets, (draws, m)."""
+        (strength, _), targets = self._models[model], self._targets
+        precision, weight = self._precisions[model], self._weights[model]
+        level = residuals @ self._pulls[model] / weight
+        level = level + self._rng.normal(size=len(residuals)) / math.sqrt(weight)
+        if not strength:
+            return np.broadcast_to(level[:, None], (len(level), len(targets)))
+        gain = _kernel(strength, targets, self._logs) @ precision
+        spread = _kernel(strength, targets, targets) - gain @ _kernel(strength, self._logs, targets)
+        root = np.linalg.cholesky(spread + _JITTER * strength**2 * np.eye(len(targets)))
+        noise = self._rng.normal(size=(len(residuals), len(targets)))
+        drawn = level[:, None] + (residuals - level[:, None]) @ gain.T + noise @ root.T
+        return np.asarray(drawn)
 
     def _shapes(self, points: Array, logs: Array) -> Array:
         """Return the logarithms of the costs of the family with ``k`` = 1, (draws, n)."""
-        corner, sharpness, decline = (column[:, None] for column in points.T)
+        corner, sharpness, middle, loss = (column[:, None] for column in points.T)
         power = np.exp(np.maximum(sharpness, 0.0))
         overlap = np.logaddexp(0.0, power * (logs - corner)) / power
-        rise = np.where(decline > self._flat_from, 0.0, np.exp(logs - decline))
-        return np.asarray(overlap + np.log1p(rise))
+        most = np.where(loss > _NO_LOSS, np.exp(loss), 0.0)
+        return np.asarray(overlap + np.log1p(most / (1.0 + np.exp(middle - logs))))
+
+    def _by_model(self, points: Array) -> Array:
+        """Return the log-likelihoods with ``k`` integrated out, (draws, models)."""
+        residuals = self._values - self._shapes(points, self._logs)
+        pulled = np.tensordot(residuals, self._precisions, (1, 1))
+        squares = np.einsum("dmi,di->dm", pulled, residuals)
+        levels = residuals @ self._pulls.T
+        return np.asarray(self._base - 0.5 * (squares - levels**2 / self._weights))
 
     def _likelihoods(self, points: Array) -> Array:
-        """Return the log-likelihoods of the points with ``k`` integrated out, (draws,)."""
-        white = (self._values - self._shapes(points, self._logs)) @ self._whitener.T
-        level = white @ self._ones / self._weight
-        rest = white - level[:, None] * self._ones
-        return np.asarray(-0.5 * np.einsum("ij,ij->i", rest, rest))
+        """Return the log-likelihoods, averaged over the models, (draws,)."""
+        return np.asarray(np.logaddexp.reduce(self._by_model(points), axis=1))
 
-    def _posterior(self) -> Array:
-        """Draw parameters, (draws, 3), by adaptive tempering; the prior is uniform in the logs."""
-        points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 3))
+    def _points(self) -> Array:
+        """Draw parameters, (draws, 4), by adaptive tempering; the prior is uniform in the logs."""
+        points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 4))
         likelihoods = self._likelihoods(points)
         heat = 0.0
         while heat < 1.0:
             step = _step(likelihoods, 1.0 - heat)
             heat += step
-            most = float(likelihoods.max())
-            weights = np.exp(step * (likelihoods - most))
-            self.evidence += step * most + math.log(weights.mean())
+            weights = np.exp(step * (likelihoods - likelihoods.max()))
             chosen = self._rng.choice(_DRAWS, size=_DRAWS, p=weights / weights.sum())
             points, likelihoods = points[chosen], likelihoods[chosen]
             for _ in range(_MOVES):
@@ -138,14 +175,20 @@ class _Fit:
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """Do a Metropolis step with each point; the best stride in 3-D is 2.38 / sqrt(3)."""
-        root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
-        stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
+        """Do a Metropolis step with each point; the best stride in 4-D is 2.38 / sqrt(4)."""
+        root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(4))
+        stride = self._rng.choice([0.3, 1.19], size=(_DRAWS, 1))
         tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)
         inside = np.all((tried >= self._low) & (tried <= self._high), axis=1)
         found = np.where(inside, self._likelihoods(np.clip(tried, self._low, self._high)), -np.inf)
         taken = np.log(self._rng.uniform(size=_DRAWS)) < heat * (found - likelihoods)
         return np.where(taken[:, None], tried, points), np.where(taken, found, likelihoods)
+
+
+def _kernel(strength: float, left: Array, right: Array) -> Array:
+    """Return the covariance of the deviations at two lists of logarithms of sizes."""
+    distance = np.abs(left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))
+    return np.asarray(strength**2 * np.exp(-distance))
 
 
 def _step(likelihoods: Array, most: float) -> float:

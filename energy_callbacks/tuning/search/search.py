@@ -14,9 +14,9 @@ The first sizes are far apart: each is up to eight times the previous one, and a
 size that fits according to the measured peaks of memory. With the objective ``largest``, the next
 sizes narrow down the largest size that fits. The other objectives use curves that are consistent
 with the trials (``curve.py``). Each further trial runs the size, new or already tried, that may
-change the answer most. The search can end when the expected cost at the answer is within 0.5 % of
-the least cost. With the objective ``knee`` it can end when the standard error of the knee is at
-most 1 %.
+change the answer most. The search can end when the expected cost at the answer is within 0.3 % of
+the least cost. With the objective ``knee`` it can end when the standard error of the throughput at
+the knee is at most 0.3 %.
 """
 
 import math
@@ -25,13 +25,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 
-from energy_callbacks.tuning.search.choice import ENOUGH, Choice, is_known
+from energy_callbacks.tuning.search.choice import Choice
+from energy_callbacks.tuning.search.costs import is_known
 from energy_callbacks.tuning.search.limits import Limits, limits
 from energy_callbacks.tuning.search.trial import Trial
 
 Objective = Literal["knee", "throughput", "energy", "largest"]
 
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
+# Default of ``multiple_of``: tensor cores work on multiples of 8 half-precision numbers (NVIDIA,
+# Deep Learning Performance: Matrix Multiplication Background User's Guide, section 4).
+_MULTIPLE: Final = 8
+# Defaults of ``max_trials``. A trial takes 2 to 10 s (``Patience``), so 12 take a minute or two.
+_MOST_TRIALS: Final = 12
+_MOST_BISECTIONS: Final = 20
+# Expected saving of cost for which a size above the largest one that fits is tried.
+_WORTHWHILE: Final = 0.01
 # Factor between two sizes at the start of a search.
 _WIDE: Final = 8
 # With the objective ``largest``: a tried size is close if its index differs by less than this from
@@ -53,7 +62,10 @@ class SearchSettings:
             size with the least (J per sample)^w (s per sample)^(1 - w).
         min_size: the smallest size.
         max_size: the largest size.
-        multiple_of: all sizes are multiples of this number.
+        multiple_of: all sizes are multiples of this number. ``None`` for 1 with the objective
+            ``largest``, powers of two or ``divides``, and otherwise for 8. Smaller sizes are then
+            allowed if 8 does not fit, and all sizes if none between ``min_size`` and ``max_size``
+            is a multiple of 8.
         powers_of_two: whether all sizes are powers of two.
         divides: all sizes are divisors of this number; ``None`` for no such condition.
         start_size: first size to try, such as the current batch size; ``None`` for the smallest
@@ -61,7 +73,8 @@ class SearchSettings:
         memory_bytes: memory of the device; ``None`` if unknown.
         memory_margin: share of the memory that the measured peak must leave free, 0 or more and
             below 1.
-        max_trials: maximum number of trials.
+        max_trials: maximum number of trials, with repeats. ``None`` for 12, or 20 with the
+            objective ``largest``, which bisects.
         max_s: time limit of all trials together (the sum of ``cost_s``) in seconds; no size is
             proposed if a trial of mean duration would exceed the limit. ``None`` for no limit.
         knee_share: allowed relative loss of throughput at the knee.
@@ -70,21 +83,21 @@ class SearchSettings:
     objective: Objective | float = "knee"
     min_size: int = 1
     max_size: int = 8192
-    multiple_of: int = 1
+    multiple_of: int | None = None
     powers_of_two: bool = False
     divides: int | None = None
     start_size: int | None = None
     memory_bytes: int | None = None
     memory_margin: float = 0.1
-    max_trials: int = 20
+    max_trials: int | None = None
     max_s: float | None = None
     knee_share: float = 0.03
 
     def __post_init__(self) -> None:
         _check_objective(self.objective)
-        for name in ("min_size", "max_size", "multiple_of", "max_trials"):
+        for name in ("min_size", "max_size"):
             _check_count(name, getattr(self, name))
-        for name in ("divides", "start_size", "memory_bytes"):
+        for name in ("multiple_of", "max_trials", "divides", "start_size", "memory_bytes"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), hint=", or None")
         _check_number("memory_margin", self.memory_margin, "0 or more and below 1", 0.0, 1.0)
@@ -98,14 +111,14 @@ class SearchSettings:
             divisors = f", divisors of {self.divides}" if self.divides else ""
             raise ValueError(
                 f"there must be a size to try, got min_size={self.min_size}, "
-                f"max_size={self.max_size}, multiple_of={self.multiple_of}{powers}{divisors}; "
+                f"max_size={self.max_size}, multiple_of={self.multiple}{powers}{divisors}; "
                 "widen the bounds or lower multiple_of"
             )
 
     @property
     def sizes(self) -> Sequence[int]:
         """All allowed sizes in ascending order."""
-        multiple, dividend = self.multiple_of, self.divides
+        multiple, dividend = self.multiple, self.divides
         first = -(-self.min_size // multiple) * multiple
         last = self.max_size if dividend is None else min(self.max_size, dividend)
         sizes = range(first, last + 1, multiple)
@@ -117,6 +130,28 @@ class SearchSettings:
             if (dividend is None or dividend % size == 0)
             and (not self.powers_of_two or size.bit_count() == 1)
         ]
+
+    @property
+    def multiple(self) -> int:
+        """All allowed sizes are multiples of this number."""
+        if self.multiple_of is not None:
+            return self.multiple_of
+        is_free = self.objective == "largest" or self.powers_of_two or self.divides is not None
+        has_multiples = self.max_size // _MULTIPLE * _MULTIPLE >= self.min_size
+        return _MULTIPLE if has_multiples and not is_free else 1
+
+    @property
+    def small_sizes(self) -> Sequence[int]:
+        """The smallest of ``sizes`` and, if it may not fit, the allowed sizes below it."""
+        is_default = self.multiple_of is None and self.multiple > 1
+        return range(self.min_size if is_default else self.sizes[0], self.sizes[0] + 1)
+
+    @property
+    def most_trials(self) -> int:
+        """The maximum number of trials."""
+        if self.max_trials is not None:
+            return self.max_trials
+        return _MOST_BISECTIONS if self.objective == "largest" else _MOST_TRIALS
 
     @property
     def room_bytes(self) -> float | None:
@@ -178,6 +213,8 @@ class Search:
             )
         self.trials.append(trial)
         self._choice = None
+        if self._limits.high == 0:
+            self._sizes = self._settings.small_sizes
 
     def ask(self) -> int | None:
         """Return the next size to try; ``None`` at the end of the search.
@@ -228,7 +265,7 @@ class Search:
     @property
     def _left(self) -> int:
         """Number of further trials of mean duration that ``max_trials`` and ``max_s`` allow."""
-        left = self._settings.max_trials - len(self.trials)
+        left = self._settings.most_trials - len(self.trials)
         spent_s = math.fsum(trial.cost_s for trial in self.trials)
         if self._settings.max_s is None or not spent_s:
             return left
@@ -279,9 +316,7 @@ class Search:
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self.trials) == 1 else None
-        # The threshold is lower for the knee. Throughput changes little with the size near the
-        # knee, so a small error of the best throughput moves the knee far.
-        if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
+        if choice.gain > _WORTHWHILE:
             return known.probe
         if self._is_knee:
             size = choice.next_for_knee(self._settings.knee_share, self._left)
@@ -295,19 +330,16 @@ class Search:
             weight, fits = self._settings.energy_weight, self._sizes[: known.low + 1]
             known_trials = [trial for trial in self.trials if is_known(trial, weight)]
             if any(trial.size in fits for trial in known_trials):
-                probe = self._sizes[known.probe]
-                multiple = self._settings.multiple_of
-                self._choice = Choice(known_trials, weight, fits, probe, multiple)
+                self._choice = Choice(known_trials, weight, fits, self._sizes[known.probe])
         return self._choice
 
     def _knee(self, choice: Choice) -> SearchAnswer:
         share = self._settings.knee_share
-        knee, error = choice.knee(share)
-        size = choice.nearest(knee, share)
+        size, loss, error = choice.knee_that_ran(share)
         return SearchAnswer(
             size,
-            f"{size} is the size that ran closest to the knee: from about {knee} on "
-            f"(standard error {error:.0%}) the throughput is within {share:.0%} of the best",
+            f"{size} is the knee of the sizes that ran: its throughput is {loss:.1%} below the "
+            f"best (standard error {error:.1%}), and {share:.0%} is allowed",
         )
 
     def _best(self, choice: Choice) -> SearchAnswer:

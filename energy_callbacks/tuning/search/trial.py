@@ -21,9 +21,11 @@ class Trial:
         reason: message of the out-of-memory error; empty if there was none.
         steps: number of measured optimizer steps, without the steps of the warm-up.
         duration_s: duration of the measured steps, in seconds.
-        stderr_s: random standard error of ``duration_s``, in seconds.
+        stderr_s: random standard error of ``duration_s``, in seconds. It is that of the blocks of
+            the trial; in the result of a search, it includes the variance between trials.
         energy: energy of the GPUs during the measured steps; if it is unknown, energy of the host.
-            For time without readings, the mean power of the time with readings is assumed.
+            For time without readings, the mean power of the time with readings is assumed. Its
+            random error includes that of the sensor and the same variances as ``stderr_s``.
         scope: scope of ``energy``, ``gpu`` or ``host``.
         peak_bytes: peak memory of the device that came closest to its limit; for several ranks, see
             ``together`` in ``tuning/ranks.py``. ``None`` if unknown.

@@ -18,7 +18,7 @@ The search's own family has no tiles, no such decline and no such power.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from energy_callbacks.tuning.search.trial import Trial
 Array = npt.NDArray[np.float64]
 BLOCK = 2 * 2**20
 LARGEST = 8192
+STATED = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,12 @@ class Device:
         return is_odd and bool(self.sizes()[-1] < 5 * self.tile)
 
     def trial(self, size: int, dice: np.random.Generator, noise: float, steps: int = 20) -> Trial:
-        """Run a size; time and energy have independent errors of ``noise``, which are stated."""
+        """Run a size.
+
+        Time and energy differ from trial to trial by independent relative errors of ``noise``. A
+        trial states only ``STATED`` of it, because what changes between trials does not show
+        within one of them.
+        """
         sizes = np.array([float(size)])
         peak = int(self.peak_bytes(sizes)[0])
         if peak * (1.0 + self.fragmentation) > self.memory_bytes:
@@ -106,8 +112,8 @@ class Device:
             size=size,
             steps=steps,
             duration_s=duration_s,
-            stderr_s=noise * duration_s,
-            energy=Energy(energy_j=energy_j, stderr_j=noise * energy_j, method="counter"),
+            stderr_s=STATED * noise * duration_s,
+            energy=Energy(energy_j=energy_j, stderr_j=STATED * noise * energy_j, method="counter"),
             peak_bytes=peak,
             cost_s=1.5 * true_s + 1.0,
         )
@@ -137,8 +143,3 @@ def seeded(seed: int) -> Device:
         sample_bytes=int((0.9 * 80 * 2**30 - fixed) / limit),
         fragmentation=float(dice.uniform(0.0, 0.15)),
     )
-
-
-def affine(seed: int) -> Device:
-    """Return the same device without tiles and decline, with launch and work added."""
-    return replace(seeded(seed), tile=1, decline=0.0, sharpness=1.0)

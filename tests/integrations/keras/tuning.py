@@ -16,6 +16,7 @@ SAMPLES = 37
 QUICK: dict[str, Any] = {
     "patience": Patience(block_s=0.004, least_s=0.01, most_s=0.02, seen_s=0.01),
     "min_size": 8,
+    "multiple_of": 1,
     "max_trials": 2,
 }
 # XLA takes seconds for each size of a batch; the contract's trainings are compiled with it.
