@@ -23,11 +23,10 @@ from energy_callbacks.profiling.phases.fit import (
     LAGS_S,
     RESPONSES_S,
     Readings,
-    cut,
     fit_at,
     fits,
-    piece_counts,
 )
+from energy_callbacks.profiling.phases.misfit import Model
 from energy_callbacks.sensing.estimation.series import Array
 
 # A split needs readings over at least this time, and at least this number of steps.
@@ -95,21 +94,23 @@ def split(
             "the sensor's delay and response are to be known",
             help="steps of varied length or of another batch size would help",
         )
-    return _checked(spans, names, _split(spans, used, steps))
+    return _checked(spans, names, _split(spans, used))
 
 
-def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
-    best, *others = fits(spans, readings)
-    counts = piece_counts(spans, readings, steps) if best.distance > _IMPLAUSIBLE else ()
-    if max(counts, default=1) > 1:
-        pieces, phase_of = cut(spans, counts)
-        fit = fit_at(pieces, readings, readings.lag_s or 0.0, readings.response_s or 0.0)
-        return with_errors(pieces, phase_of, readings, fit, is_sensor_fitted=False)
-    found = with_errors(spans, np.arange(spans.count), readings, best, is_sensor_fitted=True)
-    # Other pairs of lag and response that fit nearly as well may be the true ones. Therefore the
-    # errors cover the powers that these pairs give.
-    differences_w = [np.abs(fit.power_w - found.power_w) for fit in others]
-    return replace(found, error_w=np.maximum.reduce([found.error_w, *differences_w]))
+def _split(spans: Spans, readings: Readings) -> PhaseSplit:
+    found = fits(spans, readings)
+    start = found[0]
+    if readings.lag_s is not None and readings.response_s is not None:
+        start = fit_at(spans, readings, readings.lag_s, readings.response_s)
+    exact = Model(spans, readings, has_misfit=False)
+    solutions = [solution for fit in found for solution in exact.solve(fit)]
+    departures = Model(spans, readings, has_misfit=True).solve(start)
+    plain = with_errors(readings, solutions)
+    full = with_errors(readings, solutions + departures)
+    return replace(full, error_w=np.hypot(full.error_w, FACTOR * np.abs(full.power_w - plain.power_w)))
+
+
+FACTOR = 1.0
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
