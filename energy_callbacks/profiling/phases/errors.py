@@ -57,13 +57,17 @@ class PhaseSplit:
     fitted_mean_w: float
 
 
-def with_errors(readings: Readings, solutions: Sequence[Solution]) -> PhaseSplit:
+def with_errors(
+    readings: Readings, exact: Sequence[Solution], departures: Sequence[Solution]
+) -> PhaseSplit:
     """Return the mean of solutions, weighted by their evidence; their differences are errors.
 
     Args:
         readings: the readings that were fitted.
-        solutions: fits of the readings with different priors.
+        exact: fits of one power per phase.
+        departures: fits with departures from it.
     """
+    solutions = [*exact, *departures]
     costs = np.array([solution.cost for solution in solutions])
     chances = np.exp((costs.min() - costs) / 2.0)
     chances /= chances.sum()
@@ -75,11 +79,13 @@ def with_errors(readings: Readings, solutions: Sequence[Solution]) -> PhaseSplit
             variance += chance * (
                 _variance(readings, solution) + (solution.power_w - power_w) ** 2
             )
+    has_misfit = costs[: len(exact)].min() - costs.min() > 10.0
+    misfit_w = has_misfit * np.abs(powers_w - power_w).max(axis=0)
     best = solutions[int(costs.argmin())]
     freedom = max(len(readings.t_s) - best.unknowns, 1)
     return PhaseSplit(
         power_w=np.maximum(power_w, 0.0),
-        error_w=t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance),
+        error_w=np.hypot(t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance), misfit_w),
         lag_s=best.lag_s,
         response_s=best.response_s,
         pieces=tuple(np.bincount(best.phase_of).tolist()),
@@ -94,7 +100,16 @@ def _variance(readings: Readings, solution: Solution) -> Array:
     weights, priors = np.split(solution.weights, [rows], axis=1)
     noise = _variances(readings, solution, weights)
     by_prior: Array = (priors**2).sum(axis=1)
-    return by_prior + noise * rows / max(rows - solution.unknowns, 1)
+    slow = _squares(weights * solution.rest_w, _BLOCKS) - _squares(weights * solution.rest_w, 20 * _BLOCKS)
+    return by_prior + noise * rows / max(rows - solution.unknowns, 1) + np.maximum(slow, 0.0)
+
+
+_BLOCKS = 15
+
+
+def _squares(scores: Array, blocks: int) -> Array:
+    starts = np.unique(np.linspace(0, scores.shape[1], blocks, endpoint=False).astype(np.intp))
+    return (np.add.reduceat(scores, starts, axis=1) ** 2).sum(axis=1)
 
 
 def _variances(readings: Readings, solution: Solution, weights: Array) -> Array:

@@ -18,7 +18,7 @@ from energy_callbacks.profiling.phases.fit import BOUNDS_S, PRIOR_S, Fit, Readin
 from energy_callbacks.sensing.estimation.series import Array
 
 # Sizes of the departures to try, as shares of the two sizes below.
-SIZES: Final = tuple(itertools.product((0.01, 0.03, 0.1, 0.3, 1.0), repeat=2))
+SIZES: Final = tuple(itertools.product((0.01, 0.1, 0.3, 1.0), repeat=2))
 # Standard deviation of the power within a phase, as a share of the mean power of the step.
 _SHAPE: Final = 0.3
 # Standard deviation of an edge, in seconds.
@@ -29,7 +29,6 @@ _MOST_PIECES: Final = 48
 # Change of an edge, the lag or the response, in seconds, in numerical derivatives.
 _NUDGE_S: Final = 1e-4
 _ROUNDS: Final = 5
-_STARTS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,50 +93,30 @@ class Model:
 
     def solve(self, fit: Fit) -> list[Solution]:
         """Return the solution by Gauss-Newton steps that begin at a fit of one power per phase."""
+        at = self._centre.copy()
+        at[: self._spans.count] = fit.power_w
+        at[-2:] = fit.lag_s, fit.response_s
         if not self._has_misfit:
-            at = self._start(fit, np.zeros(0))
             return [self._solution(at, *self._linearised(at), self._spread(1.0, 1.0))]
-        rng = np.random.default_rng(0)
-        starts = [np.zeros(self._edges), *rng.uniform(-0.006, 0.006, (_STARTS, self._edges))]
-        minima = [self._minimum(self._start(fit, off_s), 4) for off_s in starts]
-        minima.sort(key=lambda found: found[0])
-        best = [at for cost, at in minima if cost < minima[0][0] + 30][:3]
+        rigid = self._minimum(at, self._spread(SIZES[0][0], 1.0))
+        loose = self._spread(1.0, 1.0)
         solutions = []
-        seen = []
-        for at in best:
-            cost, at = self._minimum(at, _ROUNDS)
-            if any(abs(cost - other) < 0.3 for other in seen):
-                continue
-            seen.append(cost)
+        for at in (rigid, self._minimum(rigid, loose), self._minimum(at, loose)):
             jacobian, rest_w = self._linearised(at)
             solutions += [self._solution(at, jacobian, rest_w, self._spread(*size)) for size in SIZES]
         return solutions
 
-    def _start(self, fit: Fit, off_s: Array) -> Array:
-        at = self._centre.copy()
-        at[: self._spans.count] = fit.power_w
-        at[-2 - self._edges : -2] = off_s
-        at[-2:] = fit.lag_s, fit.response_s
+    def _minimum(self, at: Array, spread: Array) -> Array:
+        for _ in range(_ROUNDS):
+            jacobian, rest_w = self._linearised(at)
+            noise_w2 = float(rest_w @ rest_w) / len(rest_w)
+            at = at + self._step(at, jacobian.T @ jacobian, jacobian.T @ rest_w, noise_w2, spread)
+            at[-2:] = np.clip(at[-2:], *zip(*BOUNDS_S, strict=True))
         return at
 
-    def _minimum(self, at: Array, rounds: int) -> tuple[float, Array]:
-        """Return the cost and the unknowns after some rounds of Gauss-Newton steps."""
-        linear = self._basis.shape[1]
-        spread = self._spread(0.5, 1.0)
-        count = len(self._readings.t_s)
-        for turn in range(rounds):
-            jacobian, rest_w = self._linearised(at)
-            is_free = np.arange(len(at)) < (linear if turn == 0 and rounds == 4 else len(at))
-            noise_w2 = float(rest_w @ rest_w) / count
-            curvature = jacobian.T @ jacobian / noise_w2 + np.diag(spread**-2.0)
-            slope = jacobian.T @ rest_w / noise_w2 + (self._centre - at) / spread**2
-            step = np.zeros(len(at))
-            step[is_free] = _solved(curvature[np.ix_(is_free, is_free)], slope[is_free])
-            at = at + step
-            at[-2:] = np.clip(at[-2:], *zip(*BOUNDS_S, strict=True))
-        rest_w = self._linearised(at)[1]
-        off = (at - self._centre) / spread
-        return float(count * np.log(rest_w @ rest_w / count) + off @ off), at
+    def _step(self, at, square, product, noise_w2, spread):
+        curvature = square / noise_w2 + np.diag(spread**-2.0)
+        return _solved(curvature, product / noise_w2 + (self._centre - at) / spread**2)
 
     def _solution(self, at: Array, jacobian: Array, rest_w: Array, spread: Array) -> Solution:
         count = len(rest_w)

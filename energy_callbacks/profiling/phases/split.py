@@ -105,12 +105,7 @@ def _split(spans: Spans, readings: Readings) -> PhaseSplit:
     exact = Model(spans, readings, has_misfit=False)
     solutions = [solution for fit in found for solution in exact.solve(fit)]
     departures = Model(spans, readings, has_misfit=True).solve(start)
-    plain = with_errors(readings, solutions)
-    full = with_errors(readings, solutions + departures)
-    return replace(full, error_w=np.hypot(full.error_w, FACTOR * np.abs(full.power_w - plain.power_w)))
-
-
-FACTOR = 1.0
+    return with_errors(readings, solutions, departures)
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
