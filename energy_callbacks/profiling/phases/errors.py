@@ -20,13 +20,20 @@ import numpy as np
 from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
 from energy_callbacks.profiling.phases.fit import Readings
-from energy_callbacks.profiling.phases.misfit import Solution
+from energy_callbacks.profiling.phases.departures import Solution
 from energy_callbacks.sensing.estimation.series import Array
 
 # Quantile of Student's t distribution for a two-sided 95 % interval.
 _CONFIDENCE: Final = 0.975
-# Change of lag and response, in seconds, in numerical derivatives.
-_NUDGE_S: Final = 1e-4
+# Solutions with less than this share of the evidence have no effect on the error.
+_UNLIKELY: Final = 1e-3
+# Departures are taken as real if they lower the cost by more than this number: the evidence for
+# them is e^5, or 150, times as large ("very strong": Kass and Raftery, Bayes Factors, J. Am. Stat.
+# Assoc. 90, 1995).
+_DEPARTS: Final = 10.0
+# Blocks of readings for noise that lasts longer than a step, and short blocks in each of them.
+_BLOCKS: Final = 15
+_SHORT: Final = 20
 # Power that is older than this number of time constants is neglected: its weight is at most e^-6,
 # which is 0.2 %.
 _MEMORY: Final = 6.0
@@ -58,29 +65,32 @@ class PhaseSplit:
 
 
 def with_errors(
-    readings: Readings, exact: Sequence[Solution], departures: Sequence[Solution]
+    readings: Readings, exact: Sequence[Solution], departing: Sequence[Solution]
 ) -> PhaseSplit:
-    """Return the mean of solutions, weighted by their evidence; their differences are errors.
+    """Return the powers of phases and their errors.
+
+    The powers are the mean over all solutions, weighted by their evidence (Bayesian model
+    averaging). If solutions with departures are much more plausible than those without, the form
+    of the departures is unknown, and the largest difference between solutions is part of the error.
 
     Args:
         readings: the readings that were fitted.
-        exact: fits of one power per phase.
-        departures: fits with departures from it.
+        exact: solutions with one power per phase.
+        departing: solutions with departures from it.
     """
-    solutions = [*exact, *departures]
+    solutions = [*exact, *departing]
     costs = np.array([solution.cost for solution in solutions])
     chances = np.exp((costs.min() - costs) / 2.0)
     chances /= chances.sum()
     powers_w = np.array([solution.power_w for solution in solutions])
     power_w = chances @ powers_w
+    off_w = np.abs(powers_w - power_w)
     variance = np.zeros(len(power_w))
-    for chance, solution in zip(chances, solutions, strict=True):
-        if chance > 1e-3:
-            variance += chance * (
-                _variance(readings, solution) + (solution.power_w - power_w) ** 2
-            )
-    has_misfit = costs[: len(exact)].min() - costs.min() > 10.0
-    misfit_w = has_misfit * np.abs(powers_w - power_w).max(axis=0)
+    for chance, solution, difference_w in zip(chances, solutions, off_w, strict=True):
+        if chance > _UNLIKELY:
+            variance += chance * (_variance(readings, solution) + difference_w**2)
+    departs = costs[: len(exact)].min() - costs.min() > _DEPARTS
+    misfit_w = off_w.max(axis=0) if departs else np.zeros(len(power_w))
     best = solutions[int(costs.argmin())]
     freedom = max(len(readings.t_s) - best.unknowns, 1)
     return PhaseSplit(
@@ -96,23 +106,21 @@ def with_errors(
 
 def _variance(readings: Readings, solution: Solution) -> Array:
     """Return the variance of each phase's power in W^2."""
-    rows = len(readings.t_s)
-    weights, priors = np.split(solution.weights, [rows], axis=1)
-    noise = _variances(readings, solution, weights)
-    by_prior: Array = (priors**2).sum(axis=1)
-    slow = _squares(weights * solution.rest_w, _BLOCKS) - _squares(weights * solution.rest_w, 20 * _BLOCKS)
-    return by_prior + noise * rows / max(rows - solution.unknowns, 1) + np.maximum(slow, 0.0)
-
-
-_BLOCKS = 15
+    rows, scores = len(readings.t_s), solution.weights * solution.rest_w
+    slow = _squares(scores, _BLOCKS) - _squares(scores, _SHORT * _BLOCKS)
+    noise = _variances(readings, solution) * rows / max(rows - solution.unknowns, 1)
+    variance: Array = solution.by_prior + noise + np.maximum(slow, 0.0)
+    return variance
 
 
 def _squares(scores: Array, blocks: int) -> Array:
+    """Return the sum over blocks of readings of the squared sum of scores in the block."""
     starts = np.unique(np.linspace(0, scores.shape[1], blocks, endpoint=False).astype(np.intp))
-    return (np.add.reduceat(scores, starts, axis=1) ** 2).sum(axis=1)
+    squares: Array = (np.add.reduceat(scores, starts, axis=1) ** 2).sum(axis=1)
+    return squares
 
 
-def _variances(readings: Readings, solution: Solution, weights: Array) -> Array:
+def _variances(readings: Readings, solution: Solution) -> Array:
     """Return the variance that noise and varying power cause in each phase's mean power, in W^2.
 
     Args:
@@ -124,6 +132,7 @@ def _variances(readings: Readings, solution: Solution, weights: Array) -> Array:
         rest_w: residuals of the readings, (m,).
     """
     spans, phase_of, rest_w = solution.pieces, solution.phase_of, solution.rest_w
+    weights = solution.weights
     memory_s = solution.response_s
     if readings.window_s is not None:
         memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)

@@ -91,7 +91,6 @@ def trial(load: Load, period_s: float, jitter: float, rng: np.random.Generator) 
     lag_s = LAG_S + rng.uniform(-0.003, 0.003)
     read_w = np.interp(t_s - lag_s, grid_s, seen_w) + rng.uniform(-READING_W, READING_W, len(t_s))
     off_s = rng.uniform(*load.off_s, count) * rng.choice([-1.0, 1.0], count)
-    trial.off, trial.lag = off_s, lag_s  # DEBUG
     reported_s = np.maximum.accumulate(edges_s + np.append(np.tile(off_s, steps), 0.0))
     return Trial(
         spans=Spans(edges_s=reported_s, labels=np.tile(np.arange(count), steps), count=count),
