@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.stats import t_quantile
+from energy_callbacks.profiling.phases.departures import Solution
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
 from energy_callbacks.profiling.phases.fit import Readings
-from energy_callbacks.profiling.phases.departures import Solution
 from energy_callbacks.sensing.estimation.series import Array
 
 # Quantile of Student's t distribution for a two-sided 95 % interval.

@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.profiling.phases.departures import Model
 from energy_callbacks.profiling.phases.errors import PhaseSplit, with_errors
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import (
@@ -28,7 +29,6 @@ from energy_callbacks.profiling.phases.fit import (
     fit_at,
     fits,
 )
-from energy_callbacks.profiling.phases.departures import Model
 from energy_callbacks.sensing.estimation.series import Array
 
 # A split needs readings over at least this time, and at least this number of steps.
@@ -108,8 +108,9 @@ def _split(spans: Spans, readings: Readings) -> PhaseSplit | Refusal:
             help="check that phases are marked when they begin, and that no other program "
             "uses the device",
         )
-    is_known = readings.lag_s is not None and readings.response_s is not None
-    start = fit_at(spans, readings, readings.lag_s, readings.response_s) if is_known else found[0]
+    start, lag_s, response_s = found[0], readings.lag_s, readings.response_s
+    if lag_s is not None and response_s is not None:
+        start = fit_at(spans, readings, lag_s, response_s)
     exact = Model(spans, readings, departs=False)
     departing = Model(spans, readings, departs=True).solutions(start)
     solutions = [solution for fit in found for solution in exact.solutions(fit)]

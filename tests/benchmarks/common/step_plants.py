@@ -94,9 +94,7 @@ def trial(load: Load, period_s: float, jitter: float, rng: np.random.Generator) 
     reported_s = np.maximum.accumulate(edges_s + np.append(np.tile(off_s, steps), 0.0))
     return Trial(
         spans=Spans(edges_s=reported_s, labels=np.tile(np.arange(count), steps), count=count),
-        readings=Readings(
-            t_s=t_s, power_w=np.round(read_w), lag_s=LAG_S, response_s=RESPONSE_S
-        ),
+        readings=Readings(t_s=t_s, power_w=np.round(read_w), lag_s=LAG_S, response_s=RESPONSE_S),
         steps=steps,
         truth_j=np.bincount(label, power_w, count) * GRID_S,
     )
