@@ -2,10 +2,10 @@
 
 ``python -m tests.gpu.gpt_phases --out DIR [--seconds 40] [--tiny]`` trains the GPT of
 ``tests.gpu.step_phases`` in a plain loop, runs forward, backward and optimizer alone, and splits
-the same readings again with the names of the phases in random order. It takes less than three minutes
-on a GPU and needs no network. It prints for each phase the stated power and its interval, the power
-of the phase alone, and whether that power is inside; a split that is refused has its reason. The
-readings are written to DIR, so that the split can be repeated.
+the same readings again with the names of the phases in random order. It takes less than three
+minutes on a GPU and needs no network. It prints for each phase the stated power and its interval,
+the power of the phase alone, and whether that power is inside; a split that is refused has its
+reason. The readings are written to DIR, so that the split can be repeated.
 """
 
 import argparse

@@ -123,10 +123,11 @@ class Model:
 
     def _minimum(self, at: Array, spread: Array) -> Array:
         """Return the unknowns after some Gauss-Newton steps."""
+        lowest, highest = np.array(BOUNDS_S).T
         for _ in range(_ROUNDS):
             jacobian, rest_w = self._linearised(at)
             at = at + self._step(at, jacobian, rest_w, rest_w, spread)[1]
-            at[-2:] = np.clip(at[-2:], *zip(*BOUNDS_S, strict=True))
+            at[-2:] = np.clip(at[-2:], lowest, highest)
         return at
 
     def _step(
@@ -190,9 +191,10 @@ class Model:
         power_w = at[: self._powers]
         here = self._seen(at, self._basis)
         fitted_w, piece_w = here @ power_w, (self._basis @ power_w)[:, None]
-        slopes = []
-        for near in at + _NUDGE_S * np.eye(len(at))[self._powers :]:
-            slopes.append((self._seen(near, piece_w)[:, 0] - fitted_w) / _NUDGE_S)
+        slopes = [
+            (self._seen(near, piece_w)[:, 0] - fitted_w) / _NUDGE_S
+            for near in at + _NUDGE_S * np.eye(len(at))[self._powers :]
+        ]
         return np.column_stack([here, *slopes]), self._readings.power_w - fitted_w
 
     def _phase_powers(self, at: Array) -> tuple[Array, Array]:

@@ -124,12 +124,8 @@ def _variances(readings: Readings, solution: Solution) -> Array:
     """Return the variance that noise and varying power cause in each phase's mean power, in W^2.
 
     Args:
-        spans: spans whose labels are pieces of phases.
-        phase_of: phase of each piece, (pieces,).
         readings: the readings that were fitted.
-        fit: fitted powers of the pieces, with lag and response.
-        weights: weight of each reading in the power of each phase, (phases, m).
-        rest_w: residuals of the readings, (m,).
+        solution: fitted powers.
     """
     spans, phase_of, rest_w = solution.pieces, solution.phase_of, solution.rest_w
     weights = solution.weights
