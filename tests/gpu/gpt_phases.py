@@ -69,11 +69,11 @@ def _row(phase: Any, alone: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {"phase": phase.name, "alone_w": single_w, "result": result, "line": line}
 
 
-def _refused(out: Path, steps: int) -> int:
-    """Return how many splits of the first readings with shuffled names are refused."""
+def _refused(out: Path, steps: int) -> int | None:
+    """Return how many splits with shuffled names are refused; ``None`` if nothing was split."""
     raw = sorted(out.glob("raw*.npz"))
     if not raw:
-        return SHUFFLES  # there was no attempt to split
+        return None
     with np.load(raw[0]) as kept:
         names = tuple(str(name) for name in kept["names"])
         spans = Spans(edges_s=kept["edges_s"], labels=kept["labels"], count=len(names))

@@ -27,7 +27,7 @@ _MOST_PIECES: Final = 48
 # Change of an edge, the lag or the response, in seconds, in numerical derivatives.
 _NUDGE_S: Final = 1e-4
 # Gauss-Newton steps; the residuals of the test cases do not change after four.
-_ROUNDS: Final = 5
+_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

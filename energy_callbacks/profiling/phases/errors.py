@@ -27,10 +27,9 @@ from energy_callbacks.sensing.estimation.series import Array
 _CONFIDENCE: Final = 0.975
 # Solutions with less than this share of the evidence have no effect on the error.
 _UNLIKELY: Final = 1e-3
-# Departures are taken as real if they lower the cost by more than this number: the evidence for
-# them is e^5, or 150, times as large ("very strong": Kass and Raftery, Bayes Factors, J. Am. Stat.
-# Assoc. 90, 1995).
-_DEPARTS: Final = 10.0
+# Departures are taken as real if they lower the cost by more than this number. Chance lowers it by
+# less, even if the residuals of a few neighbouring readings are correlated.
+_DEPARTS: Final = 25.0
 # Blocks of readings for noise that lasts longer than a step, and short blocks in each of them.
 _BLOCKS: Final = 15
 _SHORT: Final = 20
@@ -95,7 +94,7 @@ def with_errors(
     freedom = max(len(readings.t_s) - best.unknowns, 1)
     return PhaseSplit(
         power_w=np.maximum(power_w, 0.0),
-        error_w=np.hypot(t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance), misfit_w),
+        error_w=t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance) + misfit_w,
         lag_s=best.lag_s,
         response_s=best.response_s,
         pieces=tuple(np.bincount(best.phase_of).tolist()),

@@ -77,7 +77,7 @@ def trial(load: Load, period_s: float, jitter: float, rng: np.random.Generator) 
     at = np.minimum(np.searchsorted(edges_s, grid_s, "right") - 1, steps * count - 1)
     label = at % count
     part = (grid_s - edges_s[at]) / widths_s[at]
-    ramps = [load.ramp * rng.uniform(-1.0, 1.0) * rng.choice(SHAPES)(part) for _ in mean_w]
+    ramps = [load.ramp * rng.uniform(-1.0, 1.0) * SHAPES[rng.integers(3)](part) for _ in mean_w]
     uneven = 1.0 + UNEVEN * rng.standard_normal(steps * count)
     power_w = mean_w[label] * (1.0 + np.choose(label, ramps)) * uneven[at]
     noise = load.noise * _correlated(len(grid_s), rng)
@@ -107,4 +107,5 @@ def _correlated(count: int, rng: np.random.Generator) -> np.ndarray:
     made, _ = lfilter(
         [math.sqrt(1.0 - kept**2)], [1.0, -kept], rng.standard_normal(count), zi=[start]
     )
-    return made
+    noise: np.ndarray = made
+    return noise
