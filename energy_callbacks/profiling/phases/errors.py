@@ -31,7 +31,7 @@ _UNLIKELY: Final = 1e-3
 # less, even if the residuals of a few neighbouring readings are correlated.
 _DEPARTS: Final = 25.0
 # Blocks of readings for noise that lasts longer than a step, and short blocks in each of them.
-_BLOCKS: Final = 15
+_BLOCKS: Final = 10
 _SHORT: Final = 20
 # Power that is older than this number of time constants is neglected: its weight is at most e^-6,
 # which is 0.2 %.
@@ -69,15 +69,20 @@ def with_errors(
     """Return the powers of phases and their errors.
 
     The powers are the mean over all solutions, weighted by their evidence (Bayesian model
-    averaging). If solutions with departures are much more plausible than those without, the form
-    of the departures is unknown, and the largest difference between solutions is part of the error.
+    averaging). Solutions with departures are used if they are much more plausible than those
+    without. The form of the departures is unknown then, and the largest difference between
+    solutions is part of the error.
 
     Args:
         readings: the readings that were fitted.
         exact: solutions with one power per phase.
         departing: solutions with departures from it.
     """
-    solutions = [*exact, *departing]
+    lowest, lowest_exact = (
+        min((solution.cost for solution in group), default=np.inf) for group in (departing, exact)
+    )
+    departs = lowest_exact - lowest > _DEPARTS
+    solutions = [*exact, *departing] if departs else exact
     costs = np.array([solution.cost for solution in solutions])
     chances = np.exp((costs.min() - costs) / 2.0)
     chances /= chances.sum()
@@ -88,7 +93,6 @@ def with_errors(
     for chance, solution, difference_w in zip(chances, solutions, off_w, strict=True):
         if chance > _UNLIKELY:
             variance += chance * (_variance(readings, solution) + difference_w**2)
-    departs = costs[: len(exact)].min() - costs.min() > _DEPARTS
     misfit_w = off_w.max(axis=0) if departs else np.zeros(len(power_w))
     best = solutions[int(costs.argmin())]
     freedom = max(len(readings.t_s) - best.unknowns, 1)
@@ -106,9 +110,11 @@ def with_errors(
 def _variance(readings: Readings, solution: Solution) -> Array:
     """Return the variance of each phase's power in W^2."""
     rows, scores = len(readings.t_s), solution.weights * solution.rest_w
-    slow = _squares(scores, _BLOCKS) - _squares(scores, _SHORT * _BLOCKS)
+    short = _squares(scores, _SHORT * _BLOCKS)
+    slow = _squares(scores, _BLOCKS) - short
+    slow *= slow > 2.0 * np.sqrt(2.0 / _BLOCKS) * short  # two standard deviations, by chance
     noise = _variances(readings, solution) * rows / max(rows - solution.unknowns, 1)
-    variance: Array = solution.by_prior + noise + np.maximum(slow, 0.0)
+    variance: Array = solution.by_prior + noise + slow
     return variance
 
 
