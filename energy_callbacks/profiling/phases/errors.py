@@ -31,7 +31,7 @@ _UNLIKELY: Final = 1e-3
 # less, even if the residuals of a few neighbouring readings are correlated.
 _DEPARTS: Final = 25.0
 # Blocks of readings for noise that lasts longer than a step, and short blocks in each of them.
-_BLOCKS: Final = 10
+_BLOCKS: Final = 15
 _SHORT: Final = 20
 # Power that is older than this number of time constants is neglected: its weight is at most e^-6,
 # which is 0.2 %.
@@ -112,7 +112,7 @@ def _variance(readings: Readings, solution: Solution) -> Array:
     rows, scores = len(readings.t_s), solution.weights * solution.rest_w
     short = _squares(scores, _SHORT * _BLOCKS)
     slow = _squares(scores, _BLOCKS) - short
-    slow *= slow > 2.0 * np.sqrt(2.0 / _BLOCKS) * short  # two standard deviations, by chance
+    slow *= slow > np.sqrt(2.0 / _BLOCKS) * short  # one standard deviation, by chance
     noise = _variances(readings, solution) * rows / max(rows - solution.unknowns, 1)
     variance: Array = solution.by_prior + noise + slow
     return variance
