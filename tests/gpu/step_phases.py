@@ -348,6 +348,9 @@ def keep_raw(out: Path) -> None:
             names=names,
             t_s=readings.t_s,
             power_w=readings.power_w,
+            window_s=() if readings.window_s is None else readings.window_s,
+            lag_s=np.nan if readings.lag_s is None else readings.lag_s,
+            response_s=np.nan if readings.response_s is None else readings.response_s,
         )
         return made(spans, readings, names, steps)
 

@@ -11,20 +11,28 @@ a weighted sum, but of the occurrences of all phases. A variation causes an erro
 weights of an occurrence differ.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from energy_callbacks.core.stats import t_quantile
+from energy_callbacks.profiling.phases.departures import Solution
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
-from energy_callbacks.profiling.phases.fit import PRIOR_S, Fit, Readings
+from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.sensing.estimation.series import Array
 
 # Quantile of Student's t distribution for a two-sided 95 % interval.
 _CONFIDENCE: Final = 0.975
-# Change of lag and response, in seconds, in numerical derivatives.
-_NUDGE_S: Final = 1e-4
+# Solutions with less than this share of the evidence have no effect on the error.
+_UNLIKELY: Final = 1e-3
+# Departures are taken as real if they lower the cost by more than this number. Chance lowers it by
+# less, even if the residuals of a few neighbouring readings are correlated.
+_DEPARTS: Final = 25.0
+# Blocks of readings for noise that lasts longer than a step, and short blocks in each of them.
+_BLOCKS: Final = 15
+_SHORT: Final = 20
 # Power that is older than this number of time constants is neglected: its weight is at most e^-6,
 # which is 0.2 %.
 _MEMORY: Final = 6.0
@@ -56,108 +64,82 @@ class PhaseSplit:
 
 
 def with_errors(
-    pieces: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool
+    readings: Readings, exact: Sequence[Solution], departing: Sequence[Solution]
 ) -> PhaseSplit:
-    """Return the powers of phases; their errors also cover the uncertainty of lag and response.
+    """Return the powers of phases and their errors.
+
+    The powers are the mean over all solutions, weighted by their evidence (Bayesian model
+    averaging). Solutions with departures are used if they are much more plausible than those
+    without. The form of the departures is unknown then, and the largest difference between
+    solutions is part of the error.
 
     Args:
-        pieces: spans whose labels are pieces of phases.
-        phase_of: phase of each piece, (pieces,).
         readings: the readings that were fitted.
-        fit: fitted powers of the pieces, with lag and response.
-        is_sensor_fitted: whether lag and response were fitted; otherwise they are the known values
-            of the sensor.
+        exact: solutions with one power per phase.
+        departing: solutions with departures from it.
     """
-    jacobian, rest_w = _jacobian(pieces, readings, fit)
-    rows, count = len(rest_w), pieces.count
-    noise_w2 = float(rest_w @ rest_w) / rows
-    shares = _shares(pieces, phase_of)
-    if is_sensor_fitted:
-        is_known = [prior is not None for prior in (readings.lag_s, readings.response_s)]
-        prior = np.eye(2, count + 2, count)[is_known] * np.sqrt(noise_w2) / PRIOR_S
-        weights = shares @ _weights(np.concatenate([jacobian, prior]), count)
-        by_sensor = noise_w2 * (weights[:, rows:] ** 2).sum(axis=1)
-        weights = weights[:, :rows]
-    else:
-        weights = shares @ _weights(jacobian[:, :count], count)
-        by_sensor = ((weights @ jacobian[:, count:] * PRIOR_S) ** 2).sum(axis=1)
-    variance = by_sensor + _variances(
-        pieces, phase_of, readings, fit, weights=weights, rest_w=rest_w
+    lowest, lowest_exact = (
+        min((solution.cost for solution in group), default=np.inf) for group in (departing, exact)
     )
-    freedom = max(rows - jacobian.shape[1], 1)
+    departs = lowest_exact - lowest > _DEPARTS
+    solutions = [*exact, *departing] if departs else exact
+    costs = np.array([solution.cost for solution in solutions])
+    chances = np.exp((costs.min() - costs) / 2.0)
+    chances /= chances.sum()
+    powers_w = np.array([solution.power_w for solution in solutions])
+    power_w = chances @ powers_w
+    off_w = np.abs(powers_w - power_w)
+    variance = np.zeros(len(power_w))
+    for chance, solution, difference_w in zip(chances, solutions, off_w, strict=True):
+        if chance > _UNLIKELY:
+            variance += chance * (_variance(readings, solution) + difference_w**2)
+    misfit_w = off_w.max(axis=0) if departs else np.zeros(len(power_w))
+    best = solutions[int(costs.argmin())]
+    freedom = max(len(readings.t_s) - best.unknowns, 1)
     return PhaseSplit(
-        power_w=shares @ fit.power_w,
-        error_w=t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance * rows / freedom),
-        lag_s=fit.lag_s,
-        response_s=fit.response_s,
-        pieces=tuple(np.bincount(phase_of).tolist()),
+        power_w=np.maximum(power_w, 0.0),
+        error_w=t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance) + misfit_w,
+        lag_s=best.lag_s,
+        response_s=best.response_s,
+        pieces=tuple(np.bincount(best.phase_of).tolist()),
         mean_w=float(readings.power_w.mean()),
-        fitted_mean_w=float((readings.power_w - rest_w).mean()),
+        fitted_mean_w=float((readings.power_w - best.rest_w).mean()),
     )
 
 
-def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]:
-    """Return the derivatives of the fitted readings, and the residuals.
-
-    Returns:
-        The derivatives of the m readings with respect to each power, the lag and the response,
-        (m, count + 2), and the residuals in watts, (m,).
-    """
-
-    def columns(lag_s: float, response_s: float) -> Array:
-        return spans.exposures(readings.t_s - lag_s, response_s, readings.window_s)
-
-    lag_s, response_s = fit.lag_s, fit.response_s
-    here = columns(lag_s, response_s)
-    by_lag = columns(lag_s + _NUDGE_S, response_s) - columns(lag_s - _NUDGE_S, response_s)
-    slower, faster = response_s + _NUDGE_S, max(response_s - _NUDGE_S, _NUDGE_S / 10.0)
-    by_response = (columns(lag_s, slower) - columns(lag_s, faster)) / (slower - faster)
-    slopes = [by_lag @ fit.power_w / (2.0 * _NUDGE_S), by_response @ fit.power_w]
-    return np.column_stack([here, *slopes]), readings.power_w - here @ fit.power_w
+def _variance(readings: Readings, solution: Solution) -> Array:
+    """Return the variance of each phase's power in W^2."""
+    rows, scores = len(readings.t_s), solution.weights * solution.rest_w
+    short = _squares(scores, _SHORT * _BLOCKS)
+    slow = _squares(scores, _BLOCKS) - short
+    slow *= slow > np.sqrt(2.0 / _BLOCKS) * short  # one standard deviation, by chance
+    noise = _variances(readings, solution) * rows / max(rows - solution.unknowns, 1)
+    variance: Array = solution.by_prior + noise + slow
+    return variance
 
 
-def _weights(columns: Array, count: int) -> Array:
-    """Return the weight of each row in the least-squares estimates of the first unknowns.
-
-    Args:
-        columns: derivatives with respect to each unknown, (rows, unknowns).
-        count: number of unknowns whose weights are returned.
-
-    Returns:
-        Weights, (count, rows).
-    """
-    scale = np.linalg.norm(columns, axis=0)
-    scale[scale == 0.0] = 1.0
-    weights: Array = (np.linalg.pinv(columns / scale, rcond=1e-10) / scale[:, None])[:count]
-    return weights
+def _squares(scores: Array, blocks: int) -> Array:
+    """Return the sum over blocks of readings of the squared sum of scores in the block."""
+    starts = np.unique(np.linspace(0, scores.shape[1], blocks, endpoint=False).astype(np.intp))
+    squares: Array = (np.add.reduceat(scores, starts, axis=1) ** 2).sum(axis=1)
+    return squares
 
 
-def _shares(pieces: Spans, phase_of: Numbers) -> Array:
-    """Return the share of each piece in the time of its phase, (phases, pieces)."""
-    shares = np.equal.outer(np.arange(phase_of.max() + 1), phase_of) * pieces.times_s()
-    normalised: Array = shares / shares.sum(axis=1, keepdims=True)
-    return normalised
-
-
-def _variances(
-    spans: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, weights: Array, rest_w: Array
-) -> Array:
+def _variances(readings: Readings, solution: Solution) -> Array:
     """Return the variance that noise and varying power cause in each phase's mean power, in W^2.
 
     Args:
-        spans: spans whose labels are pieces of phases.
-        phase_of: phase of each piece, (pieces,).
         readings: the readings that were fitted.
-        fit: fitted powers of the pieces, with lag and response.
-        weights: weight of each reading in the power of each phase, (phases, m).
-        rest_w: residuals of the readings, (m,).
+        solution: fitted powers.
     """
-    memory_s = fit.response_s
+    spans, phase_of, rest_w = solution.pieces, solution.phase_of, solution.rest_w
+    weights = solution.weights
+    memory_s = solution.response_s
     if readings.window_s is not None:
         memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)
-    shares, at = _occurrences(spans, readings.t_s - fit.lag_s, memory_s)
+    shares, at = _occurrences(spans, readings.t_s - solution.lag_s, memory_s)
     is_known = spans.labels >= 0
-    drawn_w = np.where(is_known, fit.power_w[spans.labels], 0.0)
+    drawn_w = np.where(is_known, solution.piece_w[spans.labels], 0.0)
     noise_w2, unevenness = _components(shares * drawn_w[at], at, rest_w)
     span_phase = np.where(is_known, phase_of[spans.labels], -1)
     inside = slice(at.min(), at.max() + 1)

@@ -31,45 +31,54 @@ class Spans:
 
     def times_s(self) -> Array:
         """Return the total time of each phase in seconds, (count,)."""
-        times_s: Array = np.diff(self.edges_s) @ self._one_hot(self.labels)
+        times_s: Array = np.diff(self.edges_s) @ self._one_hot()
         return times_s
 
     def exposures(self, t_s: Array, response_s: float, window_s: Array | None = None) -> Array:
-        """Return the share of each phase in each reading, (m, count).
+        """Return the share of each phase in each reading, (m, count)."""
+        return self.seen(self._one_hot(), t_s, response_s, window_s)
 
-        A reading is the output of a first-order filter of the power, averaged over a time that ends
-        at the reading.
+    def seen(
+        self, levels: Array, t_s: Array, response_s: float, window_s: Array | None = None
+    ) -> Array:
+        """Return the readings of signals that are constant in each span, (m, signals).
+
+        A reading is the output of a first-order filter of the signal, averaged over a time that
+        ends at the reading.
 
         Args:
+            levels: value of each signal in each span, (n, signals).
             t_s: times of the readings, which must be inside the spans, (m,).
             response_s: time constant of the filter in seconds.
             window_s: length of the averaging time of each reading, (m,); ``None`` for instantaneous
                 readings.
         """
         response_s = max(response_s, SHORTEST_RESPONSE_S)
-        states = self._states(response_s)
+        states = self._states(levels, response_s)
         if window_s is None:
-            return self._at(t_s, states, response_s)
+            return self._at(t_s, levels, states, response_s)
         # By the filter's equation, response * x' = u - x with input u and output x, the integral of
         # x follows from the integral of u and the change of x.
         begin_s = t_s - window_s
-        active_s = self._active_s(t_s) - self._active_s(begin_s)
-        change = self._at(t_s, states, response_s) - self._at(begin_s, states, response_s)
-        return (active_s - response_s * change) / window_s[:, None]
+        sums = self._sums(levels, t_s) - self._sums(levels, begin_s)
+        change = self._at(t_s, levels, states, response_s)
+        change -= self._at(begin_s, levels, states, response_s)
+        return (sums - response_s * change) / window_s[:, None]
 
     def known_s(self, start_s: Array, end_s: Array) -> Array:
         """Return how many seconds from ``start_s[i]`` to ``end_s[i]`` are inside phases, (m,)."""
-        known_s: Array = (self._active_s(end_s) - self._active_s(start_s)).sum(axis=1)
+        is_known = (self.labels >= 0).astype(np.float64)[:, None]
+        known_s: Array = (self._sums(is_known, end_s) - self._sums(is_known, start_s))[:, 0]
         return known_s
 
-    def _one_hot(self, labels: Numbers) -> Array:
+    def _one_hot(self) -> Array:
         """Return the one-hot encoding of labels, (n, count); label -1 becomes a row of zeros."""
-        return np.equal.outer(labels, np.arange(self.count)).astype(np.float64)
+        return np.equal.outer(self.labels, np.arange(self.count)).astype(np.float64)
 
-    def _states(self, response_s: float) -> Array:
-        """Return the filter's output at each edge, (n + 1, count); it is 0 at the first edge."""
+    def _states(self, levels: Array, response_s: float) -> Array:
+        """Return the filter's output at each edge, (n + 1, signals); it is 0 at the first edge."""
         decays = -np.diff(self.edges_s)[:, None] / response_s
-        gains = -np.expm1(decays) * self._one_hot(self.labels)
+        gains = -np.expm1(decays) * levels
         # Each state is ``kept`` times the previous state, plus a gain. The first round of the loop
         # combines 2 spans, the second 4, the third 8, and so on, until the contribution of the
         # earlier state is negligible.
@@ -79,18 +88,18 @@ class Spans:
             gains[back:] = gains[back:] + kept[back:] * gains[:-back]
             kept[back:] = kept[back:] * kept[:-back]
             back *= 2
-        return np.concatenate([np.zeros((1, self.count)), gains])
+        return np.concatenate([np.zeros((1, gains.shape[1])), gains])
 
-    def _at(self, t_s: Array, states: Array, response_s: float) -> Array:
-        """Return the filter's output at the times ``t_s``, (m, count)."""
+    def _at(self, t_s: Array, levels: Array, states: Array, response_s: float) -> Array:
+        """Return the filter's output at the times ``t_s``, (m, signals)."""
         span = np.searchsorted(self.edges_s, t_s, "right") - 1
         span = np.clip(span, 0, len(self.labels) - 1)
         kept = np.exp(-(t_s - self.edges_s[span]) / response_s)[:, None]
-        outputs: Array = states[span] * kept + self._one_hot(self.labels[span]) * (1.0 - kept)
+        outputs: Array = states[span] * kept + levels[span] * (1.0 - kept)
         return outputs
 
-    def _active_s(self, t_s: Array) -> Array:
-        """Return the seconds in each phase before the times ``t_s``, (m, count)."""
-        widths_s = np.diff(self.edges_s)[:, None] * self._one_hot(self.labels)
-        sums_s = np.cumsum(np.vstack([np.zeros(self.count), widths_s]), axis=0)
+    def _sums(self, levels: Array, t_s: Array) -> Array:
+        """Return the integral of each signal until the times ``t_s``, (m, signals)."""
+        widths_s = np.diff(self.edges_s)[:, None] * levels
+        sums_s = np.cumsum(np.vstack([np.zeros(levels.shape[1]), widths_s]), axis=0)
         return np.column_stack([np.interp(t_s, self.edges_s, column) for column in sums_s.T])

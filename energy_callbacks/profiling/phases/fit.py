@@ -21,7 +21,7 @@ from energy_callbacks.sensing.estimation.series import Array
 # 20 ms. With much longer responses, phases cannot be separated, so these are not tried.
 LAGS_S: Final = np.arange(-0.040, 0.1001, 0.005)
 RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 0.080])
-_BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
+BOUNDS_S: Final = ((LAGS_S[0], LAGS_S[-1]), (1e-4, 0.15))
 # Uncertainty (standard deviation) of a sensor's known lag, and of its known response.
 PRIOR_S: Final = 0.003
 # A fit may be the true one if its cost exceeds the lowest cost by less than this number. If lag or
@@ -30,13 +30,6 @@ PRIOR_S: Final = 0.003
 _CLOSE: Final = 4.0
 _DONE: Final = 1e-4
 _MOST_MINIMA: Final = 4
-# Minimum length of a piece: about half of the response of an H200. The fitted powers of shorter
-# pieces would differ only by noise.
-_SHORTEST_PIECE_S: Final = 0.008
-_MOST_PIECES: Final = 16
-# Another piece must lower the cost by at least this value. Chance lowers it by less, even if the
-# residuals of a few neighbouring readings are correlated.
-_GAIN: Final = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +101,7 @@ def fits(spans: Spans, readings: Readings) -> list[Fit]:
     minima = []
     for start in _starts(fit, readings):
         options = {"initial_simplex": start + simplex, "fatol": _DONE, "xatol": PRIOR_S}
-        search = {"method": "Nelder-Mead", "bounds": _BOUNDS_S, "options": options}
+        search = {"method": "Nelder-Mead", "bounds": BOUNDS_S, "options": options}
         minima.append(fit(minimize(lambda at: fit(at).cost, start, **search).x))
     minima.sort(key=lambda fit: fit.cost)
     return [fit for fit in minima if fit.cost - minima[0].cost < _CLOSE]
@@ -127,7 +120,7 @@ def _starts(fit: Callable[[Array], Fit], readings: Readings) -> Array:
         return starts
     offsets = PRIOR_S * (np.indices((3, 3)).reshape(2, -1).T - 1.0)
     near = np.array([readings.lag_s, readings.response_s]) + offsets
-    lowest, highest = zip(*_BOUNDS_S, strict=True)
+    lowest, highest = zip(*BOUNDS_S, strict=True)
     return np.concatenate([starts, np.clip(near, lowest, highest)])
 
 
@@ -149,28 +142,3 @@ def cut(spans: Spans, counts: tuple[int, ...]) -> tuple[Spans, Numbers]:
         edges_s=np.append(edges_s, spans.edges_s[-1]), labels=labels, count=int(first[-1])
     )
     return pieces, np.repeat(np.arange(spans.count), counts)
-
-
-def piece_counts(spans: Spans, readings: Readings, steps: int) -> tuple[int, ...]:
-    """Return the number of pieces of each phase; 1 for all if one power per phase is enough.
-
-    Phases are cut only if lag and response are known. Otherwise, the effects of pieces and of the
-    response cannot be separated.
-    """
-    counts = (1,) * spans.count
-    lag_s, response_s = readings.lag_s, readings.response_s
-    if lag_s is None or response_s is None:
-        return counts
-    lengths_s = spans.times_s() / steps
-    best_cost = fit_at(spans, readings, lag_s, response_s).cost
-    while sum(counts) < _MOST_PIECES:
-        candidates = [
-            tuple(count + (phase == number) for number, count in enumerate(counts))
-            for phase in range(spans.count)
-            if lengths_s[phase] / (counts[phase] + 1) >= _SHORTEST_PIECE_S
-        ]
-        costs = [fit_at(cut(spans, one)[0], readings, lag_s, response_s).cost for one in candidates]
-        if best_cost - min(costs, default=math.inf) < _GAIN:
-            return counts
-        best_cost, counts = min(zip(costs, candidates, strict=True))
-    return counts

@@ -6,7 +6,7 @@ import numpy as np
 
 from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Spans
-from energy_callbacks.profiling.phases.fit import Readings, cut, piece_counts
+from energy_callbacks.profiling.phases.fit import Readings, cut
 from energy_callbacks.profiling.phases.split import Refusal, split
 
 RESPONSE_S, LAG_S = 0.015, 0.005
@@ -46,27 +46,24 @@ def network(*, rises: bool):
 
 
 def test_power_that_changes_inside_a_phase():
-    """Both powers are right to 5 %, within the stated intervals."""
-    spans, readings, steps, truth_w = network(rises=True)
+    """The split is refused: the power may change inside a phase, or edges may be elsewhere."""
+    spans, readings, steps, _ = network(rises=True)
     found = split(spans, readings, ("forward", "backward"), steps)
-    assert isinstance(found, PhaseSplit)
-    assert max(found.pieces) > 1
-    np.testing.assert_allclose(found.power_w, truth_w, rtol=0.05)
-    assert (np.abs(found.power_w - truth_w) < 1.5 * found.error_w).all()
+    assert isinstance(found, Refusal)
+    assert "% only" in found.why
 
 
 def test_without_knowledge_of_the_sensor_it_is_refused():
-    """Without a known sensor phases are not cut, and the split is refused."""
+    """Without a known sensor, shapes and the response cannot be separated."""
     spans, readings, steps, _ = network(rises=True)
     blind = Readings(t_s=readings.t_s, power_w=readings.power_w)
-    assert piece_counts(spans, blind, steps) == (1, 1)
     assert isinstance(split(spans, blind, ("forward", "backward"), steps), Refusal)
 
 
 def test_nothing_is_cut_where_one_power_is_enough():
     """Unnecessary pieces would only add noise."""
     spans, readings, steps, truth_w = network(rises=False)
-    assert piece_counts(spans, readings, steps) == (1, 1)
     found = split(spans, readings, ("forward", "backward"), steps)
     assert isinstance(found, PhaseSplit)
+    assert found.pieces == (1, 1)
     np.testing.assert_allclose(found.power_w, truth_w, rtol=0.02)

@@ -10,6 +10,7 @@ from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.profiling.phases.split import Refusal, split
 from tests.benchmarks import phases as lab
+from tests.benchmarks.common.step_plants import trial as other_trial
 
 NAMES = ("forward", "backward")
 
@@ -123,3 +124,21 @@ def test_no_phase_has_negative_power():
     found = split(spans, replace(readings, power_w=power_w), NAMES, 600)
     assert isinstance(found, PhaseSplit)
     assert (found.power_w >= 0.0).all()
+
+
+def test_shuffled_names_are_refused():
+    """Readings that do not follow the phases are refused, whatever their mean is."""
+    one = lab.trial(0.120, 0.05, np.random.default_rng(4))
+    labels = np.random.default_rng(5).permutation(one.spans.labels)
+    found = split(replace(one.spans, labels=labels), one.readings, lab.NAMES, one.steps)
+    assert isinstance(found, Refusal)
+    assert found.why == "the readings do not follow the phases"
+
+
+def test_edges_that_are_off_are_in_the_interval():
+    """Edges 1 to 5 ms off are fitted: each energy is inside its interval."""
+    one = other_trial(lab.FORMS["edges"], 0.33, 0.05, np.random.default_rng(6))
+    found = split(one.spans, one.readings, lab.OTHER_NAMES, one.steps)
+    assert isinstance(found, PhaseSplit)
+    truth_w = one.truth_j / one.spans.times_s()
+    assert (np.abs(found.power_w - truth_w) < found.error_w).all()
