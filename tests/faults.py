@@ -283,6 +283,10 @@ class SetClock(CardClock):
     def _now_s(self, now_s: float) -> None:
         self._time.advance(max(now_s - self._now_s, 0.0))
 
+    def monotonic_s(self) -> float:
+        """Return the virtual monotonic time, in seconds; the wall clock's jumps do not count."""
+        return self._now_s
+
     def set_wall_clock(self, jump_s: float) -> None:
         super().set_wall_clock(jump_s)
         self._time.advance(jump_s)

@@ -160,6 +160,9 @@ class Drawn:
     def intervals(self, key: str, start_s: float, end_s: float) -> Intervals | None:
         return self.found if start_s < self.found.t_s[-1] <= end_s else None
 
+    def used_since_s(self, key: str) -> float:
+        return -math.inf
+
 
 @pytest.mark.parametrize(("edge_j", "expected_j"), [(0.0, 200.0), (300.0, 588.0)])
 def test_the_bound_is_what_no_reading_excludes(edge_j: float, expected_j: float) -> None:
