@@ -141,18 +141,18 @@ class _Fit:
 
     @property
     def scale(self) -> float:
-        """Misfit that raises the cost of a candidate by 1, J^2/s.
+        """Misfit that raises the cost of a candidate by 1 if errors are not correlated, J^2/s.
 
         It includes the uncertainty of the place of the edges, which is the same in all repetitions.
         """
-        crowded = 1.0 + _CROWDED * (self.sums.mean_width_s / self.sums.shortest_s) ** 2
         place = self.sums.changes * self.fits.jumps_w**2 * (_EDGE_SHARE**2 * self.sums.mean_width_s)
-        return crowded * (self.noise.at_edges + float(place.sum()))
+        return self.noise.at_edges + float(place.sum())
 
     @property
     def cost(self) -> Array:
         """Cost of each candidate, (n,); see ``Candidates.shares``."""
-        cost: Array = self.fits.misfit / self.scale
+        crowded = 1.0 + _CROWDED * (self.sums.mean_width_s / self.sums.shortest_s) ** 2
+        cost: Array = self.fits.misfit / (crowded * self.scale)
         return cost
 
 

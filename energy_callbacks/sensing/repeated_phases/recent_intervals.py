@@ -116,12 +116,10 @@ class RecentIntervals:
         count = len(self.whole_s)
         kinds = np.zeros(len(of_moments_j), np.intp)
         kinds[self._moment] = self.before * count + self.after
-        return np.stack(
-            [
-                np.bincount(kinds, of_moments_j**power, count**2).reshape(count, count)
-                for power in (1, 2)
-            ]
+        sums: Array = np.stack(
+            [np.bincount(kinds, of_moments_j**power, count**2) for power in (1, 2)]
         )
+        return sums.reshape(2, count, count)
 
 
 def _starts(sizes: Sequence[int] | NDArray[np.intp]) -> NDArray[np.intp]:

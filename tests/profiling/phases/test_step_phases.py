@@ -201,7 +201,7 @@ def test_a_short_phase_that_is_not_known_joins_the_next(tmp_path, monkeypatch, d
     monkeypatch.setattr(step_phases, "split", doubtful)
     loop = Loop(tmp_path, StepPhases())
     loop.PHASES = (("data wait", duration_s, 80.0), *loop.PHASES[1:])
-    found = loop.train(100)
+    found = loop.train(200)
     assert [phase.name for phase in found.phases] == names
     assert (found.refusal is None) == (len(names) == 2)
 
