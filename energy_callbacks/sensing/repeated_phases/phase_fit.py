@@ -202,7 +202,7 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
         return replace(equal, edge_j=equal.edge_j + shifted_j)
     # What the unequal delays are still wrong by is taken as a share of what they have changed.
     changed_j = _UNEQUAL_SHARE * np.abs(kinds.energy_j - equal.energy_j)
-    edge_j = np.hypot(kinds.edge_j, changed_j)
+    edge_j = np.hypot(np.hypot(kinds.edge_j, changed_j), _place_j(fit))
     return replace(equal, energy_j=_not_negative(kinds.energy_j), edge_j=edge_j)
 
 
@@ -256,17 +256,22 @@ def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int)
 
 def _averaged(fit: _Fit) -> PhaseEnergies:
     """Return the mean over the candidates, weighted by their likelihood."""
-    sums, energy_j = fit.sums, fit.fits.energy_j
+    energy_j = fit.fits.energy_j
     weights = fit.candidates.shares(fit.cost)
     mean_j = weights @ energy_j
-    both = sums.changes + sums.changes.T
-    place_j = _EDGE_SHARE * sums.mean_width_s * (both * fit.fits.jumps_w).sum(axis=1)
     return PhaseEnergies(
         energy_j=_not_negative(mean_j),
         stderr_j=np.sqrt(weights @ np.maximum(_variances(fit) + _jitter(fit), 0.0)),
-        edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), place_j),
+        edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), _place_j(fit)),
         duration_s=weights @ fit.fits.products.sum(axis=2),
     )
+
+
+def _place_j(fit: _Fit) -> Array:
+    """Return bounds of the errors due to the uncertainty of the place of all edges, J, (P,)."""
+    both_w = (fit.sums.changes + fit.sums.changes.T) * fit.fits.jumps_w
+    place_j: Array = _EDGE_SHARE * fit.sums.mean_width_s * both_w.sum(axis=1)
+    return place_j
 
 
 def _not_negative(energy_j: Array) -> Array:
