@@ -116,9 +116,9 @@ class RecentIntervals:
         count = len(self.whole_s)
         kinds = np.zeros(len(of_moments_j), np.intp)
         kinds[self._moment] = self.before * count + self.after
-        sums: Array = np.stack(
-            [np.bincount(kinds, of_moments_j**power, count**2) for power in (1, 2)]
-        )
+        sums = np.zeros((2, count**2))
+        for power in (1, 2):
+            sums[power - 1] = np.bincount(kinds, of_moments_j**power, count**2)
         return sums.reshape(2, count, count)
 
 
