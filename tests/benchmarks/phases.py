@@ -36,7 +36,17 @@ from energy_callbacks.profiling.phases.marks import merged
 from energy_callbacks.profiling.phases.split import Refusal, split
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.common.step_plants import Load
+from tests.benchmarks.common.step_plants import (
+    DURATION_S,
+    LAG_OFF_S,
+    LAG_S,
+    READING_W,
+    RESPONSE_S,
+    SENSOR_S,
+    UNEVEN,
+    Load,
+    Trial,
+)
 from tests.benchmarks.common.step_plants import trial as other_trial
 
 NAMES: Final = ("data wait", "forward", "backward", "optimizer")
@@ -44,14 +54,7 @@ POWER_W: Final = (120.0, 350.0, 520.0, 250.0)
 SHARES: Final = (0.17, 0.25, 0.50, 0.08)
 PERIODS_S: Final = (0.023, 0.060, 0.120, 0.400)
 JITTERS: Final = (0.0, 0.05)
-DURATION_S: Final = 60.0
-SENSOR_S: Final = 0.020
-RESPONSE_S: Final = 0.015
-LAG_S: Final = 0.005
-LAG_OFF_S: Final = 0.003
 DRIFT: Final = 5e-5
-NOISE_W: Final = 8.0
-UNEVEN: Final = 0.03
 # Lengths and powers on which no constant of the fit was chosen.
 _FORM: Final = Load(power_w=(480.0, 610.0, 150.0), shares=(0.36, 0.50, 0.14))
 OTHER_NAMES: Final = ("forward", "backward", "optimizer")
@@ -71,20 +74,6 @@ LEAST_HELD: Final = 0.90
 WIDEST: Final = 4.0
 MOSTLY: Final = 0.95
 TRIALS, QUICK_TRIALS = 60, 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A training, and the readings of its sensor.
-
-    Attributes:
-        truth_j: energy of each phase.
-    """
-
-    spans: Spans
-    readings: Readings
-    steps: int
-    truth_j: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +113,7 @@ def trial(period_s: float, jitter: float, rng: np.random.Generator) -> Trial:
     spacing_s = SENSOR_S * (1.0 + rng.uniform(-DRIFT, DRIFT))
     t_s = np.arange(math.ceil(edges_s[0] / spacing_s), edges_s[-1] / spacing_s) * spacing_s
     seen_w = _filtered(edges_s, powers_w, t_s - LAG_S - rng.uniform(-LAG_OFF_S, LAG_OFF_S))
-    seen_w = np.round(seen_w + rng.uniform(-NOISE_W, NOISE_W, len(t_s)))
+    seen_w = np.round(seen_w + rng.uniform(-READING_W, READING_W, len(t_s)))
     truth_j = (widths_s * powers_w).reshape(steps, 4).sum(axis=0)
     return Trial(
         spans=Spans(edges_s=edges_s, labels=labels, count=4),

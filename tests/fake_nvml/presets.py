@@ -4,12 +4,12 @@ Sources: H200 our own measurements (``facts/h200.md``); the others Yang, Adamek 
 "Part-time power measurements" (SC'24, arXiv 2312.02741), table of update periods and windows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.fake_nvml.scenario import Card, Group
+from tests.fake_nvml.scenario import Card, Group, Mig
 from tests.fake_nvml.sensor import Buffer, Latency, Sensor
-from tests.fake_nvml.signals import Signal
+from tests.fake_nvml.signals import Constant, Signal
 
 H200_LATENCY: Mapping[Group, Latency] = {
     "power": Latency(median_s=1e-6, p99_s=10e-6),
@@ -126,6 +126,29 @@ def ideal(signal: Signal, **changes: Any) -> Card:
     """A card without sensor errors: every reading is the truth at the moment of the call."""
     sensor = Sensor(period_s=0.0, window_s=0.0, usage_window_s=0.0, counter_period_s=0.0)
     return _card(changes, signal=signal, sensor=sensor, name="Ideal GPU")
+
+
+def numbered(
+    preset: Callable[..., Card], index: int, *, name: str = "NVIDIA H200", parts: int = 0
+) -> Card:
+    """A card that draws 100 W more than the one before; its UUID begins with its index.
+
+    Args:
+        preset: makes the card.
+        index: number of the card, from 0 on.
+        name: its name.
+        parts: number of its MIG instances.
+    """
+    instances = tuple(
+        Mig(uuid=f"MIG-{index}{part}000000-0000-5000-8000-000000000000", gpu_instance=part)
+        for part in range(1, parts + 1)
+    )
+    return preset(
+        Constant(100.0 * (index + 1)),
+        name=name,
+        uuid=f"GPU-{index}0000000-0000-4000-8000-000000000000",
+        mig_instances=instances,
+    )
 
 
 def _card(changes: dict[str, Any], **settings: Any) -> Card:

@@ -25,6 +25,7 @@ from energy_callbacks.sensing.sources.nvidia.known_sensors import (
     generation,
     samples_sensor,
 )
+from tests.gpu.products import products
 
 Array = NDArray[np.float64]
 # Period of the steps, s, and share of it in which the GPU works.
@@ -96,18 +97,7 @@ def record(period_s: float, duty: float, duration_s: float) -> dict[str, Any]:
 
 def load(period_s: float, duty: float, duration_s: float, ready: Any) -> None:
     """Run products for the share ``duty`` of every step."""
-    import torch
-
-    left = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
-    product = torch.empty_like(left)
-
-    def work(count: int) -> float:
-        start_s = time.perf_counter()
-        for _ in range(count):
-            torch.mm(left, left, out=product)
-        torch.cuda.synchronize()
-        return time.perf_counter() - start_s
-
+    work = products(4096)
     work(50)
     count = max(round(period_s * duty / (work(200) / 200)), 1)
     ready.set()

@@ -19,6 +19,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing import recording
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
+from tests.gpu.products import products
 
 BAR: float = 0.008
 _SPANS_S = (20.0, 24.0)
@@ -51,18 +52,7 @@ def main() -> int:
 
 def measure(out: Path, duration_s: float, on_s: float, off_s: float) -> None:
     """Run products for ``on_s``, pause, and repeat."""
-    import torch
-
-    left = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    product = torch.empty_like(left)
-
-    def work(count: int) -> float:
-        start_s = time.perf_counter()
-        for _ in range(count):
-            torch.mm(left, left, out=product)
-        torch.cuda.synchronize()
-        return time.perf_counter() - start_s
-
+    work = products(8192)
     work(20)
     count = max(round(on_s / (work(100) / 100)), 1)
     config = EnergyConfig(report_dir=out, raw_readings=True)

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from energy_callbacks.accounting.journal import journal
 from energy_callbacks.report import EnergyReport, build, save
 from energy_callbacks.sensing.frameworks import cuda_driver
 from tests.fake_nvml import Card, FakeNvml, Process, Scenario, a100, fixtures, h200
-from tests.fake_nvml.scenario import Mig
+from tests.fake_nvml.presets import numbered
 from tests.fake_nvml.signals import Constant, Square
 from tests.fake_nvml.test_fake_card import CardClock
 
@@ -25,19 +26,7 @@ JOINS_S = 2.5
 LOOK_S = 0.8
 
 
-def card(index: int, *, name: str = "NVIDIA H200", parts: int = 0) -> Card:
-    """A card that draws 100 W more than the one before; its UUID begins with its index."""
-    instances = tuple(
-        Mig(uuid=f"MIG-{index}{part}000000-0000-5000-8000-000000000000", gpu_instance=part)
-        for part in range(1, parts + 1)
-    )
-    return h200(
-        Constant(100.0 * (index + 1)),
-        name=name,
-        uuid=f"GPU-{index}0000000-0000-4000-8000-000000000000",
-        mig_instances=instances,
-    )
-
+card = partial(numbered, h200)
 
 THREE = (card(0), card(1), card(2))
 UNLIKE = (card(0, name="Tesla T4"), card(1), card(2, name="NVIDIA L4"))

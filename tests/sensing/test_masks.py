@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, resolve
 from energy_callbacks.sensing.frameworks import cuda_driver, loaded_frameworks
-from tests.fake_nvml import Card, Constant, FakeNvml, Mig, Scenario, fixtures, ideal
+from tests.fake_nvml import Card, Constant, FakeNvml, Scenario, fixtures, ideal
+from tests.fake_nvml.presets import numbered
 from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
@@ -21,19 +23,7 @@ Play = Callable[..., FakeNvml]
 RUN_S = 4.0
 
 
-def card(index: int, *, name: str = "NVIDIA H200", parts: int = 0) -> Card:
-    """A card that draws 100 W more than the one before; its UUID begins with its index."""
-    instances = tuple(
-        Mig(uuid=f"MIG-{index}{part}000000-0000-5000-8000-000000000000", gpu_instance=part)
-        for part in range(1, parts + 1)
-    )
-    return ideal(
-        Constant(100.0 * (index + 1)),
-        name=name,
-        uuid=f"GPU-{index}0000000-0000-4000-8000-000000000000",
-        mig_instances=instances,
-    )
-
+card = partial(numbered, ideal)
 
 TWO = (card(0), card(1))
 # CUDA counts these from the fastest on, nvidia-smi by PCI bus.

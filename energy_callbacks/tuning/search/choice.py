@@ -18,12 +18,8 @@ from energy_callbacks.tuning.search.trial import Trial
 
 # The search accepts a size whose expected cost exceeds the least cost by at most this fraction.
 ENOUGH: Final = 0.003
-# Accepted standard error of the logarithm of the knee.
-_KNOWN: Final = 0.01
 # Maximum number of sizes at which curves are evaluated, in addition to the candidates for a trial.
 _POINTS: Final = 64
-# Minimum probability that a size which is recommended as the knee is fast enough.
-_DOUBT: Final = 0.025
 
 
 class Choice:

@@ -14,6 +14,8 @@ from energy_callbacks.profiling.phases.fit import Readings
 GRID_S: Final = 2.5e-4
 SENSOR_S: Final = 0.020
 LAG_S, RESPONSE_S = 0.005, 0.015
+# Largest difference between the true lag and ``LAG_S``.
+LAG_OFF_S: Final = 0.003
 # Largest random error of a reading.
 READING_W: Final = 8.0
 UNEVEN: Final = 0.03
@@ -88,7 +90,7 @@ def trial(load: Load, period_s: float, jitter: float, rng: np.random.Generator) 
     if load.is_sensor_noise:
         seen_w = seen_w + noise * power_w.mean()
     t_s = np.cumsum(rng.uniform(0.8, 1.2, int(edges_s[-1] / SENSOR_S) - 8)) * SENSOR_S
-    lag_s = LAG_S + rng.uniform(-0.003, 0.003)
+    lag_s = LAG_S + rng.uniform(-LAG_OFF_S, LAG_OFF_S)
     read_w = np.interp(t_s - lag_s, grid_s, seen_w) + rng.uniform(-READING_W, READING_W, len(t_s))
     off_s = rng.uniform(*load.off_s, count) * rng.choice([-1.0, 1.0], count)
     reported_s = np.maximum.accumulate(edges_s + np.append(np.tile(off_s, steps), 0.0))
