@@ -15,6 +15,7 @@ larger is the stated error.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -122,7 +123,12 @@ class CountedIntervals:
         self._variability.add(power_w)
 
     def add(
-        self, start_s: float, end_s: float, energy_j: float, point: float, segment: Array | None
+        self,
+        start_s: float,
+        end_s: float,
+        energy_j: float,
+        point: float,
+        segment: Sequence[iv.Row] | None,
     ) -> None:
         """Add an interval that begins at ``end_s``, if there are intervals; call ``see`` first.
 
@@ -139,7 +145,7 @@ class CountedIntervals:
         constant = math.nan if is_any else variability.variance(0.0, *iv.MEAN)
         is_resolved = self._period_s >= _FEWEST_IN_PERIOD * width_s
         if segment is None or self._window_s >= width_s:
-            segment = np.empty((0, iv.WIDTH))
+            segment = ()
         self._waiting.append(
             _Counted(
                 start_s=start_s,
@@ -190,11 +196,10 @@ class CountedIntervals:
         return _shaped(intervals, around_w)
 
 
-def _instant(segment: Array) -> list[tuple[float, float, float]]:
+def _instant(segment: Sequence[iv.Row]) -> list[tuple[float, float, float]]:
     """Return ``_Counted.readings``."""
-    # There are few rows, for which lists are faster than numpy arrays.
     parts = []
-    for row in segment.tolist():
+    for row in segment:
         if row[iv.SEEN] > 0.0:
             mean_w, half_w = row[iv.AREA] / row[iv.SEEN], row[iv.BEND] / 2.0
             parts.append((mean_w - half_w, mean_w + half_w, row[iv.SEEN]))

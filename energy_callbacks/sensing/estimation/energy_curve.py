@@ -29,7 +29,7 @@ from energy_callbacks.sensing.estimation.beats import Beats
 from energy_callbacks.sensing.estimation.counted_intervals import CountedIntervals, Shaped
 from energy_callbacks.sensing.estimation.cumulative_energy import JUMP, CumulativeEnergy, Intervals
 from energy_callbacks.sensing.estimation.exposure import Shape
-from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
+from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals, Row
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.step_waves import follow_steps
 
@@ -257,7 +257,8 @@ class EnergyCurve:
         self._committed -= self._knots.compact(self._committed)
         is_ahead = self._append_counted()
         if len(self._shape) and not is_ahead:
-            self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
+            intervals = iv.table(self._shape.open())
+            self._knots.append(self._as_knots(intervals, self._tail_method()))
 
     def _append_counted(self) -> bool:
         """Append the provisional intervals of the counter alone.
@@ -280,7 +281,7 @@ class EnergyCurve:
             if not (self._is_dense(width_s) and self._is_usable(before, anchor)):
                 continue
             rows = self._shape.open()
-            seen = rows[(rows[:, iv.START] >= before.t_s) & (rows[:, iv.END] <= anchor.t_s)]
+            seen = [r for r in rows if r[iv.START] >= before.t_s and r[iv.END] <= anchor.t_s]
             if self._is_plausible(rise_j, width_s, seen, is_dense=True):
                 point = _anchor_variance(before, anchor)
                 self._counted.add(before.t_s, anchor.t_s, rise_j, point, seen)
@@ -322,13 +323,13 @@ class EnergyCurve:
     def _commit_segment(self, before: Reading, anchor: Reading) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)
         rise_j, width_s = anchor.value - before.value, anchor.t_s - before.t_s
-        is_covered = bool(segment[:, iv.SEEN].sum() >= 0.5 * width_s)
+        is_covered = sum(row[iv.SEEN] for row in segment) >= 0.5 * width_s
         is_dense = self._is_dense(width_s)
         if not self._is_plausible(
             rise_j, width_s, segment if is_covered else segment[:0], is_dense
         ):
             self._disagreements += 1
-            self._commit_shape(np.concatenate([lead, segment]), "power")
+            self._commit_shape(lead + segment, "power")
             return
         self._counted.see(rise_j / width_s)
         self._segment_s += (width_s - self._segment_s) / _VARIANCE_MEMORY
@@ -341,11 +342,12 @@ class EnergyCurve:
             dense = segment if is_dense else None
             self._counted.add(before.t_s, anchor.t_s, rise_j, point, dense)
             return
-        self._follow_steps(segment)
-        factor = self._learn_factor(rise_j, float(segment[:, iv.AREA].sum()), width_s)
+        shape = iv.table(segment)
+        self._follow_steps(shape)
+        factor = self._learn_factor(rise_j, float(shape[:, iv.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
-        self._rescale_errors(segment, rise_j / factor, point)
-        fitted = _fitted(_covered_by_counter(segment), rise_j / factor)
+        self._rescale_errors(shape, rise_j / factor, point)
+        fitted = _fitted(_covered_by_counter(shape), rise_j / factor)
         self._commit(fitted, factor, self._anchored_method, point)
 
     def _follow_steps(self, segment: Array) -> None:
@@ -363,27 +365,30 @@ class EnergyCurve:
         """Return whether anchors this far apart are as frequent as the power readings."""
         return width_s <= _DENSE * self._shape.resolution_s
 
-    def _is_plausible(self, rise_j: float, width_s: float, segment: Array, is_dense: bool) -> bool:
+    def _is_plausible(
+        self, rise_j: float, width_s: float, segment: Sequence[Row], is_dense: bool
+    ) -> bool:
         if not 0.0 <= rise_j <= iv.MOST_POWER_W * width_s:
             return False
-        if not len(segment):
+        if not segment:
             return True
         if is_dense or self._shape.is_sparse:
             return _agree(rise_j, segment, _WIDE_FACTOR_RANGE)
         return _agree(rise_j, segment, _FACTOR_RANGE) and self._is_usual(rise_j, segment)
 
-    def _is_usual(self, rise_j: float, segment: Array) -> bool:
+    def _is_usual(self, rise_j: float, segment: Sequence[Row]) -> bool:
         """Return whether the counter's rise agrees with the readings' energy times the factor.
 
         The two differ, for example, if the counter stopped for a while. Returns ``True`` if this
         cannot be checked: before the factor is known, or if the segment has gaps.
         """
-        has_holes = bool((segment[:, iv.SEEN] == 0.0).any())
+        has_holes = any(row[iv.SEEN] == 0.0 for row in segment)
         if self._factor is None or has_holes:
             return True
-        expected_j = self._factor * segment[:, iv.AREA].sum()
-        noise_j = self._factor * math.sqrt(self._variance_ratio * segment[:, iv.NOISE].sum())
-        return bool(abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j)
+        expected_j = self._factor * sum(row[iv.AREA] for row in segment)
+        noise = self._variance_ratio * sum(row[iv.NOISE] for row in segment)
+        noise_j = self._factor * math.sqrt(noise)
+        return abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j
 
     def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
         """Update the variance ratio, multiply NOISE by it, and reduce EDGE in a short segment.
@@ -413,28 +418,26 @@ class EnergyCurve:
         self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
         return self._factor or 1.0
 
-    def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
+    def _taken(self, start_s: float, end_s: float) -> tuple[list[Row], list[Row]]:
         """Remove and return the power intervals before a segment, and those in the segment.
 
         If there are intervals in the segment, gaps at its ends are filled by intervals that no
         reading covers.
         """
         lead, segment = self._shape.take(start_s), self._shape.take(end_s)
-        if len(segment) and segment[0, iv.START] > start_s:
-            first = segment[0]
-            segment = np.concatenate([[_gap(start_s, first[iv.START], first)], segment])
-        if len(segment) and segment[-1, iv.END] < end_s:
-            last = segment[-1]
-            segment = np.concatenate([segment, [_gap(last[iv.END], end_s, last)]])
+        if segment and (first := segment[0])[iv.START] > start_s:
+            segment.insert(0, _gap(start_s, first[iv.START], first))
+        if segment and (last := segment[-1])[iv.END] < end_s:
+            segment.append(_gap(last[iv.END], end_s, last))
         return lead, segment
 
     def _tail_method(self) -> Method:
         return self._anchored_method if self._factor is not None else self._shape_method
 
-    def _commit_shape(self, intervals: Array, method: Method) -> None:
+    def _commit_shape(self, intervals: Sequence[Row], method: Method) -> None:
         """Make intervals final without fitting them to anchors; gaps reduce the coverage."""
         self._commit_counted()
-        self._knots.append(self._as_knots(intervals, method))
+        self._knots.append(self._as_knots(iv.table(intervals), method))
         self._committed = len(self._knots)
 
     def _commit_counted(self, *, is_final: bool = True) -> None:
@@ -465,16 +468,16 @@ class EnergyCurve:
         return self._knots.following(_without_gaps(intervals), self._factor or 1.0, method)
 
 
-def _gap(start_s: float, end_s: float, neighbour: Array) -> Array:
+def _gap(start_s: float, end_s: float, neighbour: Row) -> Row:
     """Return an interval that no reading covers, with the mean power of ``neighbour``."""
-    row = np.zeros(iv.WIDTH)
+    row = [0.0] * iv.WIDTH
     width_s = neighbour[iv.END] - neighbour[iv.START]
-    area_j = neighbour[iv.AREA] / width_s * (end_s - start_s)
-    row[[iv.START, iv.END, iv.AREA]] = start_s, end_s, area_j
+    row[iv.START], row[iv.END] = start_s, end_s
+    row[iv.AREA] = neighbour[iv.AREA] / width_s * (end_s - start_s)
     return row
 
 
-def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
+def _agree(rise_j: float, segment: Sequence[Row], factors: tuple[float, float]) -> bool:
     """Return whether the counter's rise, divided by the energy of the readings, is in a range.
 
     The energy of the readings is uncertain by ``slack_j``, because power may have jumped at any
@@ -485,10 +488,10 @@ def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
         segment: intervals of the power readings in the segment.
         factors: lowest and highest ratio.
     """
-    area_j = segment[:, iv.AREA].sum()
-    slack_j = np.abs(segment[:, iv.BEND] * segment[:, iv.SEEN]).sum() / 2.0
+    area_j = sum(row[iv.AREA] for row in segment)
+    slack_j = sum(abs(row[iv.BEND] * row[iv.SEEN]) for row in segment) / 2.0
     low, high = factors
-    return bool(low * (area_j - slack_j) <= rise_j <= high * (area_j + slack_j))
+    return low * (area_j - slack_j) <= rise_j <= high * (area_j + slack_j)
 
 
 def _fitted(intervals: Array, energy_j: float) -> Array:

@@ -78,8 +78,23 @@ class Exposure:
         Returns:
             Exposures in seconds, (..., n).
         """
-        shown = self._shown_at(since_s)
-        return self._exposed(shown[..., :-1], shown[..., 1:], np.diff(since_s))
+        return self.after_jumps(since_s[..., None, :], np.diff(since_s), np.ones(1))
+
+    def after_jumps(self, since_s: Array, width_s: Array, signs: Array) -> Array:
+        """Return weighted sums of exposures to the times after m edges.
+
+        Args:
+            since_s: time from each edge to the ends of consecutive intervals, s, (..., m, n + 1).
+            width_s: widths of the intervals, s, (..., n).
+            signs: weights of the edges, (..., m).
+
+        Returns:
+            Sums of exposures in seconds: the dimensions of ``signs``, then those of ``since_s``,
+            both without the edges, (..., ..., n).
+        """
+        # Exposures are linear in what is shown, so the edges are summed first: it takes less time.
+        shown = np.tensordot(signs, self._shown_at(since_s), axes=(-1, -2))
+        return self._exposed(shown[..., :-1], shown[..., 1:], width_s)
 
     def between(self, start_s: Array, end_s: Array) -> Array:
         """Return the exposure of each interval to the time after an edge.

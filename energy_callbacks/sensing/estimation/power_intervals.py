@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -236,18 +237,18 @@ class PowerIntervals:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def open(self) -> Array:
-        """Return all intervals without removing them, (n, 8)."""
+    def open(self) -> Sequence[Row]:
+        """Return all intervals without removing them."""
         self._set_newest_errors()
-        return np.array(self._rows).reshape(-1, WIDTH)
+        return self._rows
 
-    def take(self, until_s: float = np.inf) -> Array:
-        """Remove and return the intervals before ``until_s``, (n, 8).
+    def take(self, until_s: float = math.inf) -> list[Row]:
+        """Remove and return the intervals before ``until_s``.
 
         An interval that contains ``until_s`` is cut there, and its second part is kept.
         """
         if not self._rows or self._rows[0][START] >= until_s:
-            return np.empty((0, WIDTH))
+            return []
         self._set_newest_errors()
         count = bisect_right(self._rows, until_s, key=lambda row: row[END])
         taken, rest = self._rows[:count], self._rows[count:]
@@ -255,7 +256,12 @@ class PowerIntervals:
             left, rest[0] = _cut(rest[0], until_s)
             taken.append(left)
         self._rows = rest
-        return np.array(taken).reshape(-1, WIDTH)
+        return taken
+
+
+def table(rows: Sequence[Row]) -> Array:
+    """Return intervals as an array, (n, 8)."""
+    return np.array(rows).reshape(-1, WIDTH)
 
 
 def _cut(row: Row, t_s: float) -> tuple[Row, Row]:

@@ -19,7 +19,7 @@ import numpy as np
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
-from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums, Stretch
 from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # Grid of delays, s: from those of a sensor whose lag is smaller than assumed to half a second.
@@ -69,10 +69,18 @@ def _exposed(sums: PhaseSums, recent: RecentIntervals) -> Array:
 
     The exposures for two delays are the sum of three rows: one of each kind.
     """
-    after_s = recent.after_edges(sums.exposures, _DELAYS_S[:, None])
-    is_later = recent.after > recent.before
-    later, earlier = (recent.by_phase(after_s * is_kind) for is_kind in (is_later, ~is_later))
+    by_kind = np.concatenate([_by_kind(sums, stretch) for stretch in sums.recent], axis=-1)
+    later, earlier = by_kind
     return np.concatenate([later, earlier, recent.whole_s[:, None]], axis=1)
+
+
+def _by_kind(sums: PhaseSums, stretch: Stretch) -> Array:
+    """Return the parts of exposures due to later and to earlier edges, (2, P, D, n)."""
+    edges, labels = stretch.edges, np.array(stretch.edges.labels)
+    is_later = labels[1:] > labels[:-1]
+    signs = edges.signs(sums.count) * np.array([is_later, ~is_later])[:, None]
+    since_s = stretch.t_s - edges.t_s[:, None] - _DELAYS_S[:, None, None]
+    return sums.exposures[stretch.is_exact].after_jumps(since_s, np.diff(stretch.t_s), signs)
 
 
 def fit_kinds(

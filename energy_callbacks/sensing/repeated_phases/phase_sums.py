@@ -211,7 +211,7 @@ class PhaseSums(GridSums):
         """Return the exposures of n intervals to each phase for each delay, (P, G, n)."""
         edges = stretch.edges
         since_s = stretch.t_s - edges.t_s[:, None] - self._delays_s[:, None, None]
-        after_s = self.exposures[stretch.is_exact].after_jump(since_s)
-        exposed: Array = np.tensordot(edges.signs(self.count), after_s, axes=(1, 1))
-        exposed[edges.labels[0]] += np.diff(stretch.t_s)
+        exposure, width_s = self.exposures[stretch.is_exact], np.diff(stretch.t_s)
+        exposed = exposure.after_jumps(since_s, width_s, edges.signs(self.count))
+        exposed[edges.labels[0]] += width_s
         return exposed
