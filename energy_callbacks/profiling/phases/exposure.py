@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from energy_callbacks.sensing.estimation.series import Array
 
 Numbers = NDArray[np.intp]
-# Terms below this value are neglected: they do not change a sum near 1.0 in double precision.
-_NEGLIGIBLE: Final = 1e-18
 # Shorter time constants are replaced by this value, because a divisor must not be 0.
 SHORTEST_RESPONSE_S: Final = 1e-5
 
@@ -77,18 +75,17 @@ class Spans:
 
     def _states(self, levels: Array, response_s: float) -> Array:
         """Return the filter's output at each edge, (n + 1, signals); it is 0 at the first edge."""
-        decays = -np.diff(self.edges_s)[:, None] / response_s
-        gains = -np.expm1(decays) * levels
-        # Each state is ``kept`` times the previous state, plus a gain. The first round of the loop
-        # combines 2 spans, the second 4, the third 8, and so on, until the contribution of the
-        # earlier state is negligible.
-        kept = np.exp(decays)
-        back = 1
-        while back < len(gains) and kept[back:].max() > _NEGLIGIBLE:
-            gains[back:] = gains[back:] + kept[back:] * gains[:-back]
-            kept[back:] = kept[back:] * kept[:-back]
-            back *= 2
-        return np.concatenate([np.zeros((1, gains.shape[1])), gains])
+        from scipy.linalg.lapack import dtbtrs
+
+        decays = -np.diff(self.edges_s) / response_s
+        gains = np.zeros((levels.shape[1], len(self.edges_s)))
+        np.multiply(-np.expm1(decays), levels.T, out=gains[:, 1:])
+        # Each state is a part of the previous state, plus a gain. This is a system of equations
+        # whose matrix has ones in the diagonal (which are not read), and minus these parts below.
+        bands = np.zeros((len(self.edges_s), 2))
+        bands[:-1, 1] = -np.exp(decays)
+        states: Array = dtbtrs(bands.T, gains.T, uplo="L", diag="U", overwrite_b=True)[0]
+        return states
 
     def _at(self, t_s: Array, levels: Array, states: Array, response_s: float) -> Array:
         """Return the filter's output at the times ``t_s``, (m, signals)."""

@@ -108,20 +108,29 @@ def fits(spans: Spans, readings: Readings) -> list[Fit]:
 
 
 def _starts(fit: Callable[[Array], Fit], readings: Readings) -> Array:
-    """Return start values of (lag, response): minima on a grid, and points near known values."""
-    from scipy.ndimage import minimum_filter
-
-    grid = np.stack(np.meshgrid(LAGS_S, RESPONSES_S, indexing="ij"), axis=-1).reshape(-1, 2)
-    costs = np.array([fit(at).cost for at in grid])
-    lowest_around = minimum_filter(costs.reshape(len(LAGS_S), -1), 3, mode="nearest").ravel()
-    minima = np.flatnonzero(costs <= lowest_around)
-    starts = grid[minima[np.argsort(costs[minima], kind="stable")][:_MOST_MINIMA]]
+    """Return start values of (lag, response): minima on a grid, and on one of known values."""
+    starts = _minima(fit, LAGS_S, RESPONSES_S)
     if readings.lag_s is None or readings.response_s is None:
         return starts
-    offsets = PRIOR_S * (np.indices((3, 3)).reshape(2, -1).T - 1.0)
-    near = np.array([readings.lag_s, readings.response_s]) + offsets
-    lowest, highest = zip(*BOUNDS_S, strict=True)
-    return np.concatenate([starts, np.clip(near, lowest, highest)])
+    known = (readings.lag_s, readings.response_s)
+    near = (
+        np.clip(value + PRIOR_S * np.array([-1.0, 0.0, 1.0]), *bounds)
+        for value, bounds in zip(known, BOUNDS_S, strict=True)
+    )
+    return np.concatenate([starts, _minima(fit, *near)])
+
+
+def _minima(fit: Callable[[Array], Fit], lags_s: Array, responses_s: Array) -> Array:
+    """Return the lowest local minima on a grid of lags and responses, (n, 2), best first."""
+    from scipy.ndimage import minimum_filter
+
+    grid = np.stack(np.meshgrid(lags_s, responses_s, indexing="ij"), axis=-1).reshape(-1, 2)
+    costs = np.array([fit(at).cost for at in grid])
+    lowest_around = minimum_filter(costs.reshape(len(lags_s), -1), 3, mode="nearest").ravel()
+    minima = np.flatnonzero(costs <= lowest_around)
+    minima = minima[np.argsort(costs[minima], kind="stable")][:_MOST_MINIMA]
+    found: Array = grid[minima]
+    return found
 
 
 def cut(spans: Spans, counts: tuple[int, ...]) -> tuple[Spans, Numbers]:
