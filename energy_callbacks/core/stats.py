@@ -1,7 +1,7 @@
 """Computes quantiles of Student's t distribution, for intervals from few values."""
 
 
-def t_quantile(probability: float, degrees_of_freedom: int) -> float:
+def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """Return a quantile of Student's t distribution, computed by ``scipy.special.stdtrit``.
 
     >>> round(t_quantile(0.975, 19), 4)

@@ -1,9 +1,8 @@
 """Computes the powers of phases and their 95 % intervals from a fit.
 
-The residuals of the fit have two causes: sensor noise, and phases whose power varies from step to
-step. The noise is independent in each reading. A variation affects neighbouring residuals together,
-because neighbouring readings often depend on the same occurrence of a phase. The correlation of
-neighbouring residuals therefore shows how large each cause is.
+The residuals of the fit have three causes, which their correlation distinguishes
+(``residual_noise``): white noise, noise that lasts, and phases whose power varies from step to
+step.
 
 The result is the mean power of each phase in exactly the measured steps: in the true mean, the
 weight of an occurrence is its share of the phase's total time. The fitted power of a phase is also
@@ -21,6 +20,7 @@ from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.profiling.phases.departures import Solution
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
 from energy_callbacks.profiling.phases.fit import Readings
+from energy_callbacks.profiling.phases.residual_noise import causes, lag_count
 from energy_callbacks.sensing.estimation.series import Array
 
 # Quantile of Student's t distribution for a two-sided 95 % interval.
@@ -31,9 +31,6 @@ _UNLIKELY: Final = 1e-3
 # evidence (Kass and Raftery, Bayes Factors, J. Am. Stat. Assoc. 90, 1995). With 25, small offsets
 # are missed, and intervals held in 82 % of the answers with wrong edges.
 _DEPARTS: Final = 10.0
-# Blocks of readings for noise that lasts longer than a step, and short blocks in each of them.
-_BLOCKS: Final = 15
-_SHORT: Final = 20
 # Power that is older than this number of time constants is neglected: its weight is at most e^-6,
 # which is 0.2 %.
 _MEMORY: Final = 6.0
@@ -90,16 +87,23 @@ def with_errors(
     powers_w = np.array([solution.power_w for solution in solutions])
     power_w = chances @ powers_w
     off_w = np.abs(powers_w - power_w)
-    variance = np.zeros(len(power_w))
+    variance, lasting, samples = np.zeros(len(power_w)), np.zeros(len(power_w)), 0.0
     for chance, solution, difference_w in zip(chances, solutions, off_w, strict=True):
         if chance > _UNLIKELY:
-            variance += chance * (_variance(readings, solution) + difference_w**2)
+            white, lasts, count = _variances(readings, solution)
+            variance += chance * (white + lasts + difference_w**2)
+            lasting += chance * lasts
+            samples += chance * count
     misfit_w = off_w.max(axis=0) if departs else np.zeros(len(power_w))
     best = solutions[int(costs.argmin())]
-    freedom = max(len(readings.t_s) - best.unknowns, 1)
+    # Welch-Satterthwaite formula: lasting noise has few independent values.
+    most = max(len(readings.t_s) - best.unknowns, 1)
+    share = lasting / np.maximum(variance, 1e-300)
+    freedom = 1.0 / ((1.0 - share) ** 2 / most + share**2 / max(samples, 1.0))
     return PhaseSplit(
         power_w=np.maximum(power_w, 0.0),
-        error_w=t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance) + misfit_w,
+        error_w=np.array([t_quantile(_CONFIDENCE, one) for one in freedom]) * np.sqrt(variance)
+        + misfit_w,
         lag_s=best.lag_s,
         response_s=best.response_s,
         pieces=tuple(np.bincount(best.phase_of).tolist()),
@@ -108,50 +112,41 @@ def with_errors(
     )
 
 
-def _variance(readings: Readings, solution: Solution) -> Array:
-    """Return the variance of each phase's power in W^2."""
-    rows, scores = len(readings.t_s), solution.weights * solution.rest_w
-    short = _squares(scores, _SHORT * _BLOCKS)
-    slow = _squares(scores, _BLOCKS) - short
-    slow *= slow > np.sqrt(2.0 / _BLOCKS) * short  # one standard deviation, by chance
-    noise = _variances(readings, solution) * rows / max(rows - solution.unknowns, 1)
-    variance: Array = solution.by_prior + noise + slow
-    return variance
-
-
-def _squares(scores: Array, blocks: int) -> Array:
-    """Return the sum over blocks of readings of the squared sum of scores in the block."""
-    starts = np.unique(np.linspace(0, scores.shape[1], blocks, endpoint=False).astype(np.intp))
-    squares: Array = (np.add.reduceat(scores, starts, axis=1) ** 2).sum(axis=1)
-    return squares
-
-
-def _variances(readings: Readings, solution: Solution) -> Array:
-    """Return the variance that noise and varying power cause in each phase's mean power, in W^2.
+def _variances(readings: Readings, solution: Solution) -> tuple[Array, Array, float]:
+    """Return the variances of each phase's mean power in W^2, separately for lasting noise.
 
     Args:
         readings: the readings that were fitted.
         solution: fitted powers.
+
+    Returns:
+        The variance due to priors, white noise and varying phases; the variance due to lasting
+        noise; and ``Causes.samples`` of the latter.
     """
-    spans, phase_of, rest_w = solution.pieces, solution.phase_of, solution.rest_w
-    weights = solution.weights
+    spans, phase_of, weights = solution.pieces, solution.phase_of, solution.weights
     memory_s = solution.response_s
     if readings.window_s is not None:
         memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)
     shares, at = _occurrences(spans, readings.t_s - solution.lag_s, memory_s)
     is_known = spans.labels >= 0
     drawn_w = np.where(is_known, solution.piece_w[spans.labels], 0.0)
-    noise_w2, unevenness = _components(shares * drawn_w[at], at, rest_w)
+    rows, duration_s = len(readings.t_s), readings.t_s[-1] - readings.t_s[0]
+    found = causes(solution.rest_w, _shared(shares * drawn_w[at], at), duration_s / (rows - 1))
     span_phase = np.where(is_known, phase_of[spans.labels], -1)
     inside = slice(at.min(), at.max() + 1)
-    variance: Array = noise_w2 * (weights**2).sum(axis=1)
+    variance: Array = found.white_w2 * (weights**2).sum(axis=1)
     for phase in range(len(weights)):
         excess = np.zeros(len(spans.labels))
         np.add.at(excess, at, weights[phase][:, None] * shares)
         widths_s = np.where(span_phase == phase, np.diff(spans.edges_s), 0.0)
         excess -= widths_s / widths_s.sum()
-        variance[phase] += unevenness * float(((excess * drawn_w)[inside] ** 2).sum())
-    return variance
+        variance[phase] += found.unevenness * float(((excess * drawn_w)[inside] ** 2).sum())
+    fewer = rows / max(rows - solution.unknowns, 1)
+    return (
+        solution.by_prior + fewer * variance,
+        fewer * found.lasting(weights),
+        found.samples,
+    )
 
 
 def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, Numbers]:
@@ -177,28 +172,26 @@ def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, N
     return np.where(exists, shares, 0.0), at
 
 
-def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, float]:
-    """Return the variance of the noise in W^2, and the unevenness of phases from step to step.
-
-    The unevenness is the mean of ``(p / m - 1)**2``, where ``p`` is a phase's power in one step and
-    ``m`` is the phase's mean power.
+def _shared(scaled_w: Array, at: Numbers) -> Array:
+    """Return the mean product of what the same spans contribute to two readings, W^2, by their lag.
 
     Args:
-        scaled_w: contribution of the latest spans to each reading in watts, (m, back).
+        scaled_w: contribution of the latest spans to each of m readings in watts, (m, back).
         at: indices of these spans, (m, back).
-        rest_w: residuals of the readings, (m,).
+
+    Returns:
+        Sums of products for lags of 0, 1, ... readings, divided by m; up to the longest lag at
+        which any two readings depend on the same span.
     """
-    own_w2 = float((scaled_w**2).sum(axis=1).mean())
-    back = scaled_w.shape[1]
-    # From one reading to the next, all indices in ``at`` grow by the same number, n. Column j of a
-    # reading is therefore the same span as column j - n of the previous reading.
-    columns = np.arange(back) - (at[1:, :1] - at[:-1, :1])
-    is_shared = (columns >= 0) & (columns < back)
-    before_w = np.take_along_axis(scaled_w[:-1], np.clip(columns, 0, back - 1), axis=1)
-    shared_w2 = float((scaled_w[1:] * np.where(is_shared, before_w, 0.0)).sum(axis=1).mean())
-    square_w2 = float((rest_w**2).mean())
-    if shared_w2 <= 0.0 or own_w2 <= 0.0:
-        return square_w2, 0.0
-    product_w2 = float((rest_w[1:] * rest_w[:-1]).mean())
-    unevenness = min(max(product_w2 / shared_w2, 0.0), square_w2 / own_w2)
-    return max(square_w2 - unevenness * own_w2, 0.0), unevenness
+    rows, back = scaled_w.shape
+    found: list[float] = []
+    for lag in range(lag_count(rows)):
+        # From one reading to a later one, all indices in ``at`` grow by the same number, n. Column
+        # j of the later reading is therefore the same span as column j - n of the earlier one.
+        columns = np.arange(back) - (at[lag:, :1] - at[: rows - lag, :1])
+        is_shared = (columns >= 0) & (columns < back)
+        if not is_shared.any():
+            break
+        before_w = np.take_along_axis(scaled_w[: rows - lag], np.clip(columns, 0, back - 1), axis=1)
+        found.append(float((scaled_w[lag:] * np.where(is_shared, before_w, 0.0)).sum()) / rows)
+    return np.array(found)
