@@ -52,8 +52,8 @@ class Causes:
     def lasting(self, weights: Array) -> Array:
         """Return the variance of weighted sums of lasting noise, (m,), for weights (m, n)."""
         products = np.array([_autocovariance(row) for row in weights])
-        variance: Array = 2.0 * products @ self.lasting_w2 - products[:, 0] * self.lasting_w2[0]
-        variance = np.maximum(variance, 0.0) * weights.shape[1]
+        summed = 2.0 * products @ self.lasting_w2 - products[:, 0] * self.lasting_w2[0]
+        variance: Array = np.maximum(summed, 0.0) * weights.shape[1]
         return variance
 
 

@@ -142,3 +142,14 @@ def test_edges_that_are_off_are_in_the_interval():
     assert isinstance(found, PhaseSplit)
     truth_w = one.truth_j / one.spans.times_s()
     assert (np.abs(found.power_w - truth_w) < found.error_w).all()
+
+
+def test_noise_that_lasts_is_in_the_interval():
+    """Noise of the sensor that lasts for seconds is not taken for power that varies."""
+    form = list(lab.FORMS).index("sensor noise")
+    dice = np.random.default_rng([4242, 19, form])
+    one = other_trial(lab.FORMS["sensor noise"], 0.33, 0.05, dice)
+    found = split(one.spans, one.readings, lab.OTHER_NAMES, one.steps)
+    assert isinstance(found, PhaseSplit)
+    truth_w = one.truth_j / one.spans.times_s()
+    assert (np.abs(found.power_w - truth_w) < found.error_w).all()
