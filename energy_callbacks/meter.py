@@ -115,7 +115,7 @@ class EnergyMeter:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The measured devices of this host; empty until their sensors have opened."""
-        newest = self._lifecycle.newest
+        newest = self._lifecycle.own
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
@@ -320,6 +320,8 @@ class EnergyMeter:
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
+        if self._lifecycle.is_inherited:
+            return False
         share = self._budget_share() or 0.0  # 0 if this process has stopped measuring
         try:
             is_over = (add or self._vote)(share) >= 1.0
@@ -508,8 +510,11 @@ class EnergyMeter:
             self._say(summary)
 
     def close(self) -> None:
-        """Close the outputs; the meter can be started again afterwards."""
-        for output in self._outputs:
+        """Close the outputs; the meter can be started again afterwards.
+
+        In a forked child, nothing happens until the child calls ``start``.
+        """
+        for output in () if self._lifecycle.is_inherited else self._outputs:
             output.close()
 
     def report(self) -> "EnergyReport":
