@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
-# How long the test waits for a lock, s. Some locks are never free, such as those of waiting threads.
+# How long the test waits for a lock, s. Locks of waiting threads are never free.
 PATIENCE_S: Final = 0.3
 # Longest time that a call in a child may take, s.
 AT_ONCE_S: Final = 3.0
