@@ -17,7 +17,7 @@ from energy_callbacks.core.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 from energy_callbacks.testing import FakeClock, ScriptedSource
-from tests.forking import in_a_child
+from tests.core.forking import in_a_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
