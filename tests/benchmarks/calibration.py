@@ -19,7 +19,7 @@ an error of gain. The bars (``common/coverage.py``):
 Constants are fitted on other lengths, delays, levels and seeds (``common/phase_cells.py``).
 
 ``python -m tests.benchmarks.calibration [--quick] [--json FILE]``: 20 to 25 minutes on two cores;
-quick, with 12 named cells of phases, about two.
+quick, with 12 named cells of phases, about one.
 """
 
 import sys

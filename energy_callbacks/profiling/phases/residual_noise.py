@@ -30,6 +30,9 @@ _LONGEST_LAG: Final = 0.25
 # sizes grow with the lag. A few hundred long lags would otherwise count more than the short ones.
 _SINGLE: Final = 8
 _GROUPS: Final = 28
+# Lasting noise counts if its evidence is at least this: the "very strong" evidence of
+# ``errors._DEPARTS``. Phases of varying power would otherwise be taken for it in part.
+_DECISIVE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +74,6 @@ def causes(rest_w: Array, shared_w2: Array, spacing_s: float) -> Causes:
             readings, (k,); 0 for longer lags.
         spacing_s: mean time between two readings.
     """
-    from scipy.optimize import nnls
-
     count, lags = len(rest_w), lag_count(len(rest_w))
     lag_s = spacing_s * np.arange(count)
     longest_s = _LONGEST_TIME * count * spacing_s
@@ -87,9 +88,14 @@ def causes(rest_w: Array, shared_w2: Array, spacing_s: float) -> Causes:
     columns[0, 0] = 1.0
     columns[1, : len(shared_w2)] = shared_w2[:lags]
     columns[2:] = seen[:, :lags]
-    grouped, observed = _grouped(columns), _grouped(_autocovariance(rest_w)[None, :lags])[0]
-    scales = np.maximum(np.abs(grouped).max(axis=1), 1e-300)
-    found = nnls((grouped / scales[:, None]).T, observed)[0] / scales
+    observed = _autocovariance(rest_w)[:lags]
+    found = _fitted(columns, observed)
+    without = np.concatenate([_fitted(columns[:2], observed), np.zeros(len(times_s))])
+    brief = np.zeros((2, count))
+    brief[:, :lags] = columns[:2]
+    model_w2 = found @ np.concatenate([brief, lasting])
+    if _evidence(rest_w, model_w2, without[:2] @ brief) < _DECISIVE:
+        found = without
     amounts = found[2:]
     memory_s = float(amounts @ times_s) / float(amounts.sum()) if amounts.any() else 0.0
     # The mean of noise with this autocorrelation varies as if there were one value in twice its
@@ -101,6 +107,36 @@ def causes(rest_w: Array, shared_w2: Array, spacing_s: float) -> Causes:
         lasting_w2=amounts @ lasting,
         samples=max(samples, 1.0),
     )
+
+
+def _fitted(columns: Array, observed: Array) -> Array:
+    """Return the weights, not negative, of the autocovariances in ``columns`` that fit best."""
+    from scipy.optimize import nnls
+
+    grouped = _grouped(columns)
+    scales = np.maximum(np.abs(grouped).max(axis=1), 1e-300)
+    weights: Array = nnls((grouped / scales[:, None]).T, _grouped(observed))[0] / scales
+    return weights
+
+
+def _evidence(rest_w: Array, model_w2: Array, other_w2: Array) -> float:
+    """Return twice the logarithm of the likelihood ratio of two autocovariances of the residuals.
+
+    It is computed in the frequency domain (Whittle likelihood).
+
+    Args:
+        rest_w: residuals, (n,).
+        model_w2: the autocovariance that a higher likelihood speaks for, (n,).
+        other_w2: the other autocovariance, (n,).
+    """
+    power = np.abs(np.fft.rfft(rest_w)) ** 2 / len(rest_w)
+    least = 1e-3 * max(float(power.mean()), 1e-300)
+    costs = []
+    for covariance_w2 in (model_w2, other_w2):
+        spectrum = 2.0 * np.fft.rfft(covariance_w2).real - covariance_w2[0]
+        spectrum = np.maximum(spectrum, least)
+        costs.append(float((np.log(spectrum) + power / spectrum)[1:].sum()))
+    return 2.0 * (costs[1] - costs[0])
 
 
 def _autocovariance(values: Array) -> Array:
