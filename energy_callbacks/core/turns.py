@@ -1,0 +1,49 @@
+"""Divides the work of background threads into short pieces, between which other threads can run.
+
+Only one thread at a time can run Python code. A thread that needs the interpreter waits until the
+thread that holds it waits for something itself, or for 5 ms (``sys.getswitchinterval``). Background
+threads therefore pause by themselves after a much shorter time.
+"""
+
+import math
+import threading
+import time
+from typing import Final
+
+# Time after which a background thread pauses, s. The work between two calls of ``give_way`` adds to
+# it; together they should be at most 1 ms.
+_PIECE_S: Final = 0.0004
+# Length of a pause, s. Another thread that waited for the interpreter ran in all pauses of this
+# length, but only in 80 % of the calls of ``time.sleep(0)``, which often takes the interpreter back
+# before the other thread has woken up (Python 3.11, two cores without other programs).
+_PAUSE_S: Final = 0.00005
+
+
+class _Turn(threading.local):
+    """Moment at which the present piece of work began; infinite on threads that do not pause."""
+
+    began_s = math.inf
+
+
+_turn = _Turn()
+
+
+def begin() -> None:
+    """Make this thread pause in ``give_way``; called before each piece of background work."""
+    _turn.began_s = time.monotonic()
+
+
+def give_way() -> None:
+    """Let other threads run if this background thread has run for some time without a pause.
+
+    On other threads, such as that of the training, this does nothing. The caller must not hold a
+    lock for which the training could wait.
+    """
+    if time.monotonic() - _turn.began_s > _PIECE_S:
+        pause()
+
+
+def pause() -> None:
+    """Let other threads run, whatever the thread."""
+    time.sleep(_PAUSE_S)
+    begin()
