@@ -47,3 +47,17 @@ def pause() -> None:
     """Let other threads run, whatever the thread."""
     time.sleep(_PAUSE_S)
     begin()
+
+
+class TurnLock:
+    """A re-entrant lock, before which background threads call ``give_way``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        give_way()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

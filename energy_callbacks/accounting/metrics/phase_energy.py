@@ -16,6 +16,7 @@ import numpy as np
 
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
+from energy_callbacks.core.turns import give_way
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.phase_fit import PhaseEnergies, phase_energies
@@ -199,6 +200,7 @@ class PhaseEnergy:
         firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
         for first, last in zip(firsts, [*firsts[1:], len(kinds)], strict=True):
             for start in range(first, last, _BATCH):
+                give_way()
                 end = min(start + _BATCH, last)
                 t_s = intervals.t_s[start : end + 1]
                 sums = device.sums
