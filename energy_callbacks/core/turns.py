@@ -8,11 +8,16 @@ threads therefore pause by themselves after a much shorter time.
 import math
 import threading
 import time
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+from numpy.typing import NDArray
+
+Values = TypeVar("Values", bound=NDArray[Any])
 
 # Time after which a background thread pauses, s. The work between two calls of ``give_way`` adds to
 # it; together they should be at most 1 ms.
-_PIECE_S: Final = 0.0004
+_PIECE_S: Final = 0.00025
 # Length of a pause, s. Another thread that waited for the interpreter ran in all pauses of this
 # length, but only in 80 % of the calls of ``time.sleep(0)``, which often takes the interpreter back
 # before the other thread has woken up (Python 3.11, two cores without other programs).
@@ -47,6 +52,16 @@ def pause() -> None:
     """Let other threads run, whatever the thread."""
     time.sleep(_PAUSE_S)
     begin()
+
+
+def pieces(values: Values, size: int) -> Iterator[Values]:
+    """Yield consecutive parts of ``values`` with at most ``size`` elements, and pause in between.
+
+    If there are no elements, one empty part is yielded.
+    """
+    for start in range(0, max(len(values), 1), size):
+        give_way()
+        yield values[start : start + size]
 
 
 class TurnLock:

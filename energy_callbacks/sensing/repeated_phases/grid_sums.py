@@ -7,15 +7,18 @@ The exposures of an interval to all phases sum to its width. So M_pp, the produc
 itself, is T_p minus the products with all other phases, and is not stored.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
 
+from energy_callbacks.core.turns import pieces
 from energy_callbacks.sensing.estimation.series import Array
 
 LEAST_RIDGE_S: Final = 1e-6
 """Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
+# Number of products of points that are summed for some candidates at once: less than 1 ms.
+_PRODUCTS: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +80,21 @@ class GridSums:
         self.square = 0.0
 
     def fits(self, weights: Array, ridge_s: float, mean_w: float) -> Fits:
-        """Fit the powers of n candidates.
+        """Fit the powers of n candidates, some of them at a time.
 
         Args:
             weights: weights of the grid's points, (n, G).
             ridge_s: duration whose readings are worth as much as ``mean_w``.
             mean_w: power of a phase before any reading.
         """
+        at_once = max(int(_PRODUCTS / len(self.rates) ** 2), 1)
+        parts = [self._fits(part, ridge_s, mean_w) for part in pieces(weights, at_once)]
+        names = [field.name for field in fields(Fits)]
+        return Fits(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        )
+
+    def _fits(self, weights: Array, ridge_s: float, mean_w: float) -> Fits:
         products, rates = self._products(weights), weights @ self.rates
         right = (rates + ridge_s * mean_w)[..., None]
         matrix = products + ridge_s * np.eye(self.count)
