@@ -38,6 +38,11 @@ def begin() -> None:
     _turn.began_s = time.monotonic()
 
 
+def leave() -> None:
+    """Make this thread no longer pause in ``give_way``."""
+    _turn.began_s = math.inf
+
+
 def give_way() -> None:
     """Let other threads run if this background thread has run for some time without a pause.
 
