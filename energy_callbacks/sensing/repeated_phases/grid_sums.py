@@ -18,7 +18,9 @@ from energy_callbacks.sensing.estimation.series import Array
 LEAST_RIDGE_S: Final = 1e-6
 """Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
 # Number of products of points that are summed for some candidates at once: less than 1 ms.
-_PRODUCTS: Final = 1e6
+# With fewer candidates than _LEAST, most of the time would be spent on reading the products.
+_PRODUCTS: Final = 5e5
+_LEAST: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class GridSums:
             ridge_s: duration whose readings are worth as much as ``mean_w``.
             mean_w: power of a phase before any reading.
         """
-        at_once = max(int(_PRODUCTS / len(self.rates) ** 2), 1)
+        at_once = max(int(_PRODUCTS / len(self.rates) ** 2), _LEAST)
         parts = [self._fits(part, ridge_s, mean_w) for part in pieces(weights, at_once)]
         names = [field.name for field in fields(Fits)]
         return Fits(

@@ -74,7 +74,7 @@ _SUSPECT: Final = 1.0
 _ENOUGH: Final = 15.0
 _MOST_ROUNDS: Final = 4
 # Number of candidates whose variances are computed at once: this takes less than 1 ms.
-_AT_ONCE: Final = 300
+_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +165,7 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
     if not sums.changes.any() or sums.mean_w <= 0.0:
         return _in_proportion(sums)
+    give_way()
     recent = RecentIntervals(sums)
     give_way()
     fit = _fit(sums, recent, coarse(sums.response_s, sums.shortest_s), 0.0)
@@ -345,6 +346,7 @@ def _late_s(fit: _Fit, errors: float) -> Array:
         fit: the fit.
         errors: number of standard errors by which this energy is reduced.
     """
+    give_way()
     best = fit.fits.best
     delay_s, blur_s = float(fit.candidates.delay_s[best]), float(fit.candidates.blur_s[best])
     half_s = blur_s / 2.0 + fit.sums.mean_width_s
