@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.core.turns import pieces
+from energy_callbacks.core.turns import give_way, pieces
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
 from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
@@ -55,16 +55,20 @@ class KindsFit:
 
 def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
     """Return the sums over intervals with these exposures, (P, G, N)."""
-    sums = GridSums(exposed.shape[1])
-    sums.count = len(exposed)
+    count, size, _ = exposed.shape
+    sums = GridSums(size)
+    sums.count = count
     sums.square = float((recent.energy_j**2 / recent.width_s).sum())
-    sums.durations_s = exposed.sum(axis=-1).T
-    sums.rates = (exposed @ (recent.energy_j / recent.width_s)).T
-    weighted = exposed / recent.width_s
-    sums.products = {
-        (p, q): np.concatenate([part @ exposed[q].T for part in pieces(weighted[p], _ROWS)])
-        for p, q in combinations(range(sums.count), 2)
-    }
+    sums.durations_s, sums.rates = np.empty((size, count)), np.empty((size, count))
+    sums.products = {pair: np.empty((size, size)) for pair in combinations(range(count), 2)}
+    for rows in pieces(np.arange(size), _ROWS):
+        part = exposed[:, rows]
+        sums.durations_s[rows] = part.sum(axis=-1).T
+        sums.rates[rows] = (part @ (recent.energy_j / recent.width_s)).T
+        weighted = part / recent.width_s
+        for (p, q), products in sums.products.items():
+            give_way()
+            products[rows] = weighted[p] @ exposed[q].T
     return sums
 
 
@@ -74,12 +78,14 @@ def _exposed(sums: PhaseSums, recent: RecentIntervals) -> Array:
     The exposures for two delays are the sum of three rows: one of each kind.
     """
     is_later = recent.after > recent.before
-    later, earlier = [], []
-    for delay_s in pieces(_DELAYS_S[:, None], 1):
+    size = len(_DELAYS_S)
+    exposed: Array = np.empty((len(recent.whole_s), 2 * size + 1, len(recent.width_s)))
+    for place, delay_s in enumerate(_DELAYS_S.tolist()):
         after_s = recent.after_edges(sums.exposures, delay_s)
-        later.append(recent.by_phase(after_s * is_later))
-        earlier.append(recent.by_phase(after_s * ~is_later))
-    return np.concatenate([*later, *earlier, recent.whole_s[:, None]], axis=1)
+        exposed[:, place] = recent.by_phase(after_s * is_later)
+        exposed[:, size + place] = recent.by_phase(after_s * ~is_later)
+    exposed[:, -1] = recent.whole_s
+    return exposed
 
 
 def fit_kinds(
@@ -125,7 +131,10 @@ def _around(pairs: Array, step: float) -> Array:
     shifts = step * np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * 2), axis=-1).reshape(-1, 2)
     around = (pairs[:, None] + shifts).reshape(-1, 2)
     inside = ((around >= 0.0) & (around <= len(_DELAYS_S) - 1.0)).all(axis=1)
-    return np.unique(around[inside], axis=0)
+    # As complex numbers: ``np.unique`` of rows imports a module, which is not safe on this thread
+    # (``discovery``).
+    found = np.unique(around[inside] @ [1.0, 1j])
+    return np.stack([found.real, found.imag], axis=-1)
 
 
 def _fits(sums: GridSums, weights: Array, mean_w: float) -> Fits:
