@@ -9,11 +9,12 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-Values = TypeVar("Values", bound=NDArray[Any])
+Element = TypeVar("Element", bound=np.generic)
 
 # Time after which a background thread pauses, s. The work between two calls of ``give_way`` adds to
 # it; together they should be at most 1 ms.
@@ -59,7 +60,7 @@ def pause() -> None:
     begin()
 
 
-def pieces(values: Values, size: int) -> Iterator[Values]:
+def pieces(values: NDArray[Element], size: int) -> Iterator[NDArray[Element]]:
     """Yield consecutive parts of ``values`` with at most ``size`` elements, and pause in between.
 
     If there are no elements, one empty part is yielded.

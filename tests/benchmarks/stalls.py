@@ -164,10 +164,10 @@ def trained(duration_s: float, folder: Path) -> Holds:
 
 def ask_for_phases(meter: EnergyMeter) -> None:
     """Make the journal's job write the energies of phases, as a report of a running meter does."""
-    attempt = meter._lifecycle.running  # noqa: SLF001 - the report itself is not measured here
+    attempt = meter._lifecycle.running
     assert attempt is not None
     attempt.recorder.is_asked = True
-    attempt._update()  # noqa: SLF001
+    attempt._update()
 
 
 def first_starts_ms(count: int) -> list[tuple[float, float]]:

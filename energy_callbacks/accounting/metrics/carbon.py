@@ -1,9 +1,10 @@
 """Finds the location of a run and the carbon intensity of its grid, and computes emissions.
 
 All carbon intensities are read from CodeCarbon's tables, and the tests compare them with those of
-CodeCarbon's own code for every place. The network and CodeCarbon's trackers are not used. The carbon intensities are annual averages and do not depend on the time of day. If there is
-no figure for the place, the average is ``None``, and the interval is the 5th to 95th percentile of
-all countries.
+CodeCarbon's own code for every place. The network and CodeCarbon's trackers are not used. The
+carbon intensities are annual averages and do not depend on the time of day. If there is no figure
+for the place, the average is ``None``, and the interval is the 5th to 95th percentile of all
+countries.
 """
 
 import os
@@ -307,7 +308,7 @@ def _kg_per_kwh(place: Place) -> float | None:
     row = table(_REGIONS[place.country])[place.region]
     if place.country == "USA":
         return float(row["emissions"]) * _KG_PER_KWH
-    return sum(row[fuel] / row["total"] * kg for fuel, kg in _CANADIAN_KG_PER_KWH.items())
+    return sum(float(row[fuel]) / row["total"] * kg for fuel, kg in _CANADIAN_KG_PER_KWH.items())
 
 
 def _year(place: Place) -> int | None:

@@ -264,9 +264,11 @@ class PhaseEnergy:
         Args:
             until_s: time up to which energies are final and all spans are known.
         """
-        ahead = copy.copy(self)
-        ahead._edges_s, ahead._labels = self._edges_s.copy(), self._labels.copy()
-        ahead._devices = {key: _copied(device) for key, device in self._devices.items()}
+        copies: dict[int, object] = {id(self._timeline): self._timeline}
+        for device in self._devices.values():
+            give_way()
+            copy.deepcopy(device, copies)  # stores the copy in ``copies``
+        ahead = copy.deepcopy(self, copies)
         ahead.update(until_s, is_final=True)
         return ahead.energies()
 
@@ -287,16 +289,6 @@ class PhaseEnergy:
             )
             for label in (found.duration_s > _SHORTEST_S).nonzero()[0].tolist()
         }
-
-
-def _copied(device: _Device) -> _Device:
-    give_way()
-    return replace(
-        device,
-        sums=device.sums.copy(),
-        missing_s=device.missing_s.copy(),
-        noise_j2=device.noise_j2.copy(),
-    )
 
 
 def _rounded(value: float) -> float:

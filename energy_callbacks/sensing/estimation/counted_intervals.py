@@ -93,6 +93,7 @@ class Shaped(NamedTuple):
 
 _NOTHING: Final = Shaped(np.empty((0, iv.WIDTH)), np.empty(0), np.empty(0))
 
+
 class CountedIntervals:
     """Consecutive intervals between two readings of the counter, until ``take`` removes them.
 

@@ -131,10 +131,9 @@ def _around(pairs: Array, step: float) -> Array:
     shifts = step * np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * 2), axis=-1).reshape(-1, 2)
     around = (pairs[:, None] + shifts).reshape(-1, 2)
     inside = ((around >= 0.0) & (around <= len(_DELAYS_S) - 1.0)).all(axis=1)
-    # As complex numbers: ``np.unique`` of rows imports a module, which is not safe on this thread
-    # (``discovery``).
-    found = np.unique(around[inside] @ [1.0, 1j])
-    return np.stack([found.real, found.imag], axis=-1)
+    # Without ``return_index``, NumPy imports a module, which is not safe on this thread (see
+    # ``discovery``).
+    return np.unique(around[inside], axis=0, return_index=True)[0]
 
 
 def _fits(sums: GridSums, weights: Array, mean_w: float) -> Fits:
@@ -149,5 +148,6 @@ def _weights(pairs: Array) -> Array:
 
 def _linear(places: Array) -> Array:
     """Return the weights of the grid's delays for linear interpolation, (n, D)."""
+    give_way()
     weights: Array = np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)
     return weights

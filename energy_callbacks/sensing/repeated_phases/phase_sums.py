@@ -7,7 +7,6 @@ differ from edge to edge, and for other responses are linear combinations of tho
 (``edge_delays``), so the sums for them follow from the same products.
 """
 
-import copy
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
@@ -68,6 +67,10 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.energy_j)
 
+    def __deepcopy__(self, memo: object) -> "Stretch":
+        """Return the stretch itself, because it never changes."""
+        return self
+
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Phase before and after each edge inside the intervals, if they differ."""
@@ -105,15 +108,6 @@ class PhaseSums(GridSums):
         # By the last of the phases in a stretch: phases are numbered as they begin, so phases with
         # high numbers are rare, and would else be gone when the noise is computed.
         self._recent: dict[int, deque[Stretch]] = defaultdict(deque)
-
-    def copy(self) -> "PhaseSums":
-        """Return a copy, to which intervals can be added."""
-        copied = copy.copy(self)
-        copied.products = {pair: products.copy() for pair, products in self.products.items()}
-        copied.durations_s, copied.rates = self.durations_s.copy(), self.rates.copy()
-        copied.changes = self.changes.copy()
-        copied._recent = defaultdict(deque, {n: kept.copy() for n, kept in self._recent.items()})
-        return copied
 
     @property
     def reach_s(self) -> float:

@@ -44,8 +44,10 @@ class RecentIntervals:
         self.whole_s = np.zeros((sums.count, len(numbers)))
         self.whole_s[np.repeat([one.labels[0] for one in edges], sizes), numbers] = self.width_s
         self.changes = np.zeros((sums.count, sums.count))
-        for change in (change for one in stretches for change in one.changes):
-            self.changes[change] += 1.0
+        for one in stretches:
+            give_way()
+            for change in one.changes:
+                self.changes[change] += 1.0
 
         give_way()
         self._pairs = np.repeat(counts, sizes)

@@ -44,9 +44,7 @@ def test_every_cpu_is_found_as_codecarbon_finds_it() -> None:
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_memory_is_as_codecarbon_computes_it(
-    monkeypatch: pytest.MonkeyPatch, machine: str
-) -> None:
+def test_memory_is_as_codecarbon_computes_it(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
     """For every size up to 5 TiB, and for both kinds of modules."""
     monkeypatch.setattr(platform, "machine", lambda: machine)
     theirs = RAM()
