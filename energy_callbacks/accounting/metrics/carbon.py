@@ -308,7 +308,9 @@ def _kg_per_kwh(place: Place) -> float | None:
     row = table(_REGIONS[place.country])[place.region]
     if place.country == "USA":
         return float(row["emissions"]) * _KG_PER_KWH
-    return sum(float(row[fuel]) / row["total"] * kg for fuel, kg in _CANADIAN_KG_PER_KWH.items())
+    return sum(
+        float(row[fuel]) / float(row["total"]) * kg for fuel, kg in _CANADIAN_KG_PER_KWH.items()
+    )
 
 
 def _year(place: Place) -> int | None:

@@ -19,7 +19,7 @@ LEAST_RIDGE_S: Final = 1e-6
 """Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
 # Number of products of points that are summed for some candidates at once: less than 1 ms.
 # With fewer candidates than _LEAST, most of the time would be spent on reading the products.
-_PRODUCTS: Final = 5e5
+_PRODUCTS: Final = 3e5
 _LEAST: Final = 8
 
 

@@ -74,7 +74,7 @@ _SUSPECT: Final = 1.0
 _ENOUGH: Final = 15.0
 _MOST_ROUNDS: Final = 4
 # Number of candidates whose variances are computed at once: this takes less than 1 ms.
-_AT_ONCE: Final = 200
+_AT_ONCE: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

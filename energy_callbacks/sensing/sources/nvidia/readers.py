@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.turns import give_way
 from energy_callbacks.core.units import (
     joules_from_millijoules,
     seconds_from_microseconds,
@@ -122,6 +123,7 @@ def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader |
     Raises:
         NVMLError: if the card is gone.
     """
+    give_way()
     try:
         return make(card)
     except card.nvml.NVMLError as error:
