@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Reading
-from energy_callbacks.core.turns import TurnLock
+from energy_callbacks.core.yielding import YieldingLock
 from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.exposure import Shape
@@ -85,7 +85,7 @@ class Timeline:
 
     def __init__(self, keep_s: float = 600.0) -> None:
         self._keep_s = keep_s
-        self._lock = TurnLock()
+        self._lock = YieldingLock()
         self._tracks: dict[str, _Track] = {}
         # Pinned moments, kept for sources that open later, because a source may return readings
         # from before it was opened.

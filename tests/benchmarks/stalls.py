@@ -1,7 +1,7 @@
 """Measures for how long our threads keep the interpreter from the training, and the start.
 
 Only one thread at a time runs Python code. A *hold* is the processor time that one of our threads
-uses between two moments at which it waits or pauses (``core/turns.py``): the training may have to
+uses between two moments at which it waits or pauses (``core/yielding.py``): the training may have to
 wait that long. Processor time does not depend on other programs. Parts of a hold in which NumPy has
 released the interpreter are included, and so are those of other garbage collections than a full
 one.
@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core import turns
+from energy_callbacks.core import yielding
 from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing.clock import Periodic
 from energy_callbacks.testing import FakeClock
@@ -74,7 +74,7 @@ class Holds:
 
     def begin(self) -> None:
         """Begin a hold."""
-        turns.begin()
+        yielding.begin()
         self._began_ns = time.thread_time_ns()
 
     def end(self) -> None:
@@ -82,21 +82,21 @@ class Holds:
         self.by_group[self.group].append((time.thread_time_ns() - self._began_ns) / 1e6)
 
     def pause(self) -> None:
-        """End the present hold and begin the next; stands in for ``turns.pause``."""
+        """End the present hold and begin the next; stands in for ``yielding.pause``."""
         self.end()
         self.begin()
 
     @contextmanager
     def measured(self, group: str) -> Iterator[None]:
         """Measure the block, as if it ran on a thread of its own."""
-        self.group, pause, turns.pause = group, turns.pause, self.pause
+        self.group, pause, yielding.pause = group, yielding.pause, self.pause
         self.begin()
         try:
             yield
         finally:
             self.end()
-            turns.pause = pause
-            turns.leave()
+            yielding.pause = pause
+            yielding.leave()
 
 
 class MeasuredClock(FakeClock):

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.core.turns import pieces
+from energy_callbacks.core.yielding import pieces
 from energy_callbacks.sensing.estimation.series import Array
 
 _FIRST_S: Final = -0.02

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.core.turns import give_way, pieces
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
 from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
@@ -67,7 +67,7 @@ def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
         sums.rates[rows] = (part @ (recent.energy_j / recent.width_s)).T
         weighted = part / recent.width_s
         for (p, q), products in sums.products.items():
-            give_way()
+            yield_if_due()
             products[rows] = weighted[p] @ exposed[q].T
     return sums
 
@@ -148,6 +148,6 @@ def _weights(pairs: Array) -> Array:
 
 def _linear(places: Array) -> Array:
     """Return the weights of the grid's delays for linear interpolation, (n, D)."""
-    give_way()
+    yield_if_due()
     weights: Array = np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)
     return weights

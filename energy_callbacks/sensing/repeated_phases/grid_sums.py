@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.core.turns import give_way, pieces
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 
 LEAST_RIDGE_S: Final = 1e-6
@@ -115,7 +115,7 @@ class GridSums:
         products = np.zeros((len(weights), self.count, self.count))
         by_point = np.ascontiguousarray(weights.T)
         for (p, q), pairs in self.products.items():
-            give_way()
+            yield_if_due()
             products[:, p, q] = products[:, q, p] = ((pairs.T @ by_point) * by_point).sum(axis=0)
         of_others = products.sum(axis=2)
         phases = np.arange(self.count)

@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
-from energy_callbacks.core.turns import give_way, pieces
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse
 from energy_callbacks.sensing.repeated_phases.edge_kinds import fit_kinds
@@ -165,9 +165,9 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
     if not sums.changes.any() or sums.mean_w <= 0.0:
         return _in_proportion(sums)
-    give_way()
+    yield_if_due()
     recent = RecentIntervals(sums)
-    give_way()
+    yield_if_due()
     fit = _fit(sums, recent, coarse(sums.response_s, sums.shortest_s), 0.0)
     if (sums.changes * fit.fits.jumps_w).sum() < sums.mean_w:
         # A delay would move less energy at all edges than between the first and the last phase, at
@@ -217,12 +217,12 @@ def _ridge_s(sums: PhaseSums, noise: float) -> float:
 
 
 def _fit(sums: PhaseSums, recent: RecentIntervals, candidates: Candidates, noise: float) -> _Fit:
-    give_way()
+    yield_if_due()
     weights = candidates.weights
     fits = sums.fits(weights, _ridge_s(sums, noise), sums.mean_w)
-    give_way()
+    yield_if_due()
     exposed = recent.exposed(sums.exposures_for(weights[fits.best]))
-    give_way()
+    yield_if_due()
     left_j = recent.energy_j - fits.levels_w[fits.best] @ exposed
     return _Fit(
         sums=sums,
@@ -264,7 +264,7 @@ def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int)
 
 def _averaged(fit: _Fit) -> PhaseEnergies:
     """Return the mean over the candidates, weighted by their likelihood."""
-    give_way()
+    yield_if_due()
     energy_j = fit.fits.energy_j
     weights = fit.candidates.shares(fit.cost)
     mean_j = weights @ energy_j
@@ -346,7 +346,7 @@ def _late_s(fit: _Fit, errors: float) -> Array:
         fit: the fit.
         errors: number of standard errors by which this energy is reduced.
     """
-    give_way()
+    yield_if_due()
     best = fit.fits.best
     delay_s, blur_s = float(fit.candidates.delay_s[best]), float(fit.candidates.blur_s[best])
     half_s = blur_s / 2.0 + fit.sums.mean_width_s

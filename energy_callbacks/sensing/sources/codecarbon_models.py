@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from energy_callbacks.core.errors import SourceUnavailable
-from energy_callbacks.core.turns import give_way
+from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing import codecarbon_tables
 
 # Share of the power of a memory module that is counted, for the first modules, the next ones, ...
@@ -53,7 +53,7 @@ def _entry(model: str) -> str | None:
     equal: dict[str, str] = {}
     similar: list[str] = []
     for name, power in codecarbon_tables.cpu_rows():
-        give_way()
+        yield_if_due()
         equal.setdefault(name.lower(), power)
         name_words = _words(name)
         if words & name_words in (words, name_words):

@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
-from energy_callbacks.core.turns import give_way
 from energy_callbacks.core.units import (
     joules_from_millijoules,
     seconds_from_microseconds,
     watts_from_milliwatts,
 )
+from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.counter_ticks import CounterTicks, Tick
@@ -123,7 +123,7 @@ def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader |
     Raises:
         NVMLError: if the card is gone.
     """
-    give_way()
+    yield_if_due()
     try:
         return make(card)
     except card.nvml.NVMLError as error:

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from energy_callbacks.core import turns
+from energy_callbacks.core import yielding
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.timeline import Timeline
 
@@ -16,9 +16,9 @@ from energy_callbacks.sensing.timeline import Timeline
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses of this thread, which has no other work and uses a clock that stands still."""
     made: list[float] = []
-    monkeypatch.setattr(turns, "time", Time(made))
+    monkeypatch.setattr(yielding, "time", Time(made))
     yield made
-    turns.leave()
+    yielding.leave()
 
 
 class Time:
@@ -39,36 +39,36 @@ class Time:
 
 def pass_ms(ms: float) -> None:
     """Let time pass."""
-    turns.time.now_s += ms / 1e3  # type: ignore[attr-defined]
+    yielding.time.now_s += ms / 1e3  # type: ignore[attr-defined]
 
 
 def test_a_thread_pauses_when_it_has_run_for_a_piece(pauses: list[float]) -> None:
     """Short work is not interrupted; after a pause, the next piece begins."""
-    turns.begin()
+    yielding.begin()
     pass_ms(0.2)
-    turns.give_way()
+    yielding.yield_if_due()
     assert pauses == []
     pass_ms(0.2)
-    turns.give_way()
+    yielding.yield_if_due()
     assert len(pauses) == 1
-    turns.give_way()
+    yielding.yield_if_due()
     assert len(pauses) == 1
 
 
 def test_a_pause_really_sleeps(pauses: list[float]) -> None:
     """A sleep of 0 s often gives no other thread the interpreter."""
-    turns.pause()
+    yielding.pause()
     assert pauses[0] > 0.0
 
 
 def test_the_training_thread_never_pauses(pauses: list[float]) -> None:
     """Without ``begin``, and after ``leave``, no work is interrupted."""
     pass_ms(1e6)
-    turns.give_way()
-    turns.begin()
-    turns.leave()
+    yielding.yield_if_due()
+    yielding.begin()
+    yielding.leave()
     pass_ms(1e6)
-    turns.give_way()
+    yielding.yield_if_due()
     assert pauses == []
 
 
@@ -78,7 +78,7 @@ def test_jobs_of_the_system_clock_pause() -> None:
     done = threading.Event()
 
     def job() -> None:
-        began_s.append(turns._turn.began_s)
+        began_s.append(yielding._piece.began_s)
         done.set()
 
     periodic = SystemClock().every(60.0, job, "energy_callbacks test")
@@ -86,13 +86,13 @@ def test_jobs_of_the_system_clock_pause() -> None:
     periodic.ask_to_stop()
     assert periodic.wait(10.0)
     assert began_s[0] <= time.monotonic()
-    assert turns._turn.began_s == math.inf
+    assert yielding._piece.began_s == math.inf
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (3, [3]), (7, [3, 3, 1])])
 def test_pieces_are_the_whole(pauses: list[float], count: int, sizes: list[int]) -> None:
     """The parts are in order, and an array without elements has one part."""
-    parts = list(turns.pieces(np.arange(count), 3))
+    parts = list(yielding.pieces(np.arange(count), 3))
     assert [len(part) for part in parts] == sizes
     assert np.concatenate(parts).tolist() == list(range(count))
 
@@ -113,8 +113,8 @@ def test_no_pause_while_the_timeline_is_locked(pauses: list[float]) -> None:
         thread.start()
         thread.join()
 
-    turns.time.sleep = sleep  # type: ignore[assignment]
-    turns.begin()
+    yielding.time.sleep = sleep  # type: ignore[assignment]
+    yielding.begin()
     pass_ms(1.0)
     timeline.settled_s(0.0)
     assert locked == [False]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Element = TypeVar("Element", bound=np.generic)
 
-# Time after which a background thread pauses, s. The work between two calls of ``give_way`` adds to
+# Time after which a background thread pauses, s. The work between two calls of ``yield_if_due`` adds to
 # it; together they should be at most 1 ms.
 _PIECE_S: Final = 0.00025
 # Length of a pause, s. Another thread that waited for the interpreter ran in all pauses of this
@@ -25,32 +25,32 @@ _PIECE_S: Final = 0.00025
 _PAUSE_S: Final = 0.00005
 
 
-class _Turn(threading.local):
+class _Piece(threading.local):
     """Moment at which the present piece of work began; infinite on threads that do not pause."""
 
     began_s = math.inf
 
 
-_turn = _Turn()
+_piece = _Piece()
 
 
 def begin() -> None:
-    """Make this thread pause in ``give_way``; called before each piece of background work."""
-    _turn.began_s = time.monotonic()
+    """Make this thread pause in ``yield_if_due``; called before each piece of background work."""
+    _piece.began_s = time.monotonic()
 
 
 def leave() -> None:
-    """Make this thread no longer pause in ``give_way``."""
-    _turn.began_s = math.inf
+    """Make this thread no longer pause in ``yield_if_due``."""
+    _piece.began_s = math.inf
 
 
-def give_way() -> None:
+def yield_if_due() -> None:
     """Let other threads run if this background thread has run for some time without a pause.
 
     On other threads, such as that of the training, this does nothing. The caller must not hold a
     lock for which the training could wait.
     """
-    if time.monotonic() - _turn.began_s > _PIECE_S:
+    if time.monotonic() - _piece.began_s > _PIECE_S:
         pause()
 
 
@@ -66,18 +66,18 @@ def pieces(values: NDArray[Element], size: int) -> Iterator[NDArray[Element]]:
     If there are no elements, one empty part is yielded.
     """
     for start in range(0, max(len(values), 1), size):
-        give_way()
+        yield_if_due()
         yield values[start : start + size]
 
 
-class TurnLock:
-    """A re-entrant lock, before which background threads call ``give_way``."""
+class YieldingLock:
+    """A re-entrant lock, before which background threads call ``yield_if_due``."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        give_way()
+        yield_if_due()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
