@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 Element = TypeVar("Element", bound=np.generic)
 
-# Time after which a background thread pauses, s. The work between two calls of ``yield_if_due`` adds to
-# it; together they should be at most 1 ms.
+# Time after which a background thread pauses, s. The work between two calls of ``yield_if_due``
+# adds to it; together they should be at most 1 ms.
 _PIECE_S: Final = 0.00025
 # Length of a pause, s. Another thread that waited for the interpreter ran in all pauses of this
 # length, but only in 80 % of the calls of ``time.sleep(0)``, which often takes the interpreter back

@@ -1,10 +1,9 @@
 """Measures for how long our threads keep the interpreter from the training, and the start.
 
 Only one thread at a time runs Python code. A *hold* is the processor time that one of our threads
-uses between two moments at which it waits or pauses (``core/yielding.py``): the training may have to
-wait that long. Processor time does not depend on other programs. Parts of a hold in which NumPy has
-released the interpreter are included, and so are those of other garbage collections than a full
-one.
+uses between two moments at which it waits or pauses (``core/yielding.py``): the training may have
+to wait that long. Parts of a hold in which NumPy has released the interpreter are included.
+Processor time does not include that of other programs, but with them it may be longer.
 
 Eight scripted cards behave as an H200. A loop trains, with a validation every few seconds, in
 virtual time; every 30 s a report of the running meter is asked for, which fits the energies of the
