@@ -39,6 +39,8 @@ _CANADIAN_KG_PER_KWH: Final = {
 }
 # 1 lb/MWh in kg/kWh: a pound is 0.45359237 kg (NIST Special Publication 811, appendix B.8).
 _KG_PER_KWH: Final = 0.00045359237
+# As a factor, so that the last digit is that of CodeCarbon; a division may round otherwise.
+_KG_PER_G: Final = 0.001
 # Beginning of the environment variables that configure CodeCarbon.
 _PREFIX: Final = "codecarbon_"
 
@@ -304,7 +306,7 @@ def _kg_per_kwh(place: Place) -> float | None:
         return None
     if place.region is None:
         g_per_kwh = _countries().get(place.country, {}).get("carbon_intensity")
-        return None if g_per_kwh is None else kilograms_from_grams(g_per_kwh)
+        return None if g_per_kwh is None else float(g_per_kwh) * _KG_PER_G
     row = table(_REGIONS[place.country])[place.region]
     if place.country == "USA":
         return float(row["emissions"]) * _KG_PER_KWH
