@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.core.yielding import pieces
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 
 _FIRST_S: Final = -0.02
@@ -119,11 +119,15 @@ class Candidates:
         """Weights of the delays of the grid, (n, D)."""
         # Candidates that differ by the response alone have the same distribution of delays.
         both_s, places = np.unique(self.delay_s + 1j * self.blur_s, return_inverse=True)
-        weights = np.concatenate([self._uniform(part) for part in pieces(both_s, _AT_ONCE)])[places]
+        uniform = [self._uniform(part) for part in pieces(both_s, _AT_ONCE)]
+        yield_if_due()
+        weights = np.concatenate(uniform)[places]
         if not self.response_s:
             return weights
         parts = zip(pieces(weights, _AT_ONCE), pieces(self.response, _AT_ONCE), strict=True)
-        return np.concatenate([self._mixed(part, response) for part, response in parts])
+        mixed = [self._mixed(part, response) for part, response in parts]
+        yield_if_due()
+        return np.concatenate(mixed)
 
     def _uniform(self, both_s: NDArray[np.complex128]) -> Array:
         """Return the weights of uniform distributions: means + 1j * widths, (n,)."""
