@@ -82,7 +82,7 @@ class _Sum:
             waited_s: waiting time in each interval, s, shape (n,).
         """
         width_s = np.diff(found.t_s)
-        whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * np.median(width_s))
+        whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * _median(width_s))
         if whole.any():
             highest_w = float((found.energy_j[whole] / found.seen_s[whole]).max())
             self.highest_w = max(self.highest_w, highest_w)
@@ -124,6 +124,16 @@ class _Sum:
             method=METHODS[self.method],
             coverage=min(self.seen_s / (waited_s - self.unused_s), 1.0),
         )
+
+
+def _median(values: Array) -> float:
+    """Return the median, as ``np.median`` does.
+
+    ``np.median`` imports a module when it is first called. On the journal's thread, that is not
+    safe: a data loader may fork a worker at any time.
+    """
+    middle = (len(values) - 1) // 2
+    return float(np.sort(values)[middle : len(values) // 2 + 1].mean())
 
 
 def _edge_j(
