@@ -55,6 +55,7 @@ class EnergyHooks(Base):
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
+        self._offered: dict[str, Any] | None = None
 
     def _start(self, trainer: Any) -> None:
         """Begin an attempt, unless one is running."""
@@ -67,7 +68,9 @@ class EnergyHooks(Base):
         if not self._meter.is_running:
             return
         self._meter.stop(error)
+        self._offered = metrics.offered(trainer)
         self._log(trainer)
+        self._offered = None
         if trainer.is_global_zero and (summary := self._meter.save_report()):
             loop.say(summary)
             self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
@@ -78,7 +81,8 @@ class EnergyHooks(Base):
         if not scalars:
             return
         self._rows.logged()
-        metrics.offer(trainer, scalars)
+        if self._offered is not None:
+            metrics.offer(self._offered, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
@@ -123,6 +127,7 @@ class EnergyHooks(Base):
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         metrics.begin_offers(trainer)
+        self._offered = metrics.offered(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
