@@ -6,6 +6,8 @@ differs: in ``on_train_batch_end`` it includes the optimizer step of the current
 manual optimization it counts the steps of every optimizer.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -43,6 +45,7 @@ class LightningStepCounter:
         self._tokens_of = length_fn
         self._path: tuple[Any, ...] = ()
         self._kind: type | None = None
+        self._ndim = 0
         self._progress: Any = None
         self._is_automatic = True
         self._global_step = 0
@@ -92,12 +95,13 @@ class LightningStepCounter:
             Whether an optimizer step ended with the batch, whose number is divisible by ``every``.
         """
         try:
-            part = batch if type(batch) is self._kind else None
+            part: Any = batch if type(batch) is self._kind else None
             for key in self._path:
                 part = part[key]
-            samples = part.shape[0]
+            shape = part.shape
+            samples = shape[0] if len(shape) == self._ndim else self._counted_samples(batch)
         except (LookupError, TypeError, AttributeError):  # the structure is not known, or another
-            samples = self._counted(self._samples_of, batch)
+            samples = self._counted_samples(batch)
         tokens = None if self._tokens_of is None else self._counted(self._tokens_of, batch)
         steps = self._progress.completed - self._global_step
         if steps != 1 or self._earlier or not self._is_automatic:
@@ -135,8 +139,12 @@ class LightningStepCounter:
         if len(sizes) != 1:
             raise ValueError(f"its tensors have the first dimensions {sorted(sizes)}")
         if (path := _path(batch)) is not None:
-            self._path, self._kind = path, type(batch)
+            tensor = functools.reduce(operator.getitem, path, batch)
+            self._path, self._kind, self._ndim = path, type(batch), tensor.ndim
         return sizes.pop()
+
+    def _counted_samples(self, batch: Any) -> float | None:
+        return self._counted(self._samples_of, batch)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
         """Return ``count(batch)``. After an error, return ``None`` and stop using ``count``."""
@@ -197,7 +205,7 @@ def _path(part: Any) -> tuple[Any, ...] | None:
     """Return the path to the first tensor; ``None`` if it is inside another kind of object."""
     if isinstance(part, torch.Tensor):
         return () if part.ndim else None
-    items = part.items() if isinstance(part, Mapping) else ()
+    items: Iterable[Any] = part.items() if isinstance(part, Mapping) else ()
     if isinstance(part, list | tuple):
         items = enumerate(part)
     for key, inner in items:
