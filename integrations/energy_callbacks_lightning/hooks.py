@@ -21,7 +21,6 @@ Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for t
 are read when Lightning has already waited for them.
 """
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
@@ -50,8 +49,7 @@ class EnergyHooks(Base):
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
         self._rows = RowSchedule(meter.now_s, log_every_n_steps)
-        self._log_every_n_steps = log_every_n_steps
-        self._loss_every = sys.maxsize
+        self._loss_every = 1
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
@@ -81,8 +79,7 @@ class EnergyHooks(Base):
         if not scalars:
             return
         self._rows.logged()
-        if self._offered is not None:
-            metrics.offer(self._offered, scalars)
+        metrics.offer(self._offered, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
@@ -132,9 +129,9 @@ class EnergyHooks(Base):
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
-        # A trainer with ``log_every_n_steps=0`` logs no losses.
-        self._loss_every = 1 if trainer.fast_dev_run else trainer.log_every_n_steps or sys.maxsize
-        every = 1 if self._meter.config.has_budget else self._log_every_n_steps or self._loss_every
+        self._loss_every = loop.loss_every(trainer)
+        every = self._rows.every_n_steps or self._loss_every
+        every = 1 if self._meter.config.has_budget else every
         self._steps.begin_epoch(trainer, every)
         self._meter.mark("batch_done")
 
@@ -142,11 +139,8 @@ class EnergyHooks(Base):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        if self._steps.end_batch(batch):
-            self._end_step(trainer)
-
-    def _end_step(self, trainer: Any) -> None:
-        """Check the budget, and log a row if one is due."""
+        if not self._steps.end_batch(batch):
+            return
         if self._meter.is_over_budget():
             trainer.should_stop = True
         step = self._steps.stepped_batches

@@ -128,9 +128,10 @@ def begin_offers(trainer: Any) -> None:
             )
 
 
-def offer(logged: Logged, scalars: Mapping[str, float]) -> None:
+def offer(logged: Logged | None, scalars: Mapping[str, float]) -> None:
     """Add the newest figures to the dictionary that ``offered`` has returned.
 
     One tensor is created and divided, because each new tensor takes 2 us.
     """
-    logged.update(zip(scalars, torch.tensor(list(scalars.values())).unbind(), strict=True))
+    if logged is not None:
+        logged.update(zip(scalars, torch.tensor(list(scalars.values())).unbind(), strict=True))

@@ -16,7 +16,6 @@ from lightning.pytorch.callbacks import BatchSizeFinder
 from lightning.pytorch.tuner import Tuner
 
 from energy_callbacks.lightning import GpuEnergyCallback
-from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.testing import FakeClock
 from tests.integrations.lightning.training import (
     BATCH_SIZE,
@@ -225,7 +224,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     def broken(*_: object) -> None:
         raise RuntimeError("our bug")
 
-    monkeypatch.setattr(Forecaster, "end_epoch", broken)
+    monkeypatch.setattr("energy_callbacks.accounting.metrics.forecast.Forecaster.end_epoch", broken)
     lightning = trainer(tmp_path, ours)
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
