@@ -8,7 +8,7 @@
     on_train_start                      phase train
       on_train_epoch_start                mark batch_done: the loop waits for data
       precision_plugin.convert_input      mark data_ready
-      on_train_batch_end                  meter.step or mark batch_done, scalars to the loggers
+      on_train_batch_end                  step or batch_done (step_counter), scalars to the loggers
       on_validation_start / _end          phase validation, records the metrics of the validation
     on_train_epoch_end                    meter.epoch, scalars to the loggers
     on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
@@ -123,16 +123,14 @@ class EnergyHooks(Base):
         self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        metrics.begin_offers(trainer)
-        self._offered = metrics.offered(trainer)
+        self._offered = metrics.begin_offers(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._loss_every = loop.loss_every(trainer)
-        every = self._rows.every_n_steps or self._loss_every
-        every = 1 if self._meter.config.has_budget else every
-        self._steps.begin_epoch(trainer, every)
+        rows_every = self._rows.every_n_steps or self._loss_every
+        self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
         self._meter.mark("batch_done")
 
     def on_train_batch_end(
@@ -144,7 +142,7 @@ class EnergyHooks(Base):
         if self._meter.is_over_budget():
             trainer.should_stop = True
         step = self._steps.stepped_batches
-        if self._rows.is_due(step, logs_loss=not step % self._loss_every):
+        if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
             self._log(trainer)
             self._steps.check_sizes()
 
