@@ -42,7 +42,7 @@ def test_they_do_the_same_as_the_meter(tmp_path: Path) -> None:
         meter = meter_of(clock, tmp_path / str(is_fast))
         found.append(trained(clock, meter, is_fast=is_fast))
     assert found[0] == found[1]
-    assert found[0] == (4, 32, 320, pytest.approx(1.75))
+    assert list(found[0]) == pytest.approx([4, 32, 320, 1.75])
 
 
 def test_they_do_nothing_after_the_end(tmp_path: Path) -> None:
