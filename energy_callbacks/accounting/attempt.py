@@ -357,6 +357,7 @@ class ActiveAttempt:
 
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
+        self.steps.generation = None
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
