@@ -25,7 +25,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PrinterCallback, ProgressCallback
+from transformers import (
+    DefaultFlowCallback,
+    PrinterCallback,
+    ProgressCallback,
+    TrainerCallback,
+)
 from transformers.integrations.integration_utils import TensorBoardCallback, rewrite_logs
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
@@ -42,6 +47,12 @@ from energy_callbacks_huggingface.log_filter import (
 )
 
 _CONSOLE = (PrinterCallback, ProgressCallback)
+# Hooks at the end of a step that take a few microseconds, apart from the ten times per second at
+# which the progress bar is drawn.
+_BRIEF_HOOKS = tuple(
+    one.on_step_end
+    for one in (TrainerCallback, DefaultFlowCallback, ProgressCallback, LastCallback)
+)
 _NO_FILE = "the event file of energy_callbacks cannot be written any more"
 _NO_BOARD = "figures of energy no longer reach TensorBoard"
 
@@ -55,12 +66,18 @@ class OtherTrainerCallbacks:
             the list was not found, or if another energy callback of the trainer writes the rows.
         folder: folder of our own event file, which is written if there is no TensorBoard callback;
             with ``None``, this object writes no rows.
+
+    Attributes:
+        take_time: whether callbacks of the user have a hook at the end of each step.
     """
 
     def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:
         self._ours = ours
         self._callbacks = callbacks
         self._row = LogRow()
+        self._last = LastCallback(ours)
+        self._is_filtered = False
+        self.take_time = False
         self._users = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
         self._boards = [
             FaultTolerantOutput(TrainerTensorBoardOutput(board), _NO_BOARD) for board in self._users
@@ -75,38 +92,66 @@ class OtherTrainerCallbacks:
         yield from () if self._file is None else (self._file,)
 
     @property
-    def _is_first(self) -> bool:
-        """Whether our callback is first. If not, filters must be neither added nor removed."""
-        return bool(self._callbacks) and self._callbacks[0] is self._ours
+    def _is_in_place(self) -> bool:
+        """Whether our callback is in its place. If not, other callbacks are not added."""
+        return self._ours in self._callbacks[: 1 + _has_flow(self._callbacks)]
 
-    def take_first_place(self) -> None:
-        """Move our callback to the front of the list.
+    def take_place(self) -> None:
+        """Move our callback to its place near the front of the list.
 
         This works even while the trainer loops over the list to pass on an event. Callbacks after
         ours keep their positions in the list, so each of them receives the event once.
         """
         others = [one for one in self._callbacks if one is not self._ours]
-        if len(others) < len(self._callbacks):
-            self._callbacks[:] = [self._ours, *others]
+        if len(others) < len(self._callbacks) and not self._is_in_place:
+            others.insert(_has_flow(others), self._ours)
+            self._callbacks[:] = others
 
-    def add_filters(self) -> None:
-        """Add filters around TensorBoard's and the console callbacks, and add ``LastCallback``.
+    def begin_epoch(self) -> None:
+        """Find out whether other callbacks take time at the end of each step."""
+        others = [one for one in self._callbacks if one is not self._ours]
+        self.take_time = self._is_in_place and any(map(_takes_time, others))
+
+    def call_last(self) -> None:
+        """Add ``LastCallback``, which is called when all others have received the current event.
+
+        ``remove_added`` removes it in the same event. It is not in the list at other events, because
+        the call of an empty hook takes a microsecond, and there are four at each step.
+        """
+        if self._callbacks and self._callbacks[-1] is not self._last:
+            self._callbacks.append(self._last)
+
+    def _add_filters(self) -> None:
+        """Add filters around TensorBoard's and the console callbacks, for the current event.
 
         The filters hide all our figures from TensorBoard's callback, and most of our figures from
-        console callbacks.
+        console callbacks. All changes of the list are after our callback, so each callback receives
+        the current event once.
         """
-        if not self._is_first:
+        if not self._is_in_place:
             return
-        filtered = []
-        for one in self._without_filters():
+        filtered: list[Any] = []
+        for one in self._without_added():
             filters: tuple[LogFilter, ...] = ()
             if isinstance(one, (TensorBoardCallback, *_CONSOLE)):
                 select = nothing if isinstance(one, TensorBoardCallback) else console
                 filters = LogFilter(self._row, select), LogFilter(self._row, dict)
             filtered += [*filters[:1], one, *filters[1:]]
-        self._callbacks[:] = [*filtered, LastCallback(self._ours)]
+        self._callbacks[:] = filtered
+        self._is_filtered = True
 
-    def _without_filters(self) -> list[Any]:
+    def remove_added(self) -> None:
+        """Remove filters and ``LastCallback``, unless another callback was added after them.
+
+        The trainer still loops over the list, and would not call that other callback.
+        """
+        if self._callbacks and self._callbacks[-1] is self._last:
+            self._callbacks.pop()
+            if self._is_filtered:
+                self._is_filtered = False
+                self._callbacks[:] = self._without_added()
+
+    def _without_added(self) -> list[Any]:
         return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
@@ -125,16 +170,18 @@ class OtherTrainerCallbacks:
         if self._own is not None:
             row = {k: v for k, v in rewrite_logs(logs).items() if isinstance(v, int | float)}
             self._own.write(row | scalars, state.global_step, time.time())
-        for board in self._boards:
+        for board in self._boards if scalars else ():
             board.write(scalars, state.global_step, time.time())
-        if in_logs and state.log_history:
-            state.log_history[-1].update(in_logs)
-        self._row.put(logs, in_logs)
+        if in_logs:
+            if state.log_history:
+                state.log_history[-1].update(in_logs)
+            self._row.put(logs, in_logs)
+            self._add_filters()
 
     def leave(self) -> None:
-        """Remove the filters and close our own file."""
-        if self._is_first:
-            self._callbacks[:] = self._without_filters()
+        """Remove what was added to the list, and close our own file."""
+        if self._is_in_place:
+            self._callbacks[:] = self._without_added()
         if self._own is not None:
             self._own.close()
 
@@ -159,3 +206,14 @@ class TrainerTensorBoardOutput:
 
     def close(self) -> None:
         """Do nothing: the user's callback closes the writer."""
+
+
+def _has_flow(callbacks: list[Any]) -> bool:
+    """Return whether the first callback is the one that decides when to log and save."""
+    return bool(callbacks) and type(callbacks[0]) is DefaultFlowCallback
+
+
+def _takes_time(callback: Any) -> bool:
+    """Return whether a callback has a hook of the user at the end of a step."""
+    hook = getattr(callback.on_step_end, "__func__", None)
+    return hook not in _BRIEF_HOOKS

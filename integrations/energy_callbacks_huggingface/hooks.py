@@ -27,7 +27,7 @@ import math
 from typing import Any
 
 from energy_callbacks.core.active_call import ActiveCall, find_callback_list
-from energy_callbacks.core.guard import harmless
+from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
@@ -44,7 +44,7 @@ class EnergyHooks(EnergySessions):
         """Move this callback to the front, unless another energy callback has precedence."""
         callbacks = find_callback_list(self) or []
         if not self._prior(callbacks):
-            OtherTrainerCallbacks(self, callbacks, None).take_first_place()
+            OtherTrainerCallbacks(self, callbacks, None).take_place()
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -61,34 +61,27 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
-        session.others.take_first_place()
+        session.others.take_place()
         session.begin_training(args, state, model)
         self._meter.plan(state.max_steps - state.global_step)
         self._keep(state)
 
     @harmless
-    def wait_for_data(self) -> None:
-        """Mark that the loop waits for data.
-
-        ``LastCallback`` in ``log_filter.py`` also calls this method, when all callbacks have
-        received an event.
-        """
-        if (session := self._session) is not None:
-            self._meter.mark("batch_done")
-            session.see()
-
-    @harmless
     def on_epoch_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark that the loop waits for data: the Trainer creates the loader's iterator next."""
         if (session := self._session) is not None:
-            session.others.add_filters()
-            self.wait_for_data()
+            session.begin_epoch()
+            session.wait_for_data()
 
-    @harmless
+    # The hooks of a step are not decorated, because each further call takes about a microsecond.
+
     def on_step_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start an optimizer step. All its micro-batches have been fetched."""
-        if (session := self._session) is not None:
-            session.begin_step()
+        try:
+            if (session := self._session) is not None:
+                session.begin_step()
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            give_up(self, "on_step_begin")
 
     @harmless
     def on_substep_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -100,16 +93,28 @@ class EnergyHooks(EnergySessions):
         self, /, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any
     ) -> None:
         """End an optimizer step."""
-        self._end_step(args, state, train_dataloader)
-        if self._meter.is_over_budget():
+        try:
+            if (session := self._session) is not None:
+                session.end_step(args, state, train_dataloader)
+                if control.should_save:
+                    self._keep(state)
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            give_up(self, "on_step_end")
+        if self._has_budget and self._meter.is_over_budget():
             control.should_training_stop = True
             control.should_save |= args.save_strategy != "no"
 
     @harmless
-    def _end_step(self, args: Any, state: Any, loader: Any) -> None:
+    def all_received(self, state: Any, control: Any) -> None:
+        """Mark that the loop waits for data: all callbacks have received an event.
+
+        ``LastCallback`` in ``log_filter.py`` calls this method.
+        """
         if (session := self._session) is not None:
-            session.end_step(args, state, loader)
-            self._keep(state)
+            session.others.remove_added()
+            session.wait_for_data()
+            if control.should_save:
+                self._keep(state)
 
     @harmless
     def on_epoch_end(
@@ -119,6 +124,7 @@ class EnergyHooks(EnergySessions):
         if (session := self._session) is not None:
             self._meter.epoch(max(math.ceil(state.epoch or 0.0) - 1, 0))
             session.end_epoch(args, state, train_dataloader)
+            session.others.call_last()
 
     @harmless
     def on_log(
@@ -139,12 +145,22 @@ class EnergyHooks(EnergySessions):
         elif state.is_world_process_zero:
             values, epoch = loop.metrics(logs), state.epoch
             self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
-        scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
+        is_due = is_final or ("loss" in logs and self._is_due(args, state))
+        scalars = self._meter.log(state.global_step) if is_due else {}
         if state.is_world_process_zero:
             # The last row describes the whole training, so totals are added to it.
             in_logs = self._meter.totals() if is_final else scalars
             session.write(logs, scalars, in_logs, state)
+        if scalars:
+            self._schedule.logged(self._meter.now_s())
         session.see()
+        session.others.call_last()
+
+    def _is_due(self, args: Any, state: Any) -> bool:
+        """Return whether figures are added to a row with the loss."""
+        now_s = self._meter.now_s()
+        is_epoch = self._schedule.every_n_steps is None and args.logging_strategy == "epoch"
+        return is_epoch or self._schedule.is_due(state.global_step, now_s, logs_loss=True)
 
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -171,6 +187,7 @@ class EnergyHooks(EnergySessions):
         if session is not None and session.phase == "train":
             session.predicted(name)
             self._keep(state)
+            session.others.call_last()
         elif session is not None:
             self._end(session, state)
 
@@ -179,6 +196,7 @@ class EnergyHooks(EnergySessions):
         """Assign the time since the last event to the phase ``checkpoint``."""
         if (session := self._session) is not None:
             session.saved()
+            session.others.call_last()
 
     @harmless
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -75,9 +75,7 @@ class LogFilter(TrainerCallback):
 
 
 class LastCallback(TrainerCallback):
-    """The trainer's last callback: tells our callback when all callbacks have received an event.
-
-    Our callback then marks that the training loop waits for data.
+    """Tells our callback when all callbacks have received an event.
 
     Args:
         ours: our callback, an ``EnergyHooks``.
@@ -90,6 +88,6 @@ class LastCallback(TrainerCallback):
         self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
         """Tell our callback that all callbacks have received the event."""
-        self._ours.wait_for_data()
+        self._ours.all_received(state, control)
 
     on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end

@@ -36,13 +36,16 @@ class Session:
         inputs: InputCounter,
     ) -> None:
         self._meter = meter
+        self._now_s = meter.now_s
         self.call = call
         self.phase = phase
         self.others = others
         self.inputs = inputs
         self.summary: str | None = None
         self._dashboard = Dashboard(meter)
+        self._batches: loop.Batches | None = None
         self._tokens_seen = 0
+        self._counts_tokens = False
         self._micro_batches = 0
         self._predicts_since_s: float | None = None
         self._seen_s = self._settled_s = meter.now_s()
@@ -54,11 +57,14 @@ class Session:
 
     def see(self) -> None:
         """Note the time of an event. The next event may assign the time since then to a phase."""
-        self._seen_s = self._meter.now_s()
+        self._seen_s = self._now_s()
 
     def begin_training(self, args: Any, state: Any, model: Any) -> None:
         """Reset counts, and start to count the model's inputs, when training starts or restarts."""
+        self._batches = None
         self._tokens_seen = state.num_input_tokens_seen
+        # Older versions of transformers have a boolean.
+        self._counts_tokens = args.include_num_input_tokens_seen not in (False, "no")
         self._predicts_since_s = None
         facts = partial(loop.facts, args, state)
         self._dashboard = Dashboard(self._meter, self.others.runs, facts)
@@ -73,13 +79,24 @@ class Session:
         """
         self._name("tuning", self._settled_s)
 
+    def begin_epoch(self) -> None:
+        """Start an epoch. Its batches are read at its first optimizer step."""
+        self.others.begin_epoch()
+        self._batches = None
+
+    def wait_for_data(self) -> None:
+        """Mark that the loop waits for data."""
+        self._seen_s = now_s = self._now_s()
+        self._meter.mark("batch_done", now_s)
+
     def begin_step(self) -> None:
         """Start an optimizer step. All its micro-batches have been fetched."""
-        self._meter.mark("data_ready")
+        self._seen_s = now_s = self._now_s()
+        self._meter.mark("data_ready", now_s)
         self._micro_batches = 0
         self._predicts_since_s = None
-        self.inputs.expect(is_first=True)
-        self.see()
+        if self.inputs.is_used:
+            self.inputs.expect(is_first=True)
 
     def end_micro_batch(self) -> None:
         """End a micro-batch that is not the last of its step."""
@@ -90,9 +107,11 @@ class Session:
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
         """End an optimizer step and its last micro-batch."""
         self._micro_batches += 1
-        self._meter.step(*self._consumed(args, state, loader, since_step=0))
-        self.see()
-        self._settled_s = self._seen_s
+        samples, tokens = self._consumed(args, state, loader, 0)
+        self._meter.step(samples, tokens)
+        self._seen_s = self._settled_s = self._now_s()
+        if self.others.take_time:
+            self.others.call_last()
 
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
         """End an epoch, and count micro-batches that belong to no optimizer step.
@@ -101,11 +120,11 @@ class Session:
         transformers 4.50 also at the end of some epochs.
         """
         if left_over := self._micro_batches:
-            self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
+            self._meter.count(*self._consumed(args, state, loader, left_over))
         self.see()
 
     def _consumed(
-        self, args: Any, state: Any, loader: Any, *, since_step: int
+        self, args: Any, state: Any, loader: Any, since_step: int
     ) -> tuple[float | None, float | None]:
         """Return the numbers of samples and tokens since the last call of this method.
 
@@ -113,17 +132,17 @@ class Session:
         is the mean over all ranks. A number is ``None`` if unknown.
         """
         done, self._micro_batches = self._micro_batches, 0
-        before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen
-        if self.inputs.counts("batch_size_fn"):
-            samples = self.inputs.take("batch_size_fn", done)
-        else:
-            samples = loop.samples(args, state, loader, done, since_step=since_step)
-        if self.inputs.counts("length_fn"):
-            return samples, self.inputs.take("length_fn", done)
-        if args.include_num_input_tokens_seen in (False, "no"):
-            return samples, None
-        # The Trainer's count is the sum over all ranks.
-        return samples, (self._tokens_seen - before) / float(args.world_size)
+        if self._batches is None:
+            self._batches = loop.Batches.of(args, state, loader)
+        samples: float | None = self._batches.samples(done, state.epoch, since_step)
+        tokens = None
+        if self._counts_tokens:
+            before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen
+            # The Trainer's count is the sum over all ranks.
+            tokens = (self._tokens_seen - before) / float(args.world_size)
+        if self.inputs.is_used:
+            return self.inputs.take(samples, tokens, done)
+        return samples, tokens
 
     def predict(self) -> None:
         """Note that a batch of an evaluation or prediction has ended.
