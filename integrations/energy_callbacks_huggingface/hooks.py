@@ -62,7 +62,7 @@ class EnergyHooks(EnergySessions):
     @harmless
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
         session.others.take_place()
-        session.begin_training(args, state, model)
+        session.begin_training(args, state, model, self._log_every_n_steps)
         self._meter.plan(state.max_steps - state.global_step)
         self._keep(state)
 
@@ -145,22 +145,14 @@ class EnergyHooks(EnergySessions):
         elif state.is_world_process_zero:
             values, epoch = loop.metrics(logs), state.epoch
             self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
-        is_due = is_final or ("loss" in logs and self._is_due(args, state))
+        is_due = is_final or ("loss" in logs and session.is_row_due(state))
         scalars = self._meter.log(state.global_step) if is_due else {}
         if state.is_world_process_zero:
             # The last row describes the whole training, so totals are added to it.
             in_logs = self._meter.totals() if is_final else scalars
             session.write(logs, scalars, in_logs, state)
-        if scalars:
-            self._schedule.logged(self._meter.now_s())
         session.see()
         session.others.call_last()
-
-    def _is_due(self, args: Any, state: Any) -> bool:
-        """Return whether figures are added to a row with the loss."""
-        now_s = self._meter.now_s()
-        is_epoch = self._schedule.every_n_steps is None and args.logging_strategy == "epoch"
-        return is_epoch or self._schedule.is_due(state.global_step, now_s, logs_loss=True)
 
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any

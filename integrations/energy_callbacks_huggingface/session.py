@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
@@ -43,6 +44,7 @@ class Session:
         self.inputs = inputs
         self.summary: str | None = None
         self._dashboard = Dashboard(meter)
+        self._schedule = RowSchedule(meter.now_s)
         self._batches: loop.Batches | None = None
         self._tokens_seen = 0
         self._counts_tokens = False
@@ -59,8 +61,12 @@ class Session:
         """Note the time of an event. The next event may assign the time since then to a phase."""
         self._seen_s = self._now_s()
 
-    def begin_training(self, args: Any, state: Any, model: Any) -> None:
+    def begin_training(
+        self, args: Any, state: Any, model: Any, log_every_n_steps: int | None
+    ) -> None:
         """Reset counts, and start to count the model's inputs, when training starts or restarts."""
+        is_per_epoch = log_every_n_steps is None and args.logging_strategy == "epoch"
+        self._schedule = RowSchedule(self._now_s, 1 if is_per_epoch else log_every_n_steps)
         self._batches = None
         self._tokens_seen = state.num_input_tokens_seen
         # Older versions of transformers have a boolean.
@@ -171,11 +177,17 @@ class Session:
         self._settled_s = self._seen_s
         self._predicts_since_s = None
 
+    def is_row_due(self, state: Any) -> bool:
+        """Return whether figures are added to a row with the loss."""
+        return self._schedule.is_due(state.global_step, logs_loss=True)
+
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
         """Write our figures of a row; at the last row, also write the report to TensorBoard.
 
         The arguments are those of ``OtherTrainerCallbacks.write``.
         """
+        if scalars:
+            self._schedule.logged()
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
         if self.summary:

@@ -9,7 +9,6 @@ import transformers
 from transformers import TrainerCallback
 from transformers.integrations.integration_utils import CodeCarbonCallback
 
-from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.core.active_call import ActiveCall, find_callback_list
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop
@@ -49,7 +48,7 @@ class EnergySessions(TrainerCallback):
     ) -> None:
         self._meter = meter
         self._has_budget = meter.config.has_budget
-        self._schedule = RowSchedule(log_every_n_steps)
+        self._log_every_n_steps = log_every_n_steps
         self._inputs = InputCounter(batch_size_fn, length_fn)
         self._state_key = STATE_KEY
         self._session: Session | None = None

@@ -27,7 +27,7 @@ from tests.benchmarks.bars import Bar
 from tests.benchmarks.common.hook_times import Costs, HookTimes
 
 # The module of each framework in ``hook_trainings``, and the package that it needs.
-FRAMEWORKS: Final = {"lightning": "lightning"}
+FRAMEWORKS: Final = {"lightning": "lightning", "huggingface": "transformers"}
 STEPS, QUICK_STEPS = 6_000, 1_500
 EVERY: Final = 10
 MEDIAN_US, P99_US, ROW_US, ROWS_PER_S = 5.0, 50.0, 100.0, 1.0
