@@ -263,7 +263,7 @@ class EnergyMeter:
         try:
             now_s = self._clock.monotonic_s()
             attempt.steps.step(now_s, samples, tokens)
-            if self._profilers:
+            if self._profilers.running:
                 self._profilers.step(now_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "step")
@@ -304,7 +304,7 @@ class EnergyMeter:
                 attempt.steps.mark_done(at_s)
             else:
                 attempt.recorder.event("mark", at_s, name=name)
-            if self._profilers:
+            if self._profilers.running:
                 self._profilers.mark(name, at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "mark")

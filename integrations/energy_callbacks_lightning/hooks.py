@@ -23,11 +23,13 @@ are read when Lightning has already waited for them.
 
 from typing import TYPE_CHECKING, Any
 
+from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop, metrics, tensorboard
 from energy_callbacks_lightning.bases import bases
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
+from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Base
@@ -39,14 +41,14 @@ class EnergyHooks(Base):
     """Calls a meter from Lightning's hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     def __init__(
-        self, meter: EnergyMeter, steps: loop.LightningStepCounter, log_every_n_steps: int | None
+        self, meter: EnergyMeter, steps: LightningStepCounter, log_every_n_steps: int | None
     ) -> None:
         super().__init__()
         self._meter = meter
         self._steps = steps
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
-        self._log_every_n_steps = log_every_n_steps
+        self._rows = RowSchedule(meter.now_s, log_every_n_steps)
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
@@ -72,6 +74,7 @@ class EnergyHooks(Base):
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
+        self._rows.logged()
         metrics.offer(trainer, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
@@ -121,6 +124,7 @@ class EnergyHooks(Base):
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
+        self._steps.begin_epoch(trainer)
         self._meter.mark("batch_done")
 
     def on_train_batch_start(
@@ -133,16 +137,17 @@ class EnergyHooks(Base):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        steps = self._steps.count(trainer, batch)
-        for samples, tokens in steps:
-            self._meter.step(samples, tokens)
+        steps = self._steps.count(batch)
         if not steps:
             self._meter.mark("batch_done")
-        if steps and self._meter.is_over_budget():
+            return
+        for samples, tokens in steps:
+            self._meter.step(samples, tokens)
+        if self._meter.is_over_budget():
             trainer.should_stop = True
-        every = self._log_every_n_steps or trainer.log_every_n_steps
-        is_due = every and self._steps.stepped_batches % every == 0
-        if steps and (is_due or trainer.should_stop or trainer.fast_dev_run):
+        step, every = self._steps.stepped_batches, trainer.log_every_n_steps
+        is_logged = (every and not step % every) or trainer.should_stop or trainer.fast_dev_run
+        if self._rows.is_due(step, logs_loss=is_logged):
             self._log(trainer)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:

@@ -1,0 +1,164 @@
+"""Counts optimizer steps, samples and tokens of a Lightning training, without fetching data.
+
+The step of a batch in Lightning's loggers is the number of earlier batches that ended with an
+optimizer step; in manual optimization it is the number of all earlier batches. ``global_step``
+differs: in ``on_train_batch_end`` it includes the optimizer step of the current batch, and in
+manual optimization it counts the steps of every optimizer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning_utilities.core.apply_func import apply_to_collection
+
+from energy_callbacks_lightning.loop import warn
+
+Counter = Callable[[Any], int]
+
+
+class LightningStepCounter:
+    """Counts optimizer steps, samples and tokens, and computes the step of the loggers.
+
+    Args:
+        batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
+            of the batch's tensors.
+        length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
+
+    Attributes:
+        stepped_batches: number of batches so far that ended with an optimizer step; in manual
+            optimization, the number of all batches so far.
+    """
+
+    def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
+        self._samples_of: Counter | None = batch_size_fn or first_dimension
+        self._tokens_of = length_fn
+        self._progress: Any = None
+        self._is_automatic = True
+        self._global_step = 0
+        self._samples: float | None = 0
+        self._tokens: float | None = 0
+        self.stepped_batches = 0
+
+    @property
+    def logger_step(self) -> int:
+        """The step at which Lightning logs the last batch that ``stepped_batches`` counts."""
+        return max(self.stepped_batches - 1, 0)
+
+    def begin(self, trainer: Any) -> None:
+        """Set the counts when training starts or resumes from a checkpoint."""
+        self.begin_epoch(trainer)
+        self._global_step = trainer.global_step
+        self._samples = self._tokens = 0
+        if self._is_automatic:
+            self.stepped_batches = trainer.global_step
+
+    def begin_epoch(self, trainer: Any) -> None:
+        """Read what cannot change within an epoch."""
+        self._is_automatic = trainer.lightning_module.automatic_optimization
+        self._progress = _step_progress(trainer, is_automatic=self._is_automatic)
+
+    def count(self, batch: Any) -> list[tuple[float | None, float | None]]:
+        """Count a batch, and return the optimizer steps that ended with it.
+
+        Returns:
+            Numbers of samples and tokens of each step, ``None`` if unknown. The list is empty if no
+            step ended with the batch.
+        """
+        self._samples = _plus(self._samples, self._counted(self._samples_of, batch))
+        self._tokens = _plus(self._tokens, self._counted(self._tokens_of, batch))
+        before, self._global_step = self._global_step, self._progress.completed
+        steps = self._global_step - before
+        if steps or not self._is_automatic:
+            self.stepped_batches += 1
+        if not steps:
+            return []
+        consumed, self._samples, self._tokens = (self._samples, self._tokens), 0, 0
+        if steps == 1:
+            return [consumed]
+        # Several optimizers may have used the same samples. Samples count once, for the first step.
+        return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copies and pickles, without the objects of a running training."""
+        return vars(self) | {"_progress": None}
+
+    def _counted(self, count: Counter | None, batch: Any) -> float | None:
+        """Return ``count(batch)``. After an error, return ``None`` and stop using ``count``."""
+        if count is None:
+            return None
+        try:
+            return float(count(batch))
+        except Exception as error:  # noqa: BLE001 - counting must not end a training
+            warn(
+                f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
+                "figures that need it are left out; give batch_size_fn= or length_fn="
+            )
+            self._samples_of = None if count is self._samples_of else self._samples_of
+            self._tokens_of = None if count is self._tokens_of else self._tokens_of
+            return None
+
+
+def _plus(total: float | None, more: float | None) -> float | None:
+    return None if total is None or more is None else total + more
+
+
+def _step_progress(trainer: Any, *, is_automatic: bool) -> Any:
+    """Return an object whose attribute ``completed`` is always ``trainer.global_step``.
+
+    Reading ``trainer.global_step`` calls ten properties of the trainer, the loops and the module,
+    which takes 2 us. They lead to a counter that stays the same object during a training.
+    """
+    loop = trainer.fit_loop.epoch_loop
+    try:
+        if is_automatic:
+            progress = loop.automatic_optimization.optim_progress.optimizer.step.total
+        else:
+            progress = loop.manual_optimization.optim_step_progress.total
+        is_found = progress.completed == trainer.global_step
+    except AttributeError:  # another version of Lightning
+        is_found = False
+    return progress if is_found else _GlobalStep(trainer)
+
+
+class _GlobalStep:
+    """Reads ``trainer.global_step``, if the counter behind it was not found."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @property
+    def completed(self) -> int:
+        return int(self._trainer.global_step)
+
+
+def first_dimension(batch: Any) -> int:
+    """Return the first dimension of a batch's tensors, which must be the same for all of them.
+
+    Raises:
+        ValueError: if there is no tensor, or first dimensions differ.
+    """
+    sizes: set[int] = set()
+    _add_sizes(batch, sizes)
+    if len(sizes) != 1:
+        raise ValueError(f"its tensors have the first dimensions {sorted(sizes)}")
+    return sizes.pop()
+
+
+def _add_sizes(batch: Any, sizes: set[int]) -> None:
+    """Add the first dimensions of all tensors of a batch to ``sizes``.
+
+    Lightning's ``apply_to_collection`` builds a new batch, and takes ten times as long.
+    """
+    kind = type(batch)
+    if kind is torch.Tensor:
+        if batch.ndim:
+            sizes.add(batch.size(0))
+    elif kind is list or kind is tuple:
+        for part in batch:
+            _add_sizes(part, sizes)
+    elif kind is dict:
+        for part in batch.values():
+            _add_sizes(part, sizes)
+    else:
+        apply_to_collection(batch, torch.Tensor, lambda tensor: sizes.update(tensor.shape[:1]))
