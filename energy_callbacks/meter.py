@@ -91,6 +91,11 @@ class EnergyMeter:
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
 
+    @property
+    def clock(self) -> Clock:
+        """The clock for all times."""
+        return self._clock
+
     def now_s(self) -> float:
         """Return the monotonic time in seconds: ``time.monotonic()``, or that of ``clock``."""
         return self._clock.monotonic_s()
@@ -247,13 +252,19 @@ class EnergyMeter:
         finally:
             self.leave(name)
 
-    def step(self, samples: float | None = None, tokens: float | None = None) -> None:
-        """Report that an optimizer step has ended now.
+    def step(
+        self,
+        samples: float | None = None,
+        tokens: float | None = None,
+        t_s: float | None = None,
+    ) -> None:
+        """Report that an optimizer step has ended.
 
         Args:
             samples: number of samples of the step, over all its micro-batches; ``None`` if it is
                 unknown or will be reported by ``count``.
             tokens: number of tokens of the step; ``None`` as for ``samples``.
+            t_s: monotonic time of the end in seconds; ``None`` is now.
         """
         # This runs at every step. No helper functions: a call takes 1 to 3 us with cold caches.
         life = self._lifecycle
@@ -261,10 +272,10 @@ class EnergyMeter:
         if attempt is None or life.generation != forks.generation:
             return
         try:
-            now_s = self._clock.monotonic_s()
-            attempt.steps.step(now_s, samples, tokens)
+            at_s = self._clock.monotonic_s() if t_s is None else t_s
+            attempt.steps.step(at_s, samples, tokens)
             if self._profilers.running:
-                self._profilers.step(now_s)
+                self._profilers.step(at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "step")
 

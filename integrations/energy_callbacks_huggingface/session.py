@@ -37,7 +37,7 @@ class Session:
         inputs: InputCounter,
     ) -> None:
         self._meter = meter
-        self._now_s = meter.now_s
+        self._now_s = meter.clock.monotonic_s
         self.call = call
         self.phase = phase
         self.others = others
@@ -46,6 +46,7 @@ class Session:
         self._dashboard = Dashboard(meter)
         self._schedule = RowSchedule(meter.now_s)
         self._batches: loop.Batches | None = None
+        self._plain_size: int | None = None
         self._tokens_seen = 0
         self._counts_tokens = False
         self._micro_batches = 0
@@ -67,7 +68,7 @@ class Session:
         """Reset counts, and start to count the model's inputs, when training starts or restarts."""
         is_per_epoch = log_every_n_steps is None and args.logging_strategy == "epoch"
         self._schedule = RowSchedule(self._now_s, 1 if is_per_epoch else log_every_n_steps)
-        self._batches = None
+        self._batches = self._plain_size = None
         self._tokens_seen = state.num_input_tokens_seen
         # Older versions of transformers have a boolean.
         self._counts_tokens = args.include_num_input_tokens_seen not in (False, "no")
@@ -88,7 +89,7 @@ class Session:
     def begin_epoch(self) -> None:
         """Start an epoch. Its batches are read at its first optimizer step."""
         self.others.begin_epoch()
-        self._batches = None
+        self._batches = self._plain_size = None
 
     def wait_for_data(self) -> None:
         """Mark that the loop waits for data."""
@@ -112,10 +113,13 @@ class Session:
 
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
         """End an optimizer step and its last micro-batch."""
-        self._micro_batches += 1
-        samples, tokens = self._consumed(args, state, loader, 0)
-        self._meter.step(samples, tokens)
-        self._seen_s = self._settled_s = self._now_s()
+        self._seen_s = self._settled_s = now_s = self._now_s()
+        done, self._micro_batches = self._micro_batches + 1, 0
+        if self._plain_size is None:
+            samples, tokens = self._consumed(args, state, loader, done)
+            self._meter.step(samples, tokens, now_s)
+        else:
+            self._meter.step(done * self._plain_size, None, now_s)
         if self.others.take_time:
             self.others.call_last()
 
@@ -125,21 +129,31 @@ class Session:
         There are such micro-batches if a callback stops the training within a step, and in
         transformers 4.50 also at the end of some epochs.
         """
-        if left_over := self._micro_batches:
-            self._meter.count(*self._consumed(args, state, loader, left_over))
+        left_over, self._micro_batches = self._micro_batches, 0
+        if left_over:
+            consumed = self._consumed(args, state, loader, left_over, since_step=left_over)
+            self._meter.count(*consumed)
         self.see()
 
     def _consumed(
-        self, args: Any, state: Any, loader: Any, since_step: int
+        self, args: Any, state: Any, loader: Any, done: int, *, since_step: int = 0
     ) -> tuple[float | None, float | None]:
-        """Return the numbers of samples and tokens since the last call of this method.
+        """Return the numbers of samples and tokens in the newest micro-batches.
 
         The numbers are those of this rank. However, if the Trainer counts the tokens, their number
         is the mean over all ranks. A number is ``None`` if unknown.
+
+        Args:
+            args: ``TrainingArguments`` of the trainer.
+            state: ``TrainerState`` of the trainer.
+            loader: the training loader.
+            done: number of micro-batches since the last call of this method.
+            since_step: number of micro-batches since the last optimizer step.
         """
-        done, self._micro_batches = self._micro_batches, 0
         if self._batches is None:
             self._batches = loop.Batches.of(args, state, loader)
+            is_plain = not (self._batches.count or self._counts_tokens or self.inputs.is_used)
+            self._plain_size = self._batches.size if is_plain else None
         samples: float | None = self._batches.samples(done, state.epoch, since_step)
         tokens = None
         if self._counts_tokens:
