@@ -14,6 +14,7 @@ from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP
 from energy_callbacks.accounting.profilers import Profiler, Profilers
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
@@ -38,6 +39,7 @@ _RANKS_S = 5.0
 # Maximum wait in seconds for the energies of phases in the report of a running meter. Computing
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
+_MARKS = {"data_ready": READY, "batch_done": DONE}
 
 
 class EnergyMeter:
@@ -273,7 +275,8 @@ class EnergyMeter:
             return
         try:
             at_s = self._clock.monotonic_s() if t_s is None else t_s
-            attempt.steps.step(at_s, samples, tokens)
+            log = attempt.steps
+            log.append((STEP, at_s, samples, tokens, log.ends.mark(at_s) if log.ends else None))
             if self._profilers.running:
                 self._profilers.step(at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
@@ -309,12 +312,11 @@ class EnergyMeter:
             return
         try:
             at_s = self._clock.monotonic_s() if t_s is None else t_s
-            if name == "data_ready":
-                attempt.steps.mark_ready(at_s)
-            elif name == "batch_done":
-                attempt.steps.mark_done(at_s)
-            else:
+            kind = _MARKS.get(name)
+            if kind is None:
                 attempt.recorder.event("mark", at_s, name=name)
+            else:
+                attempt.steps.append((kind, at_s, None, None, None))
             if self._profilers.running:
                 self._profilers.mark(name, at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training

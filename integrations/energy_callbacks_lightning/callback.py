@@ -40,6 +40,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     __module__ = "energy_callbacks.lightning"
     framework_name = "Lightning"
+    state_key = ""
+    """Key of the state in a checkpoint."""
 
     def __init__(
         self,
@@ -57,8 +59,10 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             ),
             check_log_every_n_steps(log_every_n_steps),
         )
-        # Lightning reads the key at every call of a hook, about ten times per step.
-        self._state_key = self._generate_state_key(report_dir=str(self._meter.config.report_dir))
+        # A property would cost 2 us per step: Lightning reads the key at every call of a hook. The
+        # key contains ``report_dir``, so that a trainer may have several of these callbacks with
+        # different folders.
+        self.state_key = self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     @property
     def report(self) -> "EnergyReport":
@@ -71,15 +75,6 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         from energy_callbacks.report import build
 
         return build(folder)
-
-    @property
-    def state_key(self) -> str:
-        """Key of the state in a checkpoint.
-
-        It contains ``report_dir``, so that a trainer may have several of these callbacks with
-        different folders.
-        """
-        return self._state_key
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint: the run, its energy, and ``stepped_batches``."""
@@ -113,5 +108,5 @@ class AutomaticCallback(GpuEnergyCallback):
         # the other. Before, the keys differ, because Lightning does not allow two callbacks with
         # the same key.
         own, other = type(self).__qualname__, GpuEnergyCallback.__qualname__
-        self._state_key = self._state_key.replace(own, other, 1)
+        self.state_key = self.state_key.replace(own, other, 1)
         super().setup(trainer, pl_module, stage)

@@ -49,6 +49,9 @@ class EnergyHooks(Base):
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
         self._rows = RowSchedule(meter.now_s, log_every_n_steps)
+        self._has_budget = meter.config.has_budget
+        self._log_every_n_steps = log_every_n_steps
+        self._every_n_steps = 0
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
@@ -125,13 +128,9 @@ class EnergyHooks(Base):
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._steps.begin_epoch(trainer)
+        every = 1 if trainer.fast_dev_run else trainer.log_every_n_steps
+        self._every_n_steps = self._log_every_n_steps or every
         self._meter.mark("batch_done")
-
-    def on_train_batch_start(
-        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Mark that data is ready. The mark is too early if ``training_step`` fetches the batch."""
-        self._meter.mark("data_ready")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -143,12 +142,12 @@ class EnergyHooks(Base):
             return
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
-        if self._meter.is_over_budget():
+        if self._has_budget and self._meter.is_over_budget():
             trainer.should_stop = True
-        step, every = self._steps.stepped_batches, trainer.log_every_n_steps
-        is_logged = (every and not step % every) or trainer.should_stop or trainer.fast_dev_run
-        if self._rows.is_due(step, logs_loss=is_logged):
+        step, every = self._steps.stepped_batches, self._every_n_steps
+        if every and not step % every and self._rows.is_due(step, logs_loss=True):
             self._log(trainer)
+            self._steps.check_sizes()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """End an epoch, and log figures at the step of its last batch, as Lightning does."""

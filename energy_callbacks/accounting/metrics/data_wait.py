@@ -162,9 +162,9 @@ class DataWaitEnergy:
             now_s: monotonic time.
             is_final: whether the attempt ends, so that no more waits will follow.
         """
+        new, known_s = self._steps.take_waits(now_s)
         if not self._steps.sees_waits:
             return
-        new, known_s = self._steps.take_waits(now_s)
         known_s = now_s if is_final else known_s
         if new:
             self._waits = np.concatenate([self._waits, np.array(new)])

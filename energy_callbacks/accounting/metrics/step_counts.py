@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-# Kinds of events that the training thread queues.
-_READY, _DONE, _STEP, _COUNTS, _PAUSE = range(5)
+READY, DONE, STEP = range(3)
+"""Kinds of events: a batch has arrived, a batch is done, a batch with an optimizer step is done."""
+_COUNTS, _PAUSE = range(3, 5)
+
 # An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
 # measure the ends. It is a plain tuple, because creating a named tuple would take three times as
 # long.
-_Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
+Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
 # An optimizer step, or counts that were missing in earlier steps: monotonic time; samples; tokens;
 # waiting time since the previous step, s; number of steps (1, or 0 for counts of earlier steps);
 # the end of the step; and whether the phase has changed since the previous step.
@@ -76,14 +78,8 @@ class _WorkCount:
 class StepLog:
     """Queue of events from the training thread to the journal's thread, which counts them.
 
-    The training thread calls the methods below. Each appends an event to the queue, and does
-    nothing else; the journal's thread finds waits and counts steps::
-
-        mark_ready   when a batch has arrived; the wait began when the previous batch was done
-        mark_done    when a batch without an optimizer step is done
-        step         when a batch with an optimizer step is done
-        tell         when counts of earlier steps become known
-        pause        when the phase changes
+    The training thread only appends events. The journal's thread finds the waits for data, from
+    ``DONE`` or ``STEP`` to the next ``READY``, and counts the steps.
 
     Args:
         start_s: monotonic time of the attempt's start.
@@ -91,13 +87,17 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
+        append: appends an ``Event``. ``EnergyMeter`` calls it directly, because each call of a
+            Python function lengthens a training step by about 1 us.
+        ends: as above.
+        sees_waits: whether a wait has been seen.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
-        self._ends = ends
-        self._events: deque[_Event] = deque()
+        self.ends = ends
+        self._events: deque[Event] = deque()
+        self.append = self._events.append
         self._new: deque[_Step] = deque()
         self._samples, self._tokens = _WorkCount(), _WorkCount()
         self._done_s: float | None = None
@@ -111,17 +111,15 @@ class StepLog:
 
     def mark_ready(self, t_s: float) -> None:
         """Record that a batch has arrived."""
-        self.sees_waits = True
-        self._events.append((_READY, t_s, None, None, None))
+        self.append((READY, t_s, None, None, None))
 
     def mark_done(self, t_s: float) -> None:
         """Record that a batch is done: from now on the loop waits for data."""
-        self._events.append((_DONE, t_s, None, None, None))
+        self.append((DONE, t_s, None, None, None))
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """Record an optimizer step that Python finished at ``t_s``; unknown counts are ``None``."""
-        end = self._ends.mark(t_s) if self._ends else None
-        self._events.append((_STEP, t_s, samples, tokens, end))
+        self.append((STEP, t_s, samples, tokens, self.ends.mark(t_s) if self.ends else None))
 
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """Record samples and tokens of earlier steps that were reported without these counts.
@@ -133,11 +131,11 @@ class StepLog:
                 ``None`` changes nothing.
             tokens: number of tokens, with the same rules as ``samples``.
         """
-        self._events.append((_COUNTS, t_s, samples, tokens, None))
+        self.append((_COUNTS, t_s, samples, tokens, None))
 
     def pause(self) -> None:
         """Record that the phase changes: the time until the next batch is not a wait for data."""
-        self._events.append((_PAUSE, -math.inf, None, None, None))
+        self.append((_PAUSE, -math.inf, None, None, None))
 
     @property
     def marked_s(self) -> float:
@@ -153,11 +151,11 @@ class StepLog:
         while events:
             kind, t_s, samples, tokens, end = events.popleft()
             self._marked_s = max(self._marked_s, t_s)
-            if kind == _READY:
+            if kind == READY:
                 self._end_wait(t_s)
-            elif kind == _DONE:
+            elif kind == DONE:
                 self._done_s = t_s
-            elif kind == _STEP:
+            elif kind == STEP:
                 self._new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
                 self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
             elif kind == _COUNTS:
@@ -167,7 +165,10 @@ class StepLog:
 
     def _end_wait(self, t_s: float) -> None:
         done_s, self._done_s = self._done_s, None
-        if done_s is not None and t_s > done_s:
+        if done_s is None:
+            return
+        self.sees_waits = True
+        if t_s > done_s:
             self._wait_s += t_s - done_s
             self._waits.append((done_s, t_s))
 
@@ -182,8 +183,8 @@ class StepLog:
 
     def advance(self, until_s: float) -> StepCounts:
         """Count the steps that ended by ``until_s``; return the counts at the last of them."""
-        if self._ends:
-            self._ends.settle()
+        if self.ends:
+            self.ends.settle()
         self._read_events()
         before, new = self.tally, self._new
         t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
@@ -225,10 +226,10 @@ class StepLog:
 
     def close(self) -> None:
         """End the log; for a step that still runs, the end is the time when it was queued."""
-        if self._ends:
-            self._ends.close()
+        if self.ends:
+            self.ends.close()
 
     @property
     def host_marks(self) -> tuple[int, int]:
         """Numbers of steps without a CUDA event, and of all steps; ``(0, 0)`` without ``ends``."""
-        return (self._ends.host_marks, self._ends.steps) if self._ends else (0, 0)
+        return (self.ends.host_marks, self.ends.steps) if self.ends else (0, 0)
