@@ -48,6 +48,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._others: OtherKerasCallbacks | None = None
         self._process = TrainingProcess()
         self._rows: Rows | None = None
+        self._checks_budget = False
         self._first_epoch = 0
         self._steps.begin(Data())
         self._waits.end()
@@ -98,6 +99,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._process = devices.process(self.model)
         if self._meter.config.has_budget:
             devices.check_budget(self._process)
+            self._checks_budget = self._process.world_size == 1
         used_gpus = devices.used_gpus(self.model)
         self._meter.start(
             self._run_folder(),
