@@ -215,5 +215,5 @@ def _has_flow(callbacks: list[Any]) -> bool:
 
 def _takes_time(callback: Any) -> bool:
     """Return whether a callback has a hook of the user at the end of a step."""
-    hook = getattr(callback.on_step_end, "__func__", None)
-    return hook not in _BRIEF_HOOKS
+    is_brief = type(callback).on_step_end in _BRIEF_HOOKS
+    return not is_brief or "on_step_end" in vars(callback)

@@ -168,7 +168,7 @@ class EnergyHooks(EnergySessions):
         elif state.is_world_process_zero:
             values, epoch = loop.metrics(logs), state.epoch
             self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
-        is_due = is_final or ("loss" in logs and session.is_row_due(state))
+        is_due = is_final or (loop.is_training_row(logs) and session.is_row_due(state))
         scalars = self._meter.log(state.global_step) if is_due else {}
         if state.is_world_process_zero:
             # The last row describes the whole training, so totals are added to it.

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
 
 from energy_callbacks.huggingface import GpuEnergyCallback
@@ -20,7 +20,6 @@ from tests.integrations.huggingface.training import (
     BATCHES,
     STEP_S,
     STEPS,
-    FailingModel,
     Remembering,
     Rows,
     TinyModel,
@@ -70,7 +69,7 @@ def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
 
 
 def test_the_list_is_as_it_was(tmp_path: Path) -> None:
-    """After training there is no filter, ours is first, and the user's list is unchanged."""
+    """After training there is no filter, ours is near the front, the user's list is unchanged."""
     clock = FakeClock()
     ours, other = callback(clock), Counting()
     given = [other, ours]
@@ -78,7 +77,7 @@ def test_the_list_is_as_it_was(tmp_path: Path) -> None:
     for _ in range(2):
         one.train()
         assert names(one) == [
-            "GpuEnergyCallback", "DefaultFlowCallback", "TensorBoardCallback", "Counting",
+            "DefaultFlowCallback", "GpuEnergyCallback", "TensorBoardCallback", "Counting",
             "PrinterCallback",
         ]  # fmt: skip
     assert given == [other, ours]
@@ -86,9 +85,18 @@ def test_the_list_is_as_it_was(tmp_path: Path) -> None:
 
 def test_curtains_of_a_broken_call_are_replaced(tmp_path: Path) -> None:
     """After an exception the next training logs each figure once, under its own name."""
+
+    class Failing(TrainerCallback):
+        def on_log(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step == 50:
+                one.remove_callback(self)
+                raise RuntimeError("boom")
+
     clock = FakeClock()
-    model = FailingModel(clock, RuntimeError("boom"), at_pass=50)
-    one = trainer(tmp_path, model, callback(clock), data=Rows(160), report_to=["tensorboard"])
+    ours = callback(clock, log_every_n_steps=1)
+    one = trainer(
+        tmp_path, TinyModel(clock), ours, Failing(), data=Rows(160), report_to=["tensorboard"]
+    )
     with pytest.raises(RuntimeError, match="boom"):
         one.train()
     assert names(one).count("LogFilter") == 4
@@ -121,7 +129,7 @@ def test_report_to_energy_stands_back_for_an_instance(
     one = trainer(tmp_path, TinyModel(clock), ours, report_to=["energy"], eval_data=Rows(20))
     one.train()
     one.evaluate()
-    assert names(one)[0] == "GpuEnergyCallback"
+    assert names(one)[:2] == ["DefaultFlowCallback", "GpuEnergyCallback"]
     [other] = [o for o in one.callback_handler.callbacks if type(o) is ReportedEnergyCallback]
     assert other._meter.run_folder is None
     assert ours.report.throughput.steps == STEPS
@@ -145,7 +153,7 @@ def test_the_second_of_two_in_one_folder_stands_back(
 def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None:
     """Each has its report; rows in event file and logs are those of the first."""
     clock = FakeClock()
-    first = callback(clock, report_dir=tmp_path / "one")
+    first = callback(clock, log_every_n_steps=1, report_dir=tmp_path / "one")
     second = callback(clock, power_w=50.0, report_dir=tmp_path / "two")
     one = trainer(
         tmp_path / "out", TinyModel(clock), first, second, report_to=["tensorboard"],
@@ -219,11 +227,15 @@ def test_our_own_file_that_fails_does_not_end_the_training(
 
 def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
     """After TensorBoard they would move ours in the list, and repeat its hook."""
-    ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=object())
+    ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=None)
+    state = TrainerState(log_history=[{}])
     behind, before = [board, ours], [ours, board]
-    OtherTrainerCallbacks(ours, behind, tmp_path).add_filters()
-    assert behind == [board, ours]
-    OtherTrainerCallbacks(ours, before, tmp_path).add_filters()
+    for given in (behind, before):
+        others = OtherTrainerCallbacks(ours, given, tmp_path)
+        others.write({"loss": 1.0}, {TAG: 2.0}, {TAG: 2.0}, state)
+        others.call_last()
+    assert behind[:2] == [board, ours]
+    assert [type(one).__name__ for one in behind[2:]] == ["LastCallback"]
     assert [type(one).__name__ for one in before] == [
         "GpuEnergyCallback", "LogFilter", "TensorBoardCallback", "LogFilter", "LastCallback",
     ]  # fmt: skip
