@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +17,7 @@ from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP
 from energy_callbacks.accounting.profilers import Profiler, Profilers
+from energy_callbacks.accounting.step_marks import StepMarks, step_marks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
@@ -321,6 +323,17 @@ class EnergyMeter:
                 self._profilers.mark(name, at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "mark")
+
+    def marks(self) -> StepMarks:
+        """Return functions that do the same as ``mark`` and ``step``, but faster.
+
+        They belong to the running attempt, and do nothing after its end.
+        """
+        attempt = self._lifecycle.running
+        if attempt is None or attempt.steps.ends or self._profilers.running:
+            ready, done = partial(self.mark, "data_ready"), partial(self.mark, "batch_done")
+            return StepMarks(ready, done, self.step)
+        return step_marks(attempt.steps, self._clock.monotonic_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.

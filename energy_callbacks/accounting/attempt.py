@@ -352,6 +352,7 @@ class ActiveAttempt:
 
     def abandon(self) -> None:
         """Ask the threads of the sensors and of the journal to stop; return without waiting."""
+        self.steps.generation = None
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
 

@@ -51,9 +51,11 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         length_fn: Callable[[Any], int] | None = None,
         **settings: Unpack[CallbackSettings],
     ) -> None:
+        meter = meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn"))
         super().__init__(
-            meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn")),
+            meter,
             LightningStepCounter(
+                meter,
                 check_function("batch_size_fn", batch_size_fn),
                 check_function("length_fn", length_fn),
             ),

@@ -136,12 +136,8 @@ class EnergyHooks(Base):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        steps = self._steps.count(batch)
-        if not steps:
-            self._meter.mark("batch_done")
+        if not self._steps.end_batch(batch):
             return
-        for samples, tokens in steps:
-            self._meter.step(samples, tokens)
         if self._has_budget and self._meter.is_over_budget():
             trainer.should_stop = True
         step, every = self._steps.stepped_batches, self._every_n_steps

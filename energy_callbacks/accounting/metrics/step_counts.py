@@ -5,6 +5,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from energy_callbacks.core import forks
+
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
@@ -87,15 +89,17 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        append: appends an ``Event``. ``EnergyMeter`` calls it directly, because each call of a
+        append: appends an ``Event``. It is called directly at every step, because each call of a
             Python function lengthens a training step by about 1 us.
         ends: as above.
+        generation: ``forks.generation`` at the attempt's start; ``None`` after its end.
         sees_waits: whether a wait has been seen.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
         self.ends = ends
+        self.generation: int | None = forks.generation
         self._events: deque[Event] = deque()
         self.append = self._events.append
         self._new: deque[_Step] = deque()

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+OWNERS: Final = ("ours", "logger")
 _FIRST_STEPS: Final = 20  # the loop and its caches warm up
-_TRIES: Final = 1000
+_EMPTY: Final = "empty function"
 
-Owner = Literal["ours", "logger", "framework"]
+Owner = Literal["ours", "logger", "framework", "nobody"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class HookTimes:
         times.wrap(meter, "log", is_row=True)
 
     The time of a call contains neither that of timed calls inside it, nor what reading the clock
-    takes: that is measured first, with an empty function.
+    takes. An empty function, called once per step, shows the latter.
 
     Args:
         clock_ns: reads the time in ns: ``time.perf_counter_ns``, or ``time.thread_time_ns`` for the
@@ -68,24 +69,13 @@ class HookTimes:
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
         self._inside_ns: list[int] = []
-        self._now: dict[str, int] = {}
+        self._now: dict[str, tuple[int, int]] = {}
         self._has_row = False
-        self._steps: list[dict[str, int]] = []
+        self._steps: list[dict[str, tuple[int, int]]] = []
         self._is_row: list[bool] = []
         self._names: dict[str, Owner] = {}
         self._began_s: list[float] = []
-        self._floor_ns = 0
-        self._floor_ns = self._calibrated_ns()
-
-    def _calibrated_ns(self) -> int:
-        """Return the time that an empty function seems to take."""
-        empty = self.timed(lambda: None, "empty")
-        found = []
-        for _ in range(_TRIES):
-            empty()
-            found.append(self._now.pop("empty"))
-        del self._names["empty"]
-        return int(np.median(found))
+        self._empty = self.timed(lambda: None, _EMPTY, owner="nobody")
 
     def wrap(self, holder: Any, name: str, **options: Any) -> None:
         """Replace a method of an object or class with one that is timed; see ``timed``."""
@@ -124,10 +114,10 @@ class HookTimes:
                 return call(*args, **kwargs)
             finally:
                 end_ns = clock_ns()
-                own_ns = end_ns - start_ns - inside.pop() - self._floor_ns
-                self._now[name] = self._now.get(name, 0) + own_ns
+                calls, own_ns = self._now.get(name, (0, 0))
+                self._now[name] = calls + 1, own_ns + end_ns - start_ns - inside.pop()
                 if inside:
-                    inside[-1] += clock_ns() - entered_ns + self._floor_ns
+                    inside[-1] += clock_ns() - entered_ns
 
         return timed
 
@@ -137,45 +127,34 @@ class HookTimes:
             self._is_row.append(self._has_row)
         self._began_s.append(time.perf_counter())
         self._now, self._has_row = {}, False
+        self._empty()
 
     def costs(self) -> Costs:
         """Return the costs of all steps that have ended."""
-        ours, loggers = self._us("ours"), self._us("logger")
+        names = {owner: [n for n, o in self._names.items() if o == owner] for owner in OWNERS}
+        us = {name: self._us(name) for name in self._names}
+        ours, loggers = (sum(us[name] for name in names[owner]) for owner in ("ours", "logger"))
         rows = np.array(self._is_row, dtype=bool)
         is_warm = np.arange(len(rows)) >= _FIRST_STEPS
         plain, rows = ~rows & is_warm, rows & is_warm
-        kept = [step for step, is_kept in zip(self._steps, plain, strict=True) if is_kept]
         return Costs(
-            steps=len(kept),
-            step_ms=1e3 * float(np.median(np.diff(self._began_s))),
-            median_us=float(np.median(ours[plain])),
+            steps=int(plain.sum()),
+            step_ms=1e3 * _median(np.diff(self._began_s)),
+            median_us=_median(ours[plain]),
             p99_us=float(np.quantile(ours[plain], 0.99)),
             rows=int(rows.sum()),
             row_us=_median(ours[rows]),
             logger_us=_median(loggers[rows]),
             rows_per_s=sum(self._is_row) / (self._began_s[-1] - self._began_s[0]),
-            hooks_us={
-                name: float(np.median([step.get(name, 0) for step in kept])) / 1e3
-                for name, owner in self._names.items()
-                if owner == "ours"
-            },
-            row_hooks_us={
-                name: _median(
-                    [
-                        step.get(name, 0) / 1e3
-                        for step, is_row in zip(self._steps, rows, strict=True)
-                        if is_row
-                    ]
-                )
-                for name, owner in self._names.items()
-                if owner == "ours"
-            },
+            hooks_us={name: _median(us[name][plain]) for name in names["ours"]},
+            row_hooks_us={name: _median(us[name][rows]) for name in names["ours"]},
         )
 
-    def _us(self, owner: Owner) -> Any:
-        """Return the time of one owner's calls in each step, us."""
-        names = [name for name, its in self._names.items() if its == owner]
-        return np.array([sum(step.get(name, 0) for name in names) for step in self._steps]) / 1e3
+    def _us(self, name: str) -> Any:
+        """Return the time of calls with a name in each step, without reading the clock, us."""
+        floor_ns = np.median([step[_EMPTY][1] for step in self._steps])
+        both = np.array([step.get(name, (0, 0)) for step in self._steps])
+        return (both[:, 1] - both[:, 0] * floor_ns) / 1e3
 
 
 def _median(values: Any) -> float:
