@@ -37,6 +37,7 @@ class Session:
         inputs: InputCounter,
     ) -> None:
         self._meter = meter
+        self._marks = meter.marks()
         self._now_s = meter.clock.monotonic_s
         self.call = call
         self.phase = phase
@@ -93,13 +94,13 @@ class Session:
 
     def wait_for_data(self) -> None:
         """Mark that the loop waits for data."""
-        self._seen_s = now_s = self._now_s()
-        self._meter.mark("batch_done", now_s)
+        self._marks.done()
+        self._seen_s = self._now_s()
 
     def begin_step(self) -> None:
         """Start an optimizer step. All its micro-batches have been fetched."""
-        self._seen_s = now_s = self._now_s()
-        self._meter.mark("data_ready", now_s)
+        self._marks.ready()
+        self._seen_s = self._now_s()
         self._micro_batches = 0
         self._predicts_since_s = None
         if self.inputs.is_used:
@@ -113,13 +114,13 @@ class Session:
 
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
         """End an optimizer step and its last micro-batch."""
-        self._seen_s = self._settled_s = now_s = self._now_s()
         done, self._micro_batches = self._micro_batches + 1, 0
         if self._plain_size is None:
             samples, tokens = self._consumed(args, state, loader, done)
-            self._meter.step(samples, tokens, now_s)
+            self._marks.step(samples, tokens)
         else:
-            self._meter.step(done * self._plain_size, None, now_s)
+            self._marks.step(done * self._plain_size)
+        self._seen_s = self._settled_s = self._now_s()
         if self.others.take_time:
             self.others.call_last()
 

@@ -9,6 +9,7 @@ all optimizer steps so far.
 
 from typing import Any
 
+from energy_callbacks.accounting.step_marks import Step
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.counts import Data, iterations
 
@@ -41,6 +42,7 @@ class KerasStepCounter:
         self._batch_size = batch_size
         self.tokens_per_sample = tokens_per_sample
         self._data = Data()
+        self._step: Step = meter.step
         self._start_iterations: int | None = None
         self._accumulation = 1
         self._samples: float | None = None
@@ -52,11 +54,12 @@ class KerasStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the data of a running call."""
-        return self.__dict__ | {"_data": Data()}
+        return self.__dict__ | {"_data": Data(), "_step": self._meter.step}
 
     def begin(self, data: Data) -> int | None:
         """Begin a call of ``fit``, and return the number of earlier optimizer steps if known."""
         self._data = data
+        self._step = self._meter.marks().step
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0
         return self._start_iterations
@@ -83,7 +86,7 @@ class KerasStepCounter:
     def _mark(self, steps: int) -> None:
         """Report optimizer steps to the meter, until ``done`` equals ``steps``."""
         while self.done < steps:
-            self._meter.step(self._samples, self._tokens)
+            self._step(self._samples, self._tokens)
             self._given += self._samples or 0.0
             self.done += 1
 
