@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
+import torch
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
 
@@ -251,3 +252,67 @@ def test_a_curtain_lets_other_rows_pass() -> None:
     assert theirs == {TAG: 3.0}
     LogFilter(row, nothing).on_log(None, None, None, logs=mine)
     assert mine == {"loss": 1.0}
+
+
+class Watching(TrainerCallback):
+    """A callback that records the callbacks of the list at an event."""
+
+    def __init__(self, event: str) -> None:
+        self.trainer: Any = None
+        self.seen: set[str] = set()
+        setattr(self, event, lambda *_, **__: self.seen.update(names(self.trainer)))
+
+
+@pytest.mark.parametrize(
+    ("event", "added"),
+    [
+        ("on_step_begin", set()),
+        ("on_optimizer_step", set()),
+        ("on_step_end", {"LastCallback"}),
+        ("on_log", {"LastCallback", "LogFilter"}),
+    ],
+)
+def test_what_we_add_to_the_list_is_there_only_where_it_is_needed(
+    tmp_path: Path, event: str, added: set[str]
+) -> None:
+    """The Trainer calls four hooks of every callback at each step, even if they are empty."""
+    clock = FakeClock()
+    watching = Watching(event)
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), watching, report_to=["tensorboard"])
+    watching.trainer = one
+    one.train()
+    assert watching.seen & {"LastCallback", "LogFilter"} == added
+
+
+def test_the_loader_is_not_read_at_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch size and the length of the loader are read at most three times per epoch."""
+
+    def lengths(*callbacks: Any) -> int:
+        found = []
+        original = torch.utils.data.BatchSampler.__len__
+        monkeypatch.setattr(
+            torch.utils.data.BatchSampler, "__len__", lambda one: found.append(1) or original(one)
+        )
+        clock = callbacks[0]._meter.clock if callbacks else FakeClock()
+        trainer(tmp_path, TinyModel(clock), *callbacks).train()
+        monkeypatch.undo()
+        return len(found)
+
+    assert lengths(callback(FakeClock())) - lengths() <= 2 * 3
+
+
+def test_a_callback_may_ask_for_a_checkpoint(tmp_path: Path) -> None:
+    """The checkpoint of a step that another callback chose has our state at that step."""
+
+    class Saving(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_save = state.global_step == 37
+
+    clock = FakeClock()
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), Saving())
+    one.train()
+    path = tmp_path / "checkpoint-37" / "trainer_state.json"
+    kept = TrainerState.load_from_json(str(path)).stateful_callbacks["energy_callbacks"]
+    assert kept["energy_j"]["gpu"] == pytest.approx(200.0 * 37 * STEP_S, abs=200.0)
