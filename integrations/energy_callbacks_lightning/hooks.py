@@ -21,6 +21,7 @@ Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for t
 are read when Lightning has already waited for them.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
@@ -49,12 +50,12 @@ class EnergyHooks(Base):
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
         self._rows = RowSchedule(meter.now_s, log_every_n_steps)
-        self._has_budget = meter.config.has_budget
         self._log_every_n_steps = log_every_n_steps
-        self._every_n_steps = 0
+        self._loss_every = sys.maxsize
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
+        self._offered: dict[str, Any] | None = None
 
     def _start(self, trainer: Any) -> None:
         """Begin an attempt, unless one is running."""
@@ -67,7 +68,9 @@ class EnergyHooks(Base):
         if not self._meter.is_running:
             return
         self._meter.stop(error)
+        self._offered = metrics.offered(trainer)
         self._log(trainer)
+        self._offered = None
         if trainer.is_global_zero and (summary := self._meter.save_report()):
             loop.say(summary)
             self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
@@ -78,7 +81,8 @@ class EnergyHooks(Base):
         if not scalars:
             return
         self._rows.logged()
-        metrics.offer(trainer, scalars)
+        if self._offered is not None:
+            metrics.offer(self._offered, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
@@ -123,25 +127,30 @@ class EnergyHooks(Base):
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         metrics.begin_offers(trainer)
+        self._offered = metrics.offered(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
-        self._steps.begin_epoch(trainer)
-        every = 1 if trainer.fast_dev_run else trainer.log_every_n_steps
-        self._every_n_steps = self._log_every_n_steps or every
+        # A trainer with ``log_every_n_steps=0`` logs no losses.
+        self._loss_every = 1 if trainer.fast_dev_run else trainer.log_every_n_steps or sys.maxsize
+        every = 1 if self._meter.config.has_budget else self._log_every_n_steps or self._loss_every
+        self._steps.begin_epoch(trainer, every)
         self._meter.mark("batch_done")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        if not self._steps.end_batch(batch):
-            return
-        if self._has_budget and self._meter.is_over_budget():
+        if self._steps.end_batch(batch):
+            self._end_step(trainer)
+
+    def _end_step(self, trainer: Any) -> None:
+        """Check the budget, and log a row if one is due."""
+        if self._meter.is_over_budget():
             trainer.should_stop = True
-        step, every = self._steps.stepped_batches, self._every_n_steps
-        if every and not step % every and self._rows.is_due(step, logs_loss=True):
+        step = self._steps.stepped_batches
+        if self._rows.is_due(step, logs_loss=not step % self._loss_every):
             self._log(trainer)
             self._steps.check_sizes()
 

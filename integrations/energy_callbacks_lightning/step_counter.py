@@ -47,7 +47,9 @@ class LightningStepCounter:
         self._is_automatic = True
         self._global_step = 0
         self._earlier: list[_Counts] = []
+        self._every = 1
         self._marks: StepMarks = meter.marks()
+        self._step = self._marks.step
         self.stepped_batches = 0
 
     @property
@@ -57,15 +59,22 @@ class LightningStepCounter:
 
     def begin(self, trainer: Any) -> None:
         """Set the counts when training starts or resumes from a checkpoint."""
-        self.begin_epoch(trainer)
+        self.begin_epoch(trainer, 1)
         self._global_step = trainer.global_step
         self._earlier = []
         self._marks = self._meter.marks()
+        self._step = self._marks.step
         if self._is_automatic:
             self.stepped_batches = trainer.global_step
 
-    def begin_epoch(self, trainer: Any) -> None:
-        """Read what cannot change within an epoch."""
+    def begin_epoch(self, trainer: Any, every: int) -> None:
+        """Read what cannot change within an epoch.
+
+        Args:
+            trainer: the trainer.
+            every: the adapter must act at each step whose number is divisible by this.
+        """
+        self._every = every
         self._is_automatic = trainer.lightning_module.automatic_optimization
         self._progress = _step_progress(trainer, is_automatic=self._is_automatic)
         self.check_sizes()
@@ -80,7 +89,7 @@ class LightningStepCounter:
         This runs at every batch. It calls few functions, because each call takes about 1 us.
 
         Returns:
-            Whether an optimizer step ended with the batch.
+            Whether an optimizer step ended with the batch, whose number is divisible by ``every``.
         """
         try:
             part = batch if type(batch) is self._kind else None
@@ -94,9 +103,9 @@ class LightningStepCounter:
         if steps != 1 or self._earlier or not self._is_automatic:
             return self._end_other_batch(steps, (samples, tokens))
         self._global_step += 1
-        self.stepped_batches += 1
-        self._marks.step(samples, tokens)
-        return True
+        self.stepped_batches = stepped = self.stepped_batches + 1
+        self._step(samples, tokens)
+        return not stepped % self._every
 
     def _end_other_batch(self, steps: int, counts: _Counts) -> bool:
         """End a batch that is not an optimizer step alone; ``steps`` is the number of its steps."""
@@ -113,7 +122,7 @@ class LightningStepCounter:
         for _ in range(steps - 1):
             # Several optimizers may have used the same samples, which count once.
             self._marks.step(0, None if tokens is None else 0)
-        return True
+        return not self.stepped_batches % self._every
 
     def _first_dimension(self, batch: Any) -> int:
         """Return the first dimension of a batch's tensors, and store the path to one of them.
@@ -146,7 +155,7 @@ class LightningStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
-        return vars(self) | {"_progress": None, "_marks": None}
+        return vars(self) | {"_progress": None, "_marks": None, "_step": None}
 
 
 def _sum(counts: Iterable[float | None]) -> float | None:

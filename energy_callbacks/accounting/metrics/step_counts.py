@@ -93,7 +93,7 @@ class StepLog:
             Python function lengthens a training step by about 1 us.
         ends: as above.
         generation: ``forks.generation`` at the attempt's start; ``None`` after its end.
-        sees_waits: whether a wait has been seen.
+        sees_waits: whether ``READY`` has been seen, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
@@ -168,11 +168,9 @@ class StepLog:
                 self._done_s, self._is_paused = None, True
 
     def _end_wait(self, t_s: float) -> None:
-        done_s, self._done_s = self._done_s, None
-        if done_s is None:
-            return
         self.sees_waits = True
-        if t_s > done_s:
+        done_s, self._done_s = self._done_s, None
+        if done_s is not None and t_s > done_s:
             self._wait_s += t_s - done_s
             self._waits.append((done_s, t_s))
 

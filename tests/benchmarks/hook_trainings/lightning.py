@@ -62,7 +62,6 @@ def train(times: HookTimes, *, steps: int, every: int | None) -> None:
 
 def callback_of(times: HookTimes, every: int | None, folder: Path) -> GpuEnergyCallback:
     """Return a callback whose hooks are timed."""
-
     callback = GpuEnergyCallback(log_every_n_steps=every, report_dir=folder)
     for name in dir(pl.Callback):
         is_own = getattr(GpuEnergyCallback, name) is not getattr(pl.Callback, name)
