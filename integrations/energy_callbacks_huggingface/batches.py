@@ -114,7 +114,9 @@ class InputCounter:
             micro_batches: number of micro-batches of the step.
         """
         return (
-            self._sum("batch_size_fn", micro_batches) if "batch_size_fn" in self._given else samples,
+            self._sum("batch_size_fn", micro_batches)
+            if "batch_size_fn" in self._given
+            else samples,
             self._sum("length_fn", micro_batches) if "length_fn" in self._given else tokens,
         )
 

@@ -2,13 +2,18 @@
 
 The Trainer places callbacks for loggers before the user's callbacks, such as ours, and passes the
 same dictionary of logs (a row) to all callbacks. Therefore our callback moves to the front of the
-list and adds our figures to the dictionary. TensorBoard's callback would write them with a prefix
-(``train/power/gpu_w``). Therefore a ``LogFilter`` hides our figures from that callback, and
-``TrainerTensorBoardOutput`` writes them without a prefix, through the writer of that callback.
+list and adds our figures to the dictionary. Only ``DefaultFlowCallback`` stays before ours: it
+decides at the end of a step whether a checkpoint is saved, and reads no logs.
 
-Each callback for TensorBoard or the console is between two filters. An example of the list, with
-those of our figures that the dictionary contains after each callback::
+TensorBoard's callback would write our figures with a prefix (``train/power/gpu_w``). Therefore a
+``LogFilter`` hides our figures from that callback, and ``TrainerTensorBoardOutput`` writes them
+without a prefix, through the writer of that callback.
 
+While a row with our figures is logged, each callback for TensorBoard or the console is between two
+filters. An example of the list, with those of our figures that the dictionary contains after each
+callback::
+
+    DefaultFlowCallback
     our callback             all
     filter                   none
     TensorBoard's callback   none
@@ -47,6 +52,7 @@ from energy_callbacks_huggingface.log_filter import (
 )
 
 _CONSOLE = (PrinterCallback, ProgressCallback)
+_ADDED = (LogFilter, LastCallback)
 # Hooks at the end of a step that take a few microseconds, apart from the ten times per second at
 # which the progress bar is drawn.
 _BRIEF_HOOKS = tuple(
@@ -66,9 +72,6 @@ class OtherTrainerCallbacks:
             the list was not found, or if another energy callback of the trainer writes the rows.
         folder: folder of our own event file, which is written if there is no TensorBoard callback;
             with ``None``, this object writes no rows.
-
-    Attributes:
-        take_time: whether callbacks of the user have a hook at the end of each step.
     """
 
     def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:
@@ -76,8 +79,9 @@ class OtherTrainerCallbacks:
         self._callbacks = callbacks
         self._row = LogRow()
         self._last = LastCallback(ours)
+        self._unfiltered: list[Any] = []
+        self._filtered: list[Any] = []
         self._is_filtered = False
-        self.take_time = False
         self._users = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
         self._boards = [
             FaultTolerantOutput(TrainerTensorBoardOutput(board), _NO_BOARD) for board in self._users
@@ -107,16 +111,16 @@ class OtherTrainerCallbacks:
             others.insert(_has_flow(others), self._ours)
             self._callbacks[:] = others
 
-    def begin_epoch(self) -> None:
-        """Find out whether other callbacks take time at the end of each step."""
+    def takes_time(self) -> bool:
+        """Return whether callbacks of the user have a hook at the end of each step."""
         others = [one for one in self._callbacks if one is not self._ours]
-        self.take_time = self._is_in_place and any(map(_takes_time, others))
+        return self._is_in_place and any(map(_takes_time, others))
 
     def call_last(self) -> None:
         """Add ``LastCallback``, which is called when all others have received the current event.
 
-        ``remove_added`` removes it in the same event. It is not in the list at other events, because
-        the call of an empty hook takes a microsecond, and there are four at each step.
+        ``remove_added`` removes it in the same event. It is not in the list at other events,
+        because the call of an empty hook takes a microsecond, and there are four at each step.
         """
         if self._callbacks and self._callbacks[-1] is not self._last:
             self._callbacks.append(self._last)
@@ -130,15 +134,19 @@ class OtherTrainerCallbacks:
         """
         if not self._is_in_place:
             return
-        filtered: list[Any] = []
-        for one in self._without_added():
-            filters: tuple[LogFilter, ...] = ()
-            if isinstance(one, (TensorBoardCallback, *_CONSOLE)):
-                select = nothing if isinstance(one, TensorBoardCallback) else console
-                filters = LogFilter(self._row, select), LogFilter(self._row, dict)
-            filtered += [*filters[:1], one, *filters[1:]]
-        self._callbacks[:] = filtered
+        callbacks = self._without_added()
+        if callbacks != self._unfiltered:
+            self._unfiltered = callbacks
+            self._filtered = [part for one in callbacks for part in self._with_filters(one)]
+        self._callbacks[:] = self._filtered
         self._is_filtered = True
+
+    def _with_filters(self, one: Any) -> list[Any]:
+        """Return a callback, with the filters before and after it if it needs them."""
+        if not isinstance(one, (TensorBoardCallback, *_CONSOLE)):
+            return [one]
+        select = nothing if isinstance(one, TensorBoardCallback) else console
+        return [LogFilter(self._row, select), one, LogFilter(self._row, dict)]
 
     def remove_added(self) -> None:
         """Remove filters and ``LastCallback``, unless another callback was added after them.
@@ -152,7 +160,7 @@ class OtherTrainerCallbacks:
                 self._callbacks[:] = self._without_added()
 
     def _without_added(self) -> list[Any]:
-        return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
+        return [one for one in self._callbacks if type(one) not in _ADDED]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
         """Write ``scalars`` to TensorBoard; add ``in_logs`` to ``logs`` and to the log history.

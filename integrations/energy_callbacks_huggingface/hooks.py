@@ -9,7 +9,8 @@
       on_step_begin                     mark data_ready
       on_substep_end                    counts a micro-batch
       on_step_end                       meter.step
-      on_log                            records metrics, adds figures to the row with the loss
+      on_log                            records metrics; adds figures to the row with the loss, at
+                                          most once per second or as ``log_every_n_steps`` says
       on_prediction_step                notes when an evaluation or prediction began
       on_evaluate | on_predict          window validation | predict, from the noted time
       on_save                           window checkpoint, from the previous event
@@ -76,7 +77,7 @@ class EnergyHooks(EnergySessions):
     # The hooks of a step are not decorated, and name all arguments that the Trainer passes: each
     # further call of a function takes about a microsecond, and so does a dictionary of arguments.
 
-    def on_step_begin(
+    def on_step_begin(  # noqa: PLR0917 - see above
         self,
         args: Any,
         state: Any,
@@ -102,7 +103,7 @@ class EnergyHooks(EnergySessions):
         if (session := self._session) is not None:
             session.end_micro_batch()
 
-    def on_step_end(
+    def on_step_end(  # noqa: PLR0917 - see above
         self,
         args: Any,
         state: Any,
@@ -116,14 +117,16 @@ class EnergyHooks(EnergySessions):
         **kwargs: Any,
     ) -> None:
         """End an optimizer step."""
+        session = self._session
         try:
-            if (session := self._session) is not None:
+            if session is not None:
                 session.end_step(args, state, train_dataloader)
                 if control.should_save:
                     self._keep(state)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "on_step_end")
-        if self._has_budget and self._meter.is_over_budget():
+        # Without a session, the other processes still wait for the vote of this one.
+        if (session is None or session.has_budget) and self._meter.is_over_budget():
             control.should_training_stop = True
             control.should_save |= args.save_strategy != "no"
 

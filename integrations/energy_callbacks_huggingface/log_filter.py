@@ -52,9 +52,10 @@ class LogRow:
         """
         if logs is None or logs is not self._logs:
             return
-        for tag in self._scalars:
+        shown = select(self._scalars)
+        for tag in self._scalars.keys() - shown.keys():
             logs.pop(tag, None)
-        logs.update(select(self._scalars))
+        logs.update(shown)
 
 
 class LogFilter(TrainerCallback):

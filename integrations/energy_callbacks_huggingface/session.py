@@ -24,6 +24,7 @@ class Session:
         inputs: counts samples and tokens in the inputs of the model.
 
     Attributes:
+        has_budget: whether the user has set a budget of energy or emissions.
         summary: the report in one line; empty if no report was saved, ``None`` before the last row
             of ``train``.
     """
@@ -38,6 +39,7 @@ class Session:
     ) -> None:
         self._meter = meter
         self._marks = meter.marks()
+        self.has_budget = meter.config.has_budget
         self._now_s = meter.clock.monotonic_s
         self.call = call
         self.phase = phase
@@ -46,6 +48,7 @@ class Session:
         self.summary: str | None = None
         self._dashboard = Dashboard(meter)
         self._schedule = RowSchedule(meter.now_s)
+        self._calls_last = False
         self._batches: loop.Batches | None = None
         self._plain_size: int | None = None
         self._tokens_seen = 0
@@ -89,7 +92,7 @@ class Session:
 
     def begin_epoch(self) -> None:
         """Start an epoch. Its batches are read at its first optimizer step."""
-        self.others.begin_epoch()
+        self._calls_last = self.others.takes_time()
         self._batches = self._plain_size = None
 
     def wait_for_data(self) -> None:
@@ -121,7 +124,7 @@ class Session:
         else:
             self._marks.step(done * self._plain_size)
         self._seen_s = self._settled_s = self._now_s()
-        if self.others.take_time:
+        if self._calls_last:
             self.others.call_last()
 
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:

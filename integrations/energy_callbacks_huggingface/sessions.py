@@ -47,7 +47,6 @@ class EnergySessions(TrainerCallback):
         log_every_n_steps: int | None,
     ) -> None:
         self._meter = meter
-        self._has_budget = meter.config.has_budget
         self._log_every_n_steps = log_every_n_steps
         self._inputs = InputCounter(batch_size_fn, length_fn)
         self._state_key = STATE_KEY
