@@ -8,7 +8,7 @@
     on_train_start                      phase train
       on_train_epoch_start                mark batch_done: the loop waits for data
       precision_plugin.convert_input      mark data_ready
-      on_train_batch_end                  meter.step or mark batch_done, scalars to the loggers
+      on_train_batch_end                  step or batch_done (step_counter), scalars to the loggers
       on_validation_start / _end          phase validation, records the metrics of the validation
     on_train_epoch_end                    meter.epoch, scalars to the loggers
     on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
@@ -21,7 +21,6 @@ Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for t
 are read when Lightning has already waited for them.
 """
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
@@ -50,8 +49,7 @@ class EnergyHooks(Base):
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
         self._rows = RowSchedule(meter.now_s, log_every_n_steps)
-        self._log_every_n_steps = log_every_n_steps
-        self._loss_every = sys.maxsize
+        self._loss_every = 1
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
@@ -81,8 +79,7 @@ class EnergyHooks(Base):
         if not scalars:
             return
         self._rows.logged()
-        if self._offered is not None:
-            metrics.offer(self._offered, scalars)
+        metrics.offer(self._offered, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
@@ -126,31 +123,26 @@ class EnergyHooks(Base):
         self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        metrics.begin_offers(trainer)
-        self._offered = metrics.offered(trainer)
+        self._offered = metrics.begin_offers(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
-        # A trainer with ``log_every_n_steps=0`` logs no losses.
-        self._loss_every = 1 if trainer.fast_dev_run else trainer.log_every_n_steps or sys.maxsize
-        every = 1 if self._meter.config.has_budget else self._log_every_n_steps or self._loss_every
-        self._steps.begin_epoch(trainer, every)
+        self._loss_every = loop.loss_every(trainer)
+        rows_every = self._rows.every_n_steps or self._loss_every
+        self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
         self._meter.mark("batch_done")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        if self._steps.end_batch(batch):
-            self._end_step(trainer)
-
-    def _end_step(self, trainer: Any) -> None:
-        """Check the budget, and log a row if one is due."""
+        if not self._steps.end_batch(batch):
+            return
         if self._meter.is_over_budget():
             trainer.should_stop = True
         step = self._steps.stepped_batches
-        if self._rows.is_due(step, logs_loss=not step % self._loss_every):
+        if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
             self._log(trainer)
             self._steps.check_sizes()
 

@@ -110,15 +110,15 @@ def offered(trainer: Any) -> Logged | None:
     return trainer.callback_metrics if trainer.world_size == 1 else None
 
 
-def begin_offers(trainer: Any) -> None:
-    """Add NaN for figures that callbacks may monitor.
+def begin_offers(trainer: Any) -> Logged | None:
+    """Add NaN for figures that callbacks may monitor, and return the result of ``offered``.
 
     With several ranks, nothing is added; a warning names each callback that monitors a figure.
     """
     if (logged := offered(trainer)) is not None:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
             logged.setdefault(tag, torch.tensor(math.nan))
-        return
+        return logged
     for other in trainer.callbacks:
         monitored = getattr(other, "monitor", None)
         if monitored in TAGS:
@@ -126,11 +126,13 @@ def begin_offers(trainer: Any) -> None:
                 f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
                 "callbacks where several processes train; monitor a metric of the model"
             )
+    return None
 
 
-def offer(logged: Logged, scalars: Mapping[str, float]) -> None:
+def offer(logged: Logged | None, scalars: Mapping[str, float]) -> None:
     """Add the newest figures to the dictionary that ``offered`` has returned.
 
     One tensor is created and divided, because each new tensor takes 2 us.
     """
-    logged.update(zip(scalars, torch.tensor(list(scalars.values())).unbind(), strict=True))
+    if logged is not None:
+        logged.update(zip(scalars, torch.tensor(list(scalars.values())).unbind(), strict=True))

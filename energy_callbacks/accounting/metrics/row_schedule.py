@@ -23,11 +23,14 @@ class RowSchedule:
     Args:
         now_s: returns the monotonic time, s; it is read only at steps at which a row is possible.
         every_n_steps: the user's setting; ``None`` if the user has not set it.
+
+    Attributes:
+        every_n_steps: as above.
     """
 
     def __init__(self, now_s: Callable[[], float], every_n_steps: int | None = None) -> None:
         self._now_s = now_s
-        self._every_n_steps = every_n_steps
+        self.every_n_steps = every_n_steps
         self._next_s = -math.inf
 
     def is_due(self, step: int, *, logs_loss: bool) -> bool:
@@ -37,8 +40,8 @@ class RowSchedule:
             step: number of the step, counted as the framework counts the steps of its loss.
             logs_loss: whether the framework logs its loss at this step.
         """
-        if self._every_n_steps is not None:
-            return step % self._every_n_steps == 0
+        if self.every_n_steps is not None:
+            return step % self.every_n_steps == 0
         return logs_loss and self._now_s() >= self._next_s
 
     def logged(self) -> None:

@@ -73,7 +73,7 @@ class BoundedColumns:
             if needed > len(column):
                 # Smaller steps leave more freed blocks that are too small to be used again: with
                 # 1/64, eight GPUs need 3 MiB more after 40 minutes (benchmark longrun).
-                grown = np.empty(needed + needed // 8 + 64, column.dtype)
+                grown = np.empty(needed + needed // 12 + 64, column.dtype)
                 grown[: self._length] = column[: self._length]
                 self._table[index] = grown
 
