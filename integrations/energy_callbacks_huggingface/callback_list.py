@@ -26,16 +26,11 @@ callback::
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformers import (
-    DefaultFlowCallback,
-    PrinterCallback,
-    ProgressCallback,
-    TrainerCallback,
-)
+from transformers import DefaultFlowCallback, PrinterCallback, ProgressCallback
 from transformers.integrations.integration_utils import TensorBoardCallback, rewrite_logs
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
@@ -49,16 +44,12 @@ from energy_callbacks_huggingface.log_filter import (
     LogRow,
     console,
     nothing,
+    takes_time,
 )
+from energy_callbacks_huggingface.tensorboard_output import TrainerTensorBoardOutput
 
 _CONSOLE = (PrinterCallback, ProgressCallback)
 _ADDED = (LogFilter, LastCallback)
-# Hooks at the end of a step that take a few microseconds, apart from the ten times per second at
-# which the progress bar is drawn.
-_BRIEF_HOOKS = tuple(
-    one.on_step_end
-    for one in (TrainerCallback, DefaultFlowCallback, ProgressCallback, LastCallback)
-)
 _NO_FILE = "the event file of energy_callbacks cannot be written any more"
 _NO_BOARD = "figures of energy no longer reach TensorBoard"
 
@@ -114,7 +105,7 @@ class OtherTrainerCallbacks:
     def takes_time(self) -> bool:
         """Return whether callbacks of the user have a hook at the end of each step."""
         others = [one for one in self._callbacks if one is not self._ours]
-        return self._is_in_place and any(map(_takes_time, others))
+        return self._is_in_place and any(map(takes_time, others))
 
     def call_last(self) -> None:
         """Add ``LastCallback``, which is called when all others have received the current event.
@@ -194,34 +185,6 @@ class OtherTrainerCallbacks:
             self._own.close()
 
 
-class TrainerTensorBoardOutput:
-    """Writes scalars without a prefix, through the writer of the user's TensorBoard callback.
-
-    Args:
-        board: the TensorBoard callback, which opens and closes the writer.
-    """
-
-    def __init__(self, board: TensorBoardCallback) -> None:
-        self._board = board
-
-    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write all scalars of a step, if the writer of the callback is open."""
-        writer: Any = self._board.tb_writer
-        if writer is None:
-            return
-        for tag, value in scalars.items():
-            writer.add_scalar(tag, value, step)
-
-    def close(self) -> None:
-        """Do nothing: the user's callback closes the writer."""
-
-
 def _has_flow(callbacks: list[Any]) -> bool:
     """Return whether the first callback is the one that decides when to log and save."""
     return bool(callbacks) and type(callbacks[0]) is DefaultFlowCallback
-
-
-def _takes_time(callback: Any) -> bool:
-    """Return whether a callback has a hook of the user at the end of a step."""
-    is_brief = type(callback).on_step_end in _BRIEF_HOOKS
-    return not is_brief or "on_step_end" in vars(callback)

@@ -28,16 +28,16 @@ import math
 from typing import Any
 
 from energy_callbacks.core.active_call import ActiveCall, find_callback_list
-from energy_callbacks.core.guard import give_up, harmless
+from energy_callbacks.core.guard import harmless
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
-from energy_callbacks_huggingface.sessions import EnergySessions
+from energy_callbacks_huggingface.step_hooks import StepHooks
 
 Logs = dict[str, Any]
 
 
-class EnergyHooks(EnergySessions):
+class EnergyHooks(StepHooks):
     """Calls a meter from the Trainer's hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     @harmless
@@ -73,74 +73,6 @@ class EnergyHooks(EnergySessions):
         if (session := self._session) is not None:
             session.begin_epoch()
             session.wait_for_data()
-
-    # The hooks of a step are not decorated, and name all arguments that the Trainer passes: each
-    # further call of a function takes about a microsecond, and so does a dictionary of arguments.
-
-    def on_step_begin(  # noqa: PLR0917 - see above
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        model: Any = None,
-        processing_class: Any = None,
-        optimizer: Any = None,
-        lr_scheduler: Any = None,
-        train_dataloader: Any = None,
-        eval_dataloader: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """Start an optimizer step. All its micro-batches have been fetched."""
-        try:
-            if (session := self._session) is not None:
-                session.begin_step()
-        except Exception:  # noqa: BLE001 - a bug here must not stop the training
-            give_up(self, "on_step_begin")
-
-    @harmless
-    def on_substep_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End a micro-batch that is not the last of its step."""
-        if (session := self._session) is not None:
-            session.end_micro_batch()
-
-    def on_step_end(  # noqa: PLR0917 - see above
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        model: Any = None,
-        processing_class: Any = None,
-        optimizer: Any = None,
-        lr_scheduler: Any = None,
-        train_dataloader: Any = None,
-        eval_dataloader: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """End an optimizer step."""
-        session = self._session
-        try:
-            if session is not None:
-                session.end_step(args, state, train_dataloader)
-                if control.should_save:
-                    self._keep(state)
-        except Exception:  # noqa: BLE001 - a bug here must not stop the training
-            give_up(self, "on_step_end")
-        # Without a session, the other processes still wait for the vote of this one.
-        if (session is None or session.has_budget) and self._meter.is_over_budget():
-            control.should_training_stop = True
-            control.should_save |= args.save_strategy != "no"
-
-    @harmless
-    def all_received(self, state: Any, control: Any) -> None:
-        """Mark that the loop waits for data: all callbacks have received an event.
-
-        ``LastCallback`` in ``log_filter.py`` calls this method.
-        """
-        if (session := self._session) is not None:
-            session.others.remove_added()
-            session.wait_for_data()
-            if control.should_save:
-                self._keep(state)
 
     @harmless
     def on_epoch_end(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import DefaultFlowCallback, ProgressCallback, TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
@@ -92,3 +92,17 @@ class LastCallback(TrainerCallback):
         self._ours.all_received(state, control)
 
     on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end
+
+
+# Hooks at the end of a step that take a few microseconds, apart from the ten times per second at
+# which the progress bar is drawn.
+_BRIEF_HOOKS = tuple(
+    one.on_step_end
+    for one in (TrainerCallback, DefaultFlowCallback, ProgressCallback, LastCallback)
+)
+
+
+def takes_time(callback: Any) -> bool:
+    """Return whether a callback has a hook of the user at the end of a step."""
+    is_brief = type(callback).on_step_end in _BRIEF_HOOKS
+    return not is_brief or "on_step_end" in vars(callback)

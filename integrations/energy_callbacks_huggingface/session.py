@@ -11,6 +11,7 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
+from energy_callbacks_huggingface.work_counter import WorkCounter
 
 
 class Session:
@@ -49,10 +50,7 @@ class Session:
         self._dashboard = Dashboard(meter)
         self._schedule = RowSchedule(meter.now_s)
         self._calls_last = False
-        self._batches: loop.Batches | None = None
-        self._plain_size: int | None = None
-        self._tokens_seen = 0
-        self._counts_tokens = False
+        self._work = WorkCounter(inputs)
         self._micro_batches = 0
         self._predicts_since_s: float | None = None
         self._seen_s = self._settled_s = meter.now_s()
@@ -72,10 +70,7 @@ class Session:
         """Reset counts, and start to count the model's inputs, when training starts or restarts."""
         is_per_epoch = log_every_n_steps is None and args.logging_strategy == "epoch"
         self._schedule = RowSchedule(self._now_s, 1 if is_per_epoch else log_every_n_steps)
-        self._batches = self._plain_size = None
-        self._tokens_seen = state.num_input_tokens_seen
-        # Older versions of transformers have a boolean.
-        self._counts_tokens = args.include_num_input_tokens_seen not in (False, "no")
+        self._work.begin_training(args, state)
         self._predicts_since_s = None
         facts = partial(loop.facts, args, state)
         self._dashboard = Dashboard(self._meter, self.others.runs, facts)
@@ -93,7 +88,7 @@ class Session:
     def begin_epoch(self) -> None:
         """Start an epoch. Its batches are read at its first optimizer step."""
         self._calls_last = self.others.takes_time()
-        self._batches = self._plain_size = None
+        self._work.begin_epoch()
 
     def wait_for_data(self) -> None:
         """Mark that the loop waits for data."""
@@ -118,11 +113,11 @@ class Session:
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
         """End an optimizer step and its last micro-batch."""
         done, self._micro_batches = self._micro_batches + 1, 0
-        if self._plain_size is None:
-            samples, tokens = self._consumed(args, state, loader, done)
-            self._marks.step(samples, tokens)
+        size = self._work.plain_size
+        if size is None:
+            self._marks.step(*self._work.take(args, state, loader, done))
         else:
-            self._marks.step(done * self._plain_size)
+            self._marks.step(done * size)
         self._seen_s = self._settled_s = self._now_s()
         if self._calls_last:
             self.others.call_last()
@@ -135,38 +130,9 @@ class Session:
         """
         left_over, self._micro_batches = self._micro_batches, 0
         if left_over:
-            consumed = self._consumed(args, state, loader, left_over, since_step=left_over)
-            self._meter.count(*consumed)
+            taken = self._work.take(args, state, loader, left_over, since_step=left_over)
+            self._meter.count(*taken)
         self.see()
-
-    def _consumed(
-        self, args: Any, state: Any, loader: Any, done: int, *, since_step: int = 0
-    ) -> tuple[float | None, float | None]:
-        """Return the numbers of samples and tokens in the newest micro-batches.
-
-        The numbers are those of this rank. However, if the Trainer counts the tokens, their number
-        is the mean over all ranks. A number is ``None`` if unknown.
-
-        Args:
-            args: ``TrainingArguments`` of the trainer.
-            state: ``TrainerState`` of the trainer.
-            loader: the training loader.
-            done: number of micro-batches since the last call of this method.
-            since_step: number of micro-batches since the last optimizer step.
-        """
-        if self._batches is None:
-            self._batches = loop.Batches.of(args, state, loader)
-            is_plain = not (self._batches.count or self._counts_tokens or self.inputs.is_used)
-            self._plain_size = self._batches.size if is_plain else None
-        samples: float | None = self._batches.samples(done, state.epoch, since_step)
-        tokens = None
-        if self._counts_tokens:
-            before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen
-            # The Trainer's count is the sum over all ranks.
-            tokens = (self._tokens_seen - before) / float(args.world_size)
-        if self.inputs.is_used:
-            return self.inputs.take(samples, tokens, done)
-        return samples, tokens
 
     def predict(self) -> None:
         """Note that a batch of an evaluation or prediction has ended.

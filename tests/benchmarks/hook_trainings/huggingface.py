@@ -8,8 +8,8 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from energy_callbacks.huggingface import GpuEnergyCallback
-from energy_callbacks_huggingface.callback_list import TrainerTensorBoardOutput
 from energy_callbacks_huggingface.log_filter import LastCallback, LogFilter
+from energy_callbacks_huggingface.tensorboard_output import TrainerTensorBoardOutput
 from tests.benchmarks.common.hook_times import HookTimes
 
 BATCH, FEATURES, BATCHES = 32, 64, 200
