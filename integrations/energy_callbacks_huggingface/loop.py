@@ -117,7 +117,8 @@ class Batches:
         # Online trainers of the library TRL (GRPO, RLOO) fetch prompts for several micro-batches at
         # once.
         size //= getattr(args, "steps_per_generation", None) or 1
-        if args.world_size > 1 or type(sampler) is not BatchSampler or sampler.drop_last:
+        is_known = args.world_size == 1 and type(sampler) is BatchSampler
+        if not is_known or sampler.drop_last:
             return cls(size)
         try:
             drawn, count = len(sampler.sampler), len(sampler)
