@@ -96,6 +96,11 @@ class EnergyMeter:
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
 
+    @property
+    def clock(self) -> Clock:
+        """The clock for all times."""
+        return self._clock
+
     def now_s(self) -> float:
         """Return the monotonic time in seconds: ``time.monotonic()``, or that of ``clock``."""
         return self._clock.monotonic_s()

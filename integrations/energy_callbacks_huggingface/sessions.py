@@ -31,6 +31,7 @@ class EnergySessions(TrainerCallback):
             size of the loader.
         length_fn: returns the number of tokens in the model's inputs; ``None`` uses the Trainer's
             count.
+        log_every_n_steps: the user's setting for rows of figures; ``None`` for the default.
 
     Attributes:
         is_from_report_to: whether ``report_to=["energy"]`` has added the callback.
@@ -39,9 +40,14 @@ class EnergySessions(TrainerCallback):
     is_from_report_to: ClassVar[bool] = False
 
     def __init__(
-        self, meter: EnergyMeter, batch_size_fn: Counter | None, length_fn: Counter | None
+        self,
+        meter: EnergyMeter,
+        batch_size_fn: Counter | None,
+        length_fn: Counter | None,
+        log_every_n_steps: int | None,
     ) -> None:
         self._meter = meter
+        self._log_every_n_steps = log_every_n_steps
         self._inputs = InputCounter(batch_size_fn, length_fn)
         self._state_key = STATE_KEY
         self._session: Session | None = None

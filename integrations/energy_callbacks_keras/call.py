@@ -48,6 +48,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._others: OtherKerasCallbacks | None = None
         self._process = TrainingProcess()
         self._rows: Rows | None = None
+        self._checks_budget = False
         self._first_epoch = 0
         self._steps.begin(Data())
         self._waits.end()
@@ -98,6 +99,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._process = devices.process(self.model)
         if self._meter.config.has_budget:
             devices.check_budget(self._process)
+            self._checks_budget = self._process.world_size == 1
         used_gpus = devices.used_gpus(self.model)
         self._meter.start(
             self._run_folder(),
@@ -137,11 +139,8 @@ class EnergyCalls(keras.callbacks.Callback):
         folder = self._meter.run_folder
         if not self._meter.is_running or folder is None or self._others is None:
             return
-        tags = expected_tags(
-            gpu=bool(used_gpus),
-            tokens=self._steps.tokens_per_sample is not None,
-            waits=self._waits.is_used,
-        )
+        counts_tokens = self._steps.tokens_per_sample is not None
+        tags = expected_tags(gpu=bool(used_gpus), tokens=counts_tokens, waits=self._waits.is_used)
         is_alone = self._process.world_size == 1
         data = Data(
             model=self.model,
@@ -149,8 +148,7 @@ class EnergyCalls(keras.callbacks.Callback):
             steps=(self.params or {}).get("steps"),
             processes=self._process.world_size,
         )
-        logged = tags if is_alone else ()
-        every = self._batches_per_row
+        logged, every = tags if is_alone else (), self._batches_per_row
         self._rows = Rows(self._others, folder, logged, every, meter=self._meter, data=data)
         self._meter.enter("train")
         done_before = self._steps.begin(data)
@@ -185,8 +183,8 @@ class EnergyCalls(keras.callbacks.Callback):
 
     def _say(self, summary: str) -> None:
         """Print a summary if Keras prints its progress; otherwise log it."""
-        is_shown = keras.config.is_interactive_logging_enabled()
-        if is_shown and (self.params or {}).get("verbose", 1):
+        is_verbose = (self.params or {}).get("verbose", 1)
+        if is_verbose and keras.config.is_interactive_logging_enabled():
             print(summary)  # noqa: T201 - Keras prints as well
         else:
             logger.info("%s", summary)

@@ -30,7 +30,7 @@ from tests.benchmarks.bars import Bar
 from tests.benchmarks.common.hook_times import Costs, HookTimes
 
 # The module of each framework in ``hook_trainings``, and the package that it needs.
-FRAMEWORKS: Final = {"lightning": "lightning"}
+FRAMEWORKS: Final = {"lightning": "lightning", "huggingface": "transformers", "keras": "keras"}
 STEPS, QUICK_STEPS = 6_000, 1_000
 EVERY: Final = 10
 MEDIAN_US, P99_US, ROW_US = 5.0, 50.0, 100.0
