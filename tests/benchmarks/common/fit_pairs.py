@@ -100,22 +100,27 @@ class Plan:
         block_s: float = BLOCK_S,
     ) -> "Plan":
         """Calibrate a training."""
-        work, steps = training.calibrated(folder), 200
-        ticks = Ticks(frozenset((steps // 2, steps - 1)))
-        training.fit(work, steps, ticks, [], folder)()
-        step_s = (ticks.noted[1] - ticks.noted[0]) / (steps - 1 - steps // 2)
-        return cls(
-            work=work,
-            start=round(start_s / step_s),
-            block=max(BLOCK_STEPS, round(block_s / step_s)),
-        )
+        work, step_s = training.calibrated(folder)
+        block = max(BLOCK_STEPS, round(block_s / step_s))
+        return cls(work=work, start=round(start_s / step_s), block=block)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """One fit: the clocks before it, at both edges of the steady state, and after it."""
+    """One fit.
 
-    moments: tuple[Moment, Moment, Moment, Moment]
+    Attributes:
+        moments: before it, at both edges of the steady state, and after it.
+        median_step_s: median duration of the steps in the steady state.
+    """
+
+    moments: tuple[Moment, ...]
+    median_step_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Duration of the call of ``fit``, s."""
+        return self.moments[3].wall_s - self.moments[0].wall_s
 
     def wall_s(self, block: int) -> float:
         """Return the duration of a block; 0 is that of the start-up."""
@@ -147,7 +152,11 @@ def run(training: Training, plan: Plan, callbacks: list[Any], folder: Path) -> F
     gc.collect()
     before = Moment.now()
     fit()
-    return Fit(moments=(before, *ticks.noted, Moment.now()))  # type: ignore[arg-type]
+    steady_s = ticks.begun_s[plan.start : plan.start + plan.block]
+    return Fit(
+        moments=(before, *ticks.noted, Moment.now()),
+        median_step_s=float(np.median(np.diff(steady_s))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 _WIDTH, _BATCH = 64, 16
@@ -20,25 +22,25 @@ _MATRIX: Final = 4096  # as in ``loops``: below the power limit of an H200
 
 @dataclass(slots=True)
 class Ticks:
-    """Notes something at the beginning of chosen steps.
+    """Notes when each step begins, and something else at the beginning of chosen steps.
 
     Attributes:
-        at: steps to note, counted from 0.
-        note: what is called at these steps.
+        at: the chosen steps, counted from 0.
+        note: what is called at them.
         noted: its results in this order.
-        count: number of steps that have begun.
+        begun_s: beginnings of all steps.
     """
 
-    at: frozenset[int]
+    at: frozenset[int] = frozenset()
     note: Callable[[], Any] = time.perf_counter
     noted: list[Any] = field(default_factory=list)
-    count: int = 0
+    begun_s: list[float] = field(default_factory=list)
 
     def __call__(self) -> None:
         """Begin a step."""
-        if self.count in self.at:
+        if len(self.begun_s) in self.at:
             self.noted.append(self.note())
-        self.count += 1
+        self.begun_s.append(time.perf_counter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,8 @@ class Training:
     Attributes:
         name: name in tables.
         step_s: intended duration of a step.
-        door: module from which users import the callback.
+        package: package of the framework.
+        door: name of the module from which users import the callback, in ``energy_callbacks``.
         fit: prepares a training with so much work a step, so many steps, its ticks, a list of
             callbacks and a folder for logs; the function that it returns trains.
         wait: returns when the device has done everything that was launched.
@@ -57,31 +60,35 @@ class Training:
 
     name: str
     step_s: float
+    package: str
     door: str
     fit: Callable[[int, int, Ticks, list[Any], Path], Callable[[], object]]
     wait: Callable[[], object] = lambda: None
     work: tuple[int, int] = (4, 16)
 
-    def callback(self, **settings: Any) -> Any:
-        """Return a callback of ours."""
-        return import_module(self.door).GpuEnergyCallback(**settings)
+    def callback(self, folder: Path, **settings: Any) -> Any:
+        """Return a callback of ours that writes into a folder, and measures all GPUs."""
+        door = import_module(f"energy_callbacks.{self.door}")
+        return door.GpuEnergyCallback(
+            **({"report_dir": folder / "energy", "devices": "all"} | settings)
+        )
 
-    def calibrated(self, folder: Path, steps: int = 150) -> int:
-        """Return the work of a step that takes about ``step_s``, from two short trainings.
+    def seconds(self, work: int, folder: Path, steps: int = 150) -> float:
+        """Return the median duration of a step in a short training, without its first third."""
+        ticks = Ticks()
+        self.fit(work, steps, ticks, [], folder)()
+        return median(b - a for a, b in pairwise(ticks.begun_s[steps // 3 :]))
 
-        They also warm up the framework. Where even a step with little work takes longer than
-        ``step_s``, the work is 1.
+    def calibrated(self, folder: Path) -> tuple[int, float]:
+        """Return the work of a step that takes about ``step_s``, and its duration.
+
+        Where even a step with little work takes longer than ``step_s``, the work is 1.
         """
-
-        def seconds(work: int) -> float:
-            ticks = Ticks(frozenset((steps // 3, steps - 1)))
-            self.fit(work, steps, ticks, [], folder)()
-            return float(ticks.noted[1] - ticks.noted[0]) / (steps - 1 - steps // 3)
-
         few, more = self.work
-        few_s, more_s = seconds(few), seconds(more)
+        few_s, more_s = self.seconds(few, folder), self.seconds(more, folder)
         each_s = max((more_s - few_s) / (more - few), 1e-6)
-        return max(few + round((self.step_s - few_s) / each_s), 1)
+        work = max(few + round((self.step_s - few_s) / each_s), 1)
+        return work, self.seconds(work, folder)
 
 
 def _layers(work: int) -> Any:
@@ -102,9 +109,7 @@ def _lightning(
 ) -> Callable[[], object]:
     """Prepare Lightning with its default logger, on a GPU if there is one.
 
-    Args:
-        products: whether ``work`` counts products of matrices instead of layers.
-        work, steps, ticks, callbacks, folder: see ``Training.fit``.
+    With ``products``, the work is a number of products of matrices instead of layers.
     """
     import lightning.pytorch as pl
     import torch
@@ -118,7 +123,7 @@ def _lightning(
             self.layers = _layers(1 if products else work)
             self.register_buffer("matrix", torch.randn(size, size))
 
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
             ticks()
             for _ in range(work if products else 0):
                 torch.mm(self.matrix, self.matrix)
@@ -206,23 +211,30 @@ def _synchronize() -> None:
     torch.cuda.synchronize()
 
 
-_DOOR: Final = "energy_callbacks.lightning"
 ON_CPU: Final = (
-    Training(name="Lightning", step_s=1.5e-3, door=_DOOR, fit=partial(_lightning, products=False)),
+    Training(
+        name="Lightning",
+        step_s=1.5e-3,
+        package="lightning",
+        door="lightning",
+        fit=partial(_lightning, products=False),
+    ),
     Training(
         name="HuggingFace",
         step_s=1.5e-3,
-        door="energy_callbacks.huggingface",
+        package="transformers",
+        door="huggingface",
         fit=_huggingface,
     ),
-    Training(name="Keras", step_s=1.5e-3, door="energy_callbacks.keras", fit=_keras),
+    Training(name="Keras", step_s=1.5e-3, package="keras", door="keras", fit=_keras),
 )
 # 3.8 ms is the step of the trainings that took 10 % longer on an H200 with the callback.
 ON_GPU: Final = (
     Training(
         name="launch-bound",
         step_s=3.8e-3,
-        door=_DOOR,
+        package="lightning",
+        door="lightning",
         fit=partial(_lightning, products=False),
         wait=_synchronize,
         work=(10, 20),
@@ -230,7 +242,8 @@ ON_GPU: Final = (
     Training(
         name="GPU-bound",
         step_s=12e-3,
-        door=_DOOR,
+        package="lightning",
+        door="lightning",
         fit=partial(_lightning, products=True),
         wait=_synchronize,
         work=(2, 6),
