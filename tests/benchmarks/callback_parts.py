@@ -5,20 +5,23 @@
 One training in one process, whose single steps are compared, so that other programs of the machine
 affect all parts alike:
 
-* *hooks*: our callback and the methods that it replaces are left out of every second step, at
-  random. The part is the median of steps with them less that of steps without, in wall time and in
-  the processor time of the training thread. Steps with a row or with work of a thread are left out.
+* *hooks*: our callback and the methods that it replaces are left out of two steps in three, at
+  random, and one of these two has an empty callback instead, as Lightning itself takes time for
+  every callback. The part is the median of steps with them less that of steps without. Steps with a
+  row or with work of a thread are left out.
 * *rows*: steps in which we log a row, less other steps with hooks.
 * *threads*: for every turn of a thread of ours, how much longer the steps were that overlap with it
-  than the median of the steps around them. Beside it stands the processor time of the turn: a ratio
-  of 1 means that the training waits for as long as the thread computes, as it does where both need
-  Python's interpreter.
+  than the median of the steps around them. Beside it stands an idle thread, which wakes every
+  0.8 s and does nothing: on a machine whose cores are busy, every thread that wakes takes the place
+  of the training thread for some milliseconds.
 
-Each part is also given as a share: of all time, if the part occurs as often as in this training
-(rows at the default rate). There are no bars.
+Wall time is that of the steps, processor time that of the training thread in the step, and for
+threads that of their turns. A share is that of all time, if each part occurs as often as in a
+training with all hooks. There are no bars.
 """
 
 import logging
+import math
 import os
 import random
 import subprocess
@@ -27,7 +30,7 @@ import tempfile
 import time
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -36,13 +39,17 @@ import numpy as np
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.sensing.clock import Periodic, SystemClock
+from energy_callbacks.sensing.schedule import BEAT_S
 from tests.benchmarks import bars
 from tests.benchmarks.common.played_card import played_card
 from tests.benchmarks.common.trainings import ON_CPU, ON_GPU, Ticks, Training
 
 LENGTH_S, QUICK_LENGTH_S = 60.0, 15.0
-_SETTLED_S: Final = 3.0
-_AROUND: Final = 20
+SETTLED_S: Final = 3.0
+_AROUND: Final = 20  # steps on either side of a turn
+_IDLE: Final = "(an idle thread)"
+# What a step may have: our hooks, those of an empty callback, or none.
+KINDS: Final = ("ours", "empty", "none")
 _CHILD: Final = "TESTS_BENCHMARKS_ON_PLAYED_CARD"
 
 
@@ -83,54 +90,57 @@ class Steps:
     Attributes:
         end_s: monotonic time.
         cpu_s: processor time of the training thread.
-        has_hooks: whether our hooks were called in the step.
+        hooks: which callback the step had, one of ``KINDS``.
         has_row: whether a row was logged in it.
     """
 
     end_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
-    has_hooks: list[bool] = field(default_factory=list)
+    hooks: list[str] = field(default_factory=list)
     has_row: list[bool] = field(default_factory=list)
 
 
-def _driver(ours: Any, steps: Steps) -> Any:
-    """Return a callback that ends each step, and decides whether the next one has our hooks."""
+def driver(ours: Any, steps: Steps) -> Any:
+    """Return a callback that ends each step, and decides which callbacks the next one has."""
     from lightning.pytorch import Callback
 
-    rows = [0]
+    rows: list[int] = []
     log = ours._meter.log
 
-    def counted(step: int) -> Any:
-        rows[0] += 1
+    def noted(step: int) -> Any:
+        rows.append(step)
         return log(step)
 
-    ours._meter.log = counted
+    ours._meter.log = noted
     dice = random.Random(0)
 
     class Driver(Callback):
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            plugin = trainer.precision_plugin
-            self.with_, self.without = list(trainer.callbacks), [self]
-            self.replaced = vars(plugin).get("convert_input")
-            self.is_on, self.rows = True, rows[0]
+            self.hooks = KINDS[0]
+            self.replaced = vars(trainer.precision_plugin).get("convert_input")
+            self.callbacks = dict(
+                zip(KINDS, ([ours, self], [Callback(), self], [self]), strict=True)
+            )
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
         ) -> None:
             steps.end_s.append(time.perf_counter())
             steps.cpu_s.append(time.thread_time())
-            steps.has_hooks.append(self.is_on)
-            steps.has_row.append(rows[0] > self.rows)
-            self.rows = rows[0]
-            self.is_on = dice.random() < 0.5
-            trainer.callbacks = self.with_ if self.is_on else self.without
-            if self.is_on and self.replaced is not None:
+            steps.hooks.append(self.hooks)
+            steps.has_row.append(bool(rows))
+            rows.clear()
+            self.choose(trainer, dice.choice(KINDS))
+
+        def choose(self, trainer: Any, hooks: str) -> None:
+            self.hooks = hooks
+            trainer.callbacks = self.callbacks[hooks]
+            vars(trainer.precision_plugin).pop("convert_input", None)
+            if hooks == KINDS[0] and self.replaced is not None:
                 trainer.precision_plugin.convert_input = self.replaced
-            else:
-                vars(trainer.precision_plugin).pop("convert_input", None)
 
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-            trainer.callbacks = self.with_
+            self.choose(trainer, KINDS[0])
 
     return Driver()
 
@@ -142,87 +152,85 @@ class Part:
     Attributes:
         name: name of the part.
         per_s: how often it occurs in a second.
-        longer_us: how much longer it makes a step, median, us.
-        mean_us: the same, mean; NaN for hooks.
-        cpu_us: processor time of the part, median, us.
+        longer_us: how much longer it makes the steps in which it occurs, median, us.
+        cpu_us: its processor time, median, us.
     """
 
     name: str
     per_s: float
     longer_us: float
-    mean_us: float
     cpu_us: float
 
-    @property
-    def share(self) -> float:
-        """Share of all time."""
-        return self.per_s * self.longer_us / 1e6
 
+class Comparison:
+    """Compares steps of one training, after its first 3 s."""
 
-def parts(steps: Steps, turns: Sequence[Turn]) -> list[Part]:
-    """Return the parts of a training after its first 3 s."""
-    end_s, cpu_s = np.array(steps.end_s), np.array(steps.cpu_s)
-    wall_us, own_us = 1e6 * np.diff(end_s), 1e6 * np.diff(cpu_s)
-    hooks, rows = np.array(steps.has_hooks)[1:], np.array(steps.has_row)[1:]
-    busy, of_turns = np.zeros(len(hooks), dtype=bool), []
-    for turn in turns:
-        first = max(bisect_left(steps.end_s, turn.start_s) - 1, 0)
-        last = min(bisect_left(steps.end_s, turn.end_s), len(hooks))
-        busy[first:last] = True
-        of_turns.append((turn, first, last))
-    is_late = end_s[1:] > end_s[0] + _SETTLED_S
-    plain = is_late & ~busy & ~rows
-    length_s = end_s[-1] - end_s[0] - _SETTLED_S
+    def __init__(self, steps: Steps, turns: Sequence[Turn]) -> None:
+        self._end_s = steps.end_s
+        late_s = steps.end_s[0] + SETTLED_S
+        self._wall_us = 1e6 * np.diff(steps.end_s)
+        self._cpu_us = 1e6 * np.diff(steps.cpu_s)
+        self._hooks, self._has_row = np.array(steps.hooks)[1:], np.array(steps.has_row)[1:]
+        self._is_late = np.array(steps.end_s)[1:] > late_s
+        self._seconds = steps.end_s[-1] - late_s
+        self._turns: dict[str, list[tuple[slice, float]]] = {}
+        is_busy = np.zeros(len(self._hooks), dtype=bool)
+        for turn in turns:
+            during = self._during(turn)
+            is_busy[during] = True
+            if turn.start_s > late_s and is_busy[during].size:
+                self._turns.setdefault(turn.thread, []).append((during, 1e6 * turn.cpu_s))
+        self._is_quiet = self._is_late & ~is_busy
+        self._is_plain = self._is_quiet & ~self._has_row
 
-    def added(some: Any, others: Any, what: Any) -> float:
-        return float(np.median(what[some]) - np.median(what[others]))
+    def _during(self, turn: Turn) -> slice:
+        """Return the steps that overlap with a turn."""
+        first = max(bisect_left(self._end_s, turn.start_s) - 1, 0)
+        return slice(first, min(bisect_left(self._end_s, turn.end_s), len(self._hooks)))
 
-    on, off, with_row = plain & hooks, plain & ~hooks, is_late & rows & ~busy
-    # Every second step has no hooks here: in a training there are twice as many with hooks.
-    found = [
-        Part(
-            name="hooks of a step without a row",
-            per_s=len(wall_us[is_late]) / length_s,
-            longer_us=added(on, off, wall_us),
-            mean_us=float("nan"),
-            cpu_us=added(on, off, own_us),
+    def _added(self, name: str, per_s: float, some: Any, others: Any) -> Part:
+        """Return the difference of the medians of some steps and of others."""
+        wall, cpu = (
+            [float(np.median(of[which])) if which.any() else math.nan for which in (some, others)]
+            for of in (self._wall_us, self._cpu_us)
         )
-    ]
-    if with_row.any():
-        found.append(
-            Part(
-                name="a row",
-                per_s=2.0 * rows[is_late].sum() / length_s,
-                longer_us=added(with_row, on, wall_us),
-                mean_us=float(wall_us[with_row].mean() - np.median(wall_us[on])),
-                cpu_us=added(with_row, on, own_us),
+        return Part(name=name, per_s=per_s, longer_us=wall[0] - wall[1], cpu_us=cpu[0] - cpu[1])
+
+    def parts(self) -> Iterator[Part]:
+        """Return all parts."""
+        ours, empty, none = (self._is_plain & (self._hooks == kind) for kind in KINDS)
+        per_s = self._is_late.sum() / self._seconds
+        yield self._added("hooks of a step without a row", per_s, ours, none)
+        yield self._added("(an empty callback)", per_s, empty, none)
+        has_row = self._is_quiet & self._has_row
+        # A training with our hooks in every step has as many rows per step with hooks.
+        share = (self._hooks == KINDS[0]).mean()
+        yield self._added(
+            "a row", (self._has_row & self._is_late).sum() / self._seconds / share, has_row, ours
+        )
+        for thread, turns in self._turns.items():
+            excess = [self._excess_us(during) for during, _ in turns]
+            yield Part(
+                name=f"thread {thread.removeprefix('energy_callbacks ')}",
+                per_s=len(turns) / self._seconds,
+                longer_us=float(np.nanmedian(excess)),
+                cpu_us=float(np.median([cpu_us for _, cpu_us in turns])),
             )
+
+    def _excess_us(self, during: slice) -> float:
+        """Return how much longer some steps are than the median of the plain steps around them."""
+        around = slice(max(during.start - _AROUND, 0), during.stop + _AROUND)
+        usual = self._wall_us[around][self._is_plain[around]]
+        steps = during.stop - during.start
+        return (
+            float(self._wall_us[during].sum() - steps * np.median(usual))
+            if len(usual)
+            else math.nan
         )
-    late = [(turn, a, b) for turn, a, b in of_turns if turn.start_s > end_s[0] + _SETTLED_S]
-    for name in dict.fromkeys(turn.thread for turn, _, _ in late):
-        excess, cpu = [], []
-        for turn, first, last in late:
-            if turn.thread != name or last <= first:
-                continue
-            around = np.arange(max(first - _AROUND, 0), min(last + _AROUND, len(plain)))
-            usual = wall_us[around][plain[around]]
-            if len(usual):
-                excess.append(wall_us[first:last].sum() - (last - first) * np.median(usual))
-                cpu.append(1e6 * turn.cpu_s)
-        found.append(
-            Part(
-                name=f"thread {name.removeprefix('energy_callbacks ')}",
-                per_s=len(excess) / length_s,
-                longer_us=float(np.median(excess)),
-                mean_us=float(np.mean(excess)),
-                cpu_us=float(np.median(cpu)),
-            )
-        )
-    return found
 
 
 def measured(training: Training, length_s: float) -> tuple[float, list[Part]]:
-    """Return the median step without hooks, s, and the parts."""
+    """Return the duration of a step without a callback, s, and the parts."""
     from energy_callbacks.lightning import GpuEnergyCallback
 
     with tempfile.TemporaryDirectory() as name:
@@ -231,22 +239,24 @@ def measured(training: Training, length_s: float) -> tuple[float, list[Part]]:
         clock, steps = NotingClock(), Steps()
         config = EnergyConfig(report_dir=folder / "energy", devices="all")
         ours = GpuEnergyCallback(meter=EnergyMeter(config=config, clock=clock))
-        callbacks = [ours, _driver(ours, steps)]
+        callbacks = [ours, driver(ours, steps)]
+        idle = clock.every(BEAT_S, lambda: None, _IDLE)
         training.fit(work, round(length_s / step_s), Ticks(), callbacks, folder)()
-    wall_s = np.diff(steps.end_s)
-    return float(np.median(wall_s[~np.array(steps.has_hooks)[1:]])), parts(steps, clock.turns)
+        idle.ask_to_stop()
+    return step_s, list(Comparison(steps, clock.turns).parts())
 
 
 def table(step_s: float, found: Sequence[Part]) -> str:
     """Return the parts as text."""
-    heads = ("per s", "longer, us", "mean, us", "CPU, us", "share")
+    heads = ("per s", "wall, us", "share", "CPU, us", "share")
     lines = [f"{f'step of {1e3 * step_s:.2f} ms':<36}" + "".join(f"{head:>12}" for head in heads)]
     lines += [
-        f"{one.name:<36}{one.per_s:>12.2f}{one.longer_us:>12.1f}{one.mean_us:>12.1f}"
-        f"{one.cpu_us:>12.1f}{one.share:>12.3%}"
+        f"{one.name:<36}{one.per_s:>12.2f}"
+        f"{one.longer_us:>12.1f}{one.per_s * one.longer_us / 1e6:>12.3%}"
+        f"{one.cpu_us:>12.1f}{one.per_s * one.cpu_us / 1e6:>12.3%}"
         for one in found
     ]
-    return "\n".join([*lines, f"{'together':<84}{sum(one.share for one in found):>12.3%}"])
+    return "\n".join(lines)
 
 
 def main() -> int:
