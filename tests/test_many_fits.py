@@ -13,7 +13,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.benchmarks.many_fits import held_now, left
 
-WARM, FITS = 5, 30
+WARM, FITS = 3, 10
 
 
 def attempt(folder: Path, clock: FakeClock) -> None:
@@ -38,7 +38,7 @@ def leak_per_fit(fit: Callable[[], object]) -> tuple[float, ...]:
 
 
 def test_attempts_leave_nothing_behind(tmp_path: Path) -> None:
-    """After 30 attempts there are as many threads, files and objects as before them."""
+    """After 10 attempts there are as many threads, files and objects as before them."""
     threads, files, objects = leak_per_fit(lambda: attempt(tmp_path, FakeClock()))
     assert (threads, files) == (0, 0)
     assert objects < 0.5

@@ -121,12 +121,13 @@ def _lightning(
         def __init__(self) -> None:
             super().__init__()
             self.layers = _layers(1 if products else work)
-            self.register_buffer("matrix", torch.randn(size, size))
+            self.register_buffer("matrix", torch.randn(size, size), persistent=False)
 
         def training_step(self, batch: Any, batch_idx: int) -> Any:
             ticks()
+            matrix: Any = self.matrix
             for _ in range(work if products else 0):
-                torch.mm(self.matrix, self.matrix)
+                torch.mm(matrix, matrix)
             loss = self.layers(batch[0]).square().mean()
             self.log("loss", loss)
             return loss
@@ -182,7 +183,8 @@ def _huggingface(
     )
     trainer = Trainer(model=Tiny(), args=arguments, train_dataset=rows, callbacks=callbacks)
     trainer.remove_callback(PrinterCallback)
-    return trainer.train
+    train: Callable[[], object] = trainer.train
+    return train
 
 
 def _keras(
@@ -192,7 +194,7 @@ def _keras(
     import keras
     import numpy as np
 
-    class Tick(keras.callbacks.Callback):
+    class Tick(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             ticks()
 
