@@ -3,7 +3,7 @@
 ``python -m tests.benchmarks.many_fits [--quick] [--json FILE]``
 
 * *Lightning*: fits of 3 steps with the callback, each in a folder of its own; every 20th writes its
-  report, because drawing it takes most of the time. 200 fits, or 1000 without ``--quick``.
+  report, because drawing it takes most of the time. 100 fits, or 1000 without ``--quick``.
 * *meter* (not in ``--quick``): 10,000 attempts of a plain ``EnergyMeter``. As many fits of
   Lightning would take an hour.
 
@@ -36,11 +36,11 @@ from tests.benchmarks.bars import Bar
 from tests.benchmarks.common.played_card import played_card
 from tests.benchmarks.common.trainings import TRAININGS, Ticks
 
-FITS, QUICK_FITS, ATTEMPTS = 1_000, 200, 10_000
+FITS, QUICK_FITS, ATTEMPTS = 1_000, 100, 10_000
 OBJECTS_BAR: Final = 0.1
 BYTES_BAR, QUICK_BYTES_BAR = 1_000.0, 4_000.0
 _REPORT_EVERY: Final = 20
-_LOOKS: Final = 100  # a look takes 20 to 200 ms, for the garbage collection
+_LOOKS: Final = 20  # a look takes 0.4 s in a process with Lightning: it collects garbage
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +13,6 @@ from tests.benchmarks.common.hook_processor_time import HookProcessorTime
 from tests.benchmarks.common.trainings import Training
 
 STEP_US: Final = 1500.0
-# The trainings of ``hook_trainings`` in which hooks are timed.
-_HOOKS: Final = {"Lightning": "lightning", "HuggingFace": "huggingface", "Keras": "keras"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +48,13 @@ class Costs:
         return self.hooks_us / STEP_US + sum(self.threads.values())
 
 
-def measure(training: Training, pairs: int, hook_steps: int | None) -> Costs:
+def measure(training: Training, pairs: int, hook_steps: int) -> Costs:
     """Measure one training in this process.
 
     Args:
         training: the training.
         pairs: number of pairs of fits.
-        hook_steps: number of steps of the training in which hooks are timed; ``None`` for none.
+        hook_steps: number of steps of the training in which hooks are timed.
     """
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan.of(training, Path(folder))
@@ -69,7 +68,7 @@ def measure(training: Training, pairs: int, hook_steps: int | None) -> Costs:
         fit_s=_median([a.total_s - b.total_s for a, b in zip(with_, without, strict=True)]),
         threads=_threads(with_, 1),
         start_threads=_threads(with_, 0),
-        hooks_us=None if hook_steps is None else _hooks_us(training, hook_steps),
+        hooks_us=_hooks_us(training, hook_steps),
     )
 
 
@@ -87,9 +86,14 @@ def _threads(fits: Sequence[Fit], block: int) -> dict[str, float]:
     return {name: spent_s / wall_s for name, spent_s in sums.items()}
 
 
-def _hooks_us(training: Training, steps: int) -> float:
-    """Return the processor time of our hooks per step, us; methods stay wrapped afterwards."""
+def _hooks_us(training: Training, steps: int) -> float | None:
+    """Return the processor time of our hooks per step, us; methods stay wrapped afterwards.
+
+    ``None`` if ``hook_trainings`` has no training of this name.
+    """
+    module = f"tests.benchmarks.hook_trainings.{training.name.lower()}"
+    if find_spec(module) is None:
+        return None
     times = HookProcessorTime()
-    module = import_module(f"tests.benchmarks.hook_trainings.{_HOOKS[training.name]}")
-    module.train(times, steps=steps, every=None)
+    import_module(module).train(times, steps=steps, every=None)
     return times.us_per_step()
