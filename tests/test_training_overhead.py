@@ -12,7 +12,7 @@ import pytest
 from tests.benchmarks import callback_parts, no_callback
 from tests.benchmarks.callback_parts import Comparison, Steps, Turn
 from tests.benchmarks.common import hook_processor_time
-from tests.benchmarks.common.fit_pairs import BLOCKS, Plan, in_turn, ratio, ratios
+from tests.benchmarks.common.fit_pairs import BLOCKS, Plan, Ratio, in_turn, ratio, ratios
 from tests.benchmarks.common.hook_processor_time import HookProcessorTime
 from tests.benchmarks.common.training_costs import Costs
 from tests.benchmarks.common.trainings import Ticks, Training
@@ -20,18 +20,19 @@ from tests.benchmarks.common.trainings import Ticks, Training
 PLAN = Plan(work=1, start=10, block=200)
 
 
-def costs(wall: tuple[float, float], half_width: float, hooks_us: float | None = 3.0) -> Costs:
-    """Return costs with changes of wall time in the two blocks."""
-    found = {}
-    for block, change in zip(BLOCKS, wall, strict=True):
-        one = ratio([1.0 + change] * 40, [1.0] * 40)
-        limits = {"low": change - half_width, "high": change + half_width}
-        found[f"{block}, wall time"] = type(one)(
-            median=change, mean=change, pairs=40, without_s=1.0, **limits
-        )
+def costs(half_width: float = 0.001, pairs: int = 40, hooks_us: float | None = 3.0) -> Costs:
+    """Return costs with a change of wall time of 1 % in both blocks."""
+    change = Ratio(
+        median=0.01,
+        low=0.01 - half_width,
+        high=0.01 + half_width,
+        mean=0.01,
+        pairs=pairs,
+        without_s=1.0,
+    )
     return Costs(
         step_s=1.5e-3,
-        ratios=found,
+        ratios={f"{block}, wall time": change for block in BLOCKS},
         fit_s=0.5,
         threads={"NVML": 0.004, "journal": 0.002},
         start_threads={"NVML": 0.01},
@@ -80,25 +81,26 @@ def test_fits_run_in_order_abba(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("half_width", "is_quick", "is_judged"),
-    [(0.004, False, True), (0.011, False, False), (0.004, True, False)],
+    ("half_width", "pairs", "is_judged"),
+    [(0.009, 40, True), (0.011, 40, False), (0.009, 39, False)],
 )
-def test_wide_intervals_show_nothing(half_width: float, is_quick: bool, is_judged: bool) -> None:
+def test_few_pairs_and_wide_intervals_show_nothing(
+    half_width: float, pairs: int, is_judged: bool
+) -> None:
     """An interval of more than 1 % to either side is not judged, and the table says so."""
-    found = {"Lightning": costs((0.01, 0.01), half_width)}
-    bars = list(no_callback.judged(found, is_quick=is_quick))
+    found = {"Lightning": costs(half_width, pairs)}
+    bars = list(no_callback.judged(found))
     assert [bar.is_judged for bar in bars] == [True, is_judged, is_judged]
     assert [bar.value for bar in bars[1:]] == [0.01 + half_width] * 2
-    assert ("not shown: +-1.1%" in no_callback.table(found)) is (half_width > 0.01)
+    assert ("not shown" in no_callback.table(found)) is not is_judged
 
 
 def test_processor_time_is_that_of_hooks_and_threads() -> None:
     """3 us of 1.5 ms and 0.6 % of a core are 0.8 %; a training on a GPU has no such bar."""
-    (bar, *_) = no_callback.judged({"Keras": costs((0.0, 0.0), 0.001)}, is_quick=False)
+    (bar, *_) = no_callback.judged({"Keras": costs()})
     assert bar.value == pytest.approx(0.008)
     assert bar.is_met
-    on_gpu = {"GPU-bound": costs((0.0, 0.0), 0.001, hooks_us=None)}
-    assert len(list(no_callback.judged(on_gpu, is_quick=False))) == 2
+    assert len(list(no_callback.judged({"GPU-bound": costs(hooks_us=None)}))) == 2
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ BENCHMARKS: Final = (
     "lines",
     "live",
     "longrun",
+    "many_fits",
+    "no_callback",
     "overhead",
     "page",
     "peers",

@@ -20,6 +20,7 @@ threads that of their turns. A share is that of all time, if each part occurs as
 training with all hooks. There are no bars.
 """
 
+import json
 import logging
 import math
 import os
@@ -277,7 +278,9 @@ def main() -> int:
         step_s, found = measured(training, length_s)
         print(f"{training.name}\n{table(step_s, found)}\n", flush=True)
         figures[training.name] = {"step_s": step_s, "parts": [asdict(one) for one in found]}
-    return bars.finish("callback_parts", arguments, [], trainings=figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

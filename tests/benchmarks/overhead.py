@@ -1,6 +1,7 @@
 """What measuring costs a training: its steps, its thread, and a core.
 
-Three questions on a real GPU, in at most eight minutes:
+``no_callback`` compares whole trainings with and without the callback; here is what one meter
+costs a plain loop. Three questions on a real GPU, in at most eight minutes:
 
 * How much longer are steps with a running meter than with one whose threads are held up? Rounds
   in turn (``pairs``) of a GPU-bound and a launch-bound loop (``loops``), each on the core where
