@@ -210,7 +210,8 @@ def _keras(
 def _synchronize() -> None:
     import torch
 
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 ON_CPU: Final = (
