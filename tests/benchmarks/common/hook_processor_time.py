@@ -1,7 +1,7 @@
 """Sums the processor time that our code takes on the training thread, over a whole training.
 
-``HookProcessorTime`` has the methods of ``HookTimes`` that ``hook_trainings`` call. It counts from
-the entry into a hook or replaced method of ours to its end, without the framework's own methods
+``HookProcessorTime`` has the methods of ``HookTimes`` that the trainings in ``hook_trainings`` call.
+It counts from the entry into a hook or replaced method of ours to its end, without the framework's own methods
 inside. Loggers that write a row of ours count, because the row is ours.
 """
 
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.benchmarks.common.fit_pairs import START_S
-from tests.benchmarks.common.hook_times import HookTimes, Owner
 
 _EMPTY_CALLS: Final = 2000
 
@@ -26,22 +25,25 @@ class _Sum:
     steps: int = 0
 
 
-class HookProcessorTime(HookTimes):
+class HookProcessorTime:
     """Processor time of our calls in steps that begin later than 3 s after the first step."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._is_ours = False
         self._since_ns = 0
         self._first_s: float | None = None
         self._sum = _Sum()
+
+    def wrap(self, holder: Any, name: str, **options: Any) -> None:
+        """Replace a method of an object or class; see ``HookTimes``."""
+        setattr(holder, name, self.timed(getattr(holder, name), name, **options))
 
     def timed(
         self,
         call: Callable[..., Any],
         name: str,
         *,
-        owner: Owner = "ours",
+        owner: str = "ours",
         begins_step: bool = False,
         is_row: bool = False,
     ) -> Callable[..., Any]:
