@@ -1,8 +1,8 @@
 """Sums the processor time that our code takes on the training thread, over a whole training.
 
-``HookProcessorTime`` has the methods of ``HookTimes`` that the trainings in
-``hook_trainings`` call. It counts from the entry into a hook or replaced method of ours to its end, without the framework's
-own methods inside. Loggers that write a row of ours count, because the row is ours.
+``HookProcessorTime`` has the methods of ``HookTimes`` that the trainings in ``hook_trainings``
+call. It counts from the entry into a hook or replaced method of ours to its end, without the
+framework's own methods inside. Loggers that write a row of ours count, because the row is ours.
 """
 
 import functools
