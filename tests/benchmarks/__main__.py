@@ -32,6 +32,7 @@ BENCHMARKS: Final = (
     "crash",
     "finders",
     "forecast",
+    "hooks",
     "import_time",
     "lines",
     "live",

@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from energy_callbacks import EnergyConfig, EnergyMeter
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.common.played_card import played_card
-from tests.benchmarks.common.trainings import TRAININGS, Ticks
+from tests.benchmarks.overhead_parts.played_card import played_card
+from tests.benchmarks.overhead_parts.trainings import TRAININGS, Ticks
 
 FITS, QUICK_FITS, ATTEMPTS = 1_000, 100, 10_000
 OBJECTS_BAR: Final = 0.1

@@ -37,11 +37,11 @@ from typing import Final
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.common.fit_pairs import BLOCKS, Ratio
 from tests.benchmarks.common.loops import has_gpu
-from tests.benchmarks.common.played_card import played_card
-from tests.benchmarks.common.training_costs import Costs, measure
-from tests.benchmarks.common.trainings import ON_CPU, ON_GPU, TRAININGS
+from tests.benchmarks.overhead_parts.fit_pairs import BLOCKS, Ratio
+from tests.benchmarks.overhead_parts.played_card import played_card
+from tests.benchmarks.overhead_parts.training_costs import Costs, measure
+from tests.benchmarks.overhead_parts.trainings import ON_CPU, ON_GPU, TRAININGS
 
 PROCESSOR_BAR: Final = 0.01
 WALL_BARS: Final = dict(zip(BLOCKS, (0.04, 0.015), strict=True))

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.benchmarks import callback_parts, no_callback
-from tests.benchmarks.callback_parts import Comparison, Steps, Turn
-from tests.benchmarks.common import hook_processor_time
-from tests.benchmarks.common.fit_pairs import BLOCKS, Plan, Ratio, in_turn, ratio, ratios
-from tests.benchmarks.common.hook_processor_time import HookProcessorTime
-from tests.benchmarks.common.training_costs import Costs
-from tests.benchmarks.common.trainings import Ticks, Training
+from tests.benchmarks import no_callback
+from tests.benchmarks.overhead_parts import callback_parts, hook_processor_time
+from tests.benchmarks.overhead_parts.callback_parts import Comparison, Steps, Turn
+from tests.benchmarks.overhead_parts.fit_pairs import BLOCKS, Plan, Ratio, in_turn, ratio, ratios
+from tests.benchmarks.overhead_parts.hook_processor_time import HookProcessorTime
+from tests.benchmarks.overhead_parts.training_costs import Costs
+from tests.benchmarks.overhead_parts.trainings import Ticks, Training
 
 PLAN = Plan(work=1, start=10, block=200)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.benchmarks.common.fit_pairs import START_S
+from tests.benchmarks.overhead_parts.fit_pairs import START_S
 
 _EMPTY_CALLS: Final = 2000
 

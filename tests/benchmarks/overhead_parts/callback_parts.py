@@ -1,6 +1,6 @@
 """Finds which part of the callback makes the steps of a Lightning training longer.
 
-``python -m tests.benchmarks.callback_parts [--quick] [--gpu] [--json FILE]``
+``python -m tests.benchmarks.overhead_parts.callback_parts [--quick] [--gpu] [--json FILE]``
 
 One training in one process, whose single steps are compared, so that other programs of the machine
 affect all parts alike:
@@ -42,8 +42,8 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.sensing.clock import Periodic, SystemClock
 from energy_callbacks.sensing.schedule import BEAT_S
 from tests.benchmarks import bars
-from tests.benchmarks.common.played_card import played_card
-from tests.benchmarks.common.trainings import ON_CPU, ON_GPU, Ticks, Training
+from tests.benchmarks.overhead_parts.played_card import played_card
+from tests.benchmarks.overhead_parts.trainings import ON_CPU, ON_GPU, Ticks, Training
 
 LENGTH_S, QUICK_LENGTH_S = 60.0, 15.0
 SETTLED_S: Final = 3.0
@@ -267,7 +267,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if not arguments.gpu and _CHILD not in os.environ:
         with played_card():
-            command = [sys.executable, "-m", "tests.benchmarks.callback_parts", *sys.argv[1:]]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.benchmarks.overhead_parts.callback_parts",
+                *sys.argv[1:],
+            ]
             environment = os.environ | {_CHILD: "1"}
             return subprocess.run(command, env=environment, check=False).returncode
     warnings.simplefilter("ignore")

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.common.fit_pairs import BLOCKS, Fit, Plan, Ratio, in_turn, ratios
-from tests.benchmarks.common.hook_processor_time import HookProcessorTime
-from tests.benchmarks.common.trainings import Training
+from tests.benchmarks.overhead_parts.fit_pairs import BLOCKS, Fit, Plan, Ratio, in_turn, ratios
+from tests.benchmarks.overhead_parts.hook_processor_time import HookProcessorTime
+from tests.benchmarks.overhead_parts.trainings import Training
 
 STEP_US: Final = 1500.0
 

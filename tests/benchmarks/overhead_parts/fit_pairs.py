@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.benchmarks.common.trainings import Ticks, Training
+from tests.benchmarks.overhead_parts.trainings import Ticks, Training
 
 START_S: Final = 3.0
 BLOCK_STEPS: Final = 200
