@@ -8,7 +8,7 @@ framework's own methods inside. Loggers that write a row of ours count, because 
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.benchmarks.overhead_parts.fit_pairs import START_S
@@ -33,6 +33,7 @@ class HookProcessorTime:
         self._since_ns = 0
         self._first_s: float | None = None
         self._sum = _Sum()
+        self._ended = _Sum()
 
     def wrap(self, holder: Any, name: str, **options: Any) -> None:
         """Replace a method of an object or class; see ``HookTimes``."""
@@ -75,6 +76,8 @@ class HookProcessorTime:
         self._since_ns = now_ns
 
     def _note_step(self) -> None:
+        # The end of the training, which writes a report, belongs to no step.
+        self._ended = replace(self._sum)
         now_s = time.monotonic()
         if self._first_s is None:
             self._first_s = now_s
@@ -84,7 +87,7 @@ class HookProcessorTime:
 
     def us_per_step(self) -> float:
         """Return the mean processor time of a step, us, without that of the measurement itself."""
-        done, self._sum = self._sum, _Sum()
+        done, self._sum = self._ended, _Sum()
         empty = self.timed(lambda: None, "empty")
         for _ in range(_EMPTY_CALLS):
             empty()
