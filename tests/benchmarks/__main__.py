@@ -44,6 +44,7 @@ BENCHMARKS: Final = (
     "peers",
     "phases",
     "query",
+    "stalls",
     "tuner",
 )
 WITH_PEERS: Final = ("import_time", "overhead", "peers")

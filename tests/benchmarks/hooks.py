@@ -2,13 +2,15 @@
 
 Each framework trains twice on the CPU, in its own process, with a logger:
 
-* with the default rows: the bars for steps without a row are 5 us for all hooks of a step together
-  (median) and 50 us (99th percentile);
-* with a row at every tenth step: the bar for our own part of a row is 100 us (median). The time of
-  the loggers is shown beside it.
+* with the default rows, by the wall clock. All hooks of a step without a row together: the median
+  must be at most 5 us, the 99th percentile at most 50 us. The percentile is not judged if other
+  programs use the machine's cores.
+* with a row at every tenth step, by the processor time of the training thread. Our own part of a
+  row (median) must be at most 100 us, and the 99th percentile of steps without a row at most 50 us.
+  The time of the loggers is shown beside it.
 
 Methods that we replace, such as Lightning's ``save_checkpoint``, count without the original method.
-Every timed call contains about 0.1 us of reading the clock. The first 20 steps are left out.
+The first 20 steps are left out.
 """
 
 import importlib
@@ -18,6 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -28,9 +31,9 @@ from tests.benchmarks.common.hook_times import Costs, HookTimes
 
 # The module of each framework in ``hook_trainings``, and the package that it needs.
 FRAMEWORKS: Final = {"lightning": "lightning"}
-STEPS, QUICK_STEPS = 6_000, 1_500
+STEPS, QUICK_STEPS = 6_000, 1_000
 EVERY: Final = 10
-MEDIAN_US, P99_US, ROW_US, ROWS_PER_S = 5.0, 50.0, 100.0, 1.0
+MEDIAN_US, P99_US, ROW_US = 5.0, 50.0, 100.0
 
 
 def measured(framework: str, steps: int, every: int | None) -> Costs:
@@ -48,7 +51,7 @@ def measured(framework: str, steps: int, every: int | None) -> Costs:
 
 def child(framework: str, steps: int, every: int | None, file: Path) -> int:
     """Train in this process, and write the costs to a file."""
-    times = HookTimes()
+    times = HookTimes(time.perf_counter_ns if every is None else time.thread_time_ns)
     training = importlib.import_module(f"tests.benchmarks.hook_trainings.{framework}")
     training.train(times, steps=steps, every=every)
     file.write_text(json.dumps(asdict(times.costs())), encoding="utf-8")
@@ -57,35 +60,35 @@ def child(framework: str, steps: int, every: int | None, file: Path) -> int:
 
 def judged(framework: str, default: Costs, often: Costs) -> list[Bar]:
     """Return the bars of one framework."""
+    is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+    steps = f"{framework}: us of all hooks in a step without a row"
     return [
+        Bar(name=f"{steps}, median", value=default.median_us, at_most=MEDIAN_US),
+        Bar(name=f"{steps}, 99 %", value=default.p99_us, at_most=P99_US, is_judged=not is_busy),
+        Bar(name=f"{steps}, 99 %, processor time", value=often.p99_us, at_most=P99_US),
         Bar(
-            name=f"{framework}: us of all hooks of a step, median",
-            value=default.median_us,
-            at_most=MEDIAN_US,
+            name=f"{framework}: us of our part of a row, processor time",
+            value=often.row_us,
+            at_most=ROW_US,
         ),
-        Bar(
-            name=f"{framework}: us of all hooks of a step, 99 %",
-            value=default.p99_us,
-            at_most=P99_US,
-        ),
-        Bar(name=f"{framework}: us of our part of a row", value=often.row_us, at_most=ROW_US),
     ]
 
 
 def table(found: dict[str, tuple[Costs, Costs]]) -> str:
     """Return all measurements as text."""
-    lines = [
-        f"{'us on the training thread':<44}{'median':>9}{'99 %':>9}{'row':>9}{'logger':>9}"
-        f"{'rows/s':>9}{'steps':>8}{'rows':>6}"
-    ]
-    for framework, both in found.items():
-        for name, costs in zip(("default rows", f"a row every {EVERY} steps"), both, strict=True):
+    heads = ("median", "99 %", "row", "logger", "rows/s", "step", "steps", "rows")
+    lines = [f"{'us on the training thread':<44}" + "".join(f"{head:>9}" for head in heads)]
+    for framework, (default, often) in found.items():
+        for name, costs in (("default rows", default), ("row every 10, processor time", often)):
             lines.append(
                 f"{f'{framework}, {name}':<44}{costs.median_us:>9.1f}{costs.p99_us:>9.1f}"
                 f"{costs.row_us:>9.1f}{costs.logger_us:>9.1f}{costs.rows_per_s:>9.2f}"
-                f"{costs.steps:>8}{costs.rows:>6}"
+                f"{costs.step_ms:>6.1f} ms{costs.steps:>9}{costs.rows:>9}"
             )
-        lines += [f"  {name:<42}{us:>9.1f}" for name, us in both[0].hooks_us.items() if us]
+        for name, us in default.hooks_us.items():
+            row_us = often.row_hooks_us[name]
+            if us or row_us:
+                lines.append(f"  {name:<42}{us:>9.1f}{'':9}{row_us:>9.1f}")
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """Decides at which steps an adapter logs a row, that is, our figures together with the loss."""
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 # Shortest time between two rows if the user has not chosen the steps, s. Most figures change once
@@ -20,29 +21,29 @@ class RowSchedule:
     Rows at the end of an epoch, of a validation and of a training do not ask the schedule.
 
     Args:
+        now_s: returns the monotonic time, s; it is read only at steps at which a row is possible.
         every_n_steps: the user's setting; ``None`` if the user has not set it.
+
+    Attributes:
+        every_n_steps: as above.
     """
 
-    def __init__(self, every_n_steps: int | None = None) -> None:
+    def __init__(self, now_s: Callable[[], float], every_n_steps: int | None = None) -> None:
+        self._now_s = now_s
         self.every_n_steps = every_n_steps
         self._next_s = -math.inf
 
-    def is_due(self, step: int, t_s: float, *, logs_loss: bool) -> bool:
+    def is_due(self, step: int, *, logs_loss: bool) -> bool:
         """Return whether a row is due at a step.
 
         Args:
             step: number of the step, counted as the framework counts the steps of its loss.
-            t_s: monotonic time, s.
             logs_loss: whether the framework logs its loss at this step.
         """
         if self.every_n_steps is not None:
             return step % self.every_n_steps == 0
-        return logs_loss and t_s >= self._next_s
+        return logs_loss and self._now_s() >= self._next_s
 
-    def logged(self, t_s: float) -> None:
-        """Note that a row has been logged, also if the schedule was not asked.
-
-        Args:
-            t_s: monotonic time, s.
-        """
-        self._next_s = t_s + ROW_S
+    def logged(self) -> None:
+        """Note that a row has been logged, also if the schedule was not asked."""
+        self._next_s = self._now_s() + ROW_S

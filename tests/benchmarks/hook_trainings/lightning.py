@@ -62,13 +62,7 @@ def train(times: HookTimes, *, steps: int, every: int | None) -> None:
 
 def callback_of(times: HookTimes, every: int | None, folder: Path) -> GpuEnergyCallback:
     """Return a callback whose hooks are timed."""
-
-    class Timed(GpuEnergyCallback):
-        """Lightning reads ``state_key`` at every call of a hook."""
-
-        state_key = property(times.timed(GpuEnergyCallback.state_key.fget, "state_key"))  # type: ignore[attr-defined]
-
-    callback = Timed(log_every_n_steps=every, report_dir=folder)
+    callback = GpuEnergyCallback(log_every_n_steps=every, report_dir=folder)
     for name in dir(pl.Callback):
         is_own = getattr(GpuEnergyCallback, name) is not getattr(pl.Callback, name)
         if name.startswith("on_") and is_own:
