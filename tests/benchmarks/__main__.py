@@ -37,6 +37,8 @@ BENCHMARKS: Final = (
     "lines",
     "live",
     "longrun",
+    "many_fits",
+    "no_callback",
     "overhead",
     "page",
     "peers",
