@@ -1,12 +1,14 @@
 """Measures one call of ``train``, ``evaluate`` or ``predict``, from its first event to its last."""
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
-from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.meter import Ending, EnergyMeter
+from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
@@ -22,9 +24,6 @@ class Session:
         others: the other callbacks of the trainer.
         inputs: counts samples and tokens in the inputs of the model.
 
-    Attributes:
-        summary: the report in one line; empty if no report was saved, ``None`` before the last row
-            of ``train``.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class Session:
         self.phase = phase
         self.others = others
         self.inputs = inputs
-        self.summary: str | None = None
         self._dashboard = Dashboard(meter)
         self._tokens_seen = 0
         self._micro_batches = 0
@@ -153,19 +151,18 @@ class Session:
         self._predicts_since_s = None
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures of a row; at the last row, also write the report to TensorBoard.
-
-        The arguments are those of ``OtherTrainerCallbacks.write``.
-        """
+        """Write our figures of a row; for the arguments, see ``OtherTrainerCallbacks.write``."""
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
-        if self.summary:
-            self._dashboard.end(lambda: loop.last_metrics(state), state.global_step)
 
-    def stop(self) -> None:
-        """Leave the phase and stop the meter. Its totals are final afterwards."""
+    def pages(self, state: Any) -> Pages | None:
+        """Return what is written to TensorBoard together with the report."""
+        return self._dashboard.pages(lambda: loop.last_metrics(state), state.global_step)
+
+    def ending(self) -> AbstractContextManager[Ending]:
+        """Leave the phase and end the attempt; see ``EnergyMeter.ending``."""
         self._meter.leave(self.phase)
-        self._meter.stop()
+        return self._meter.ending()
 
     def close(self) -> None:
         """Remove the model's hook and the filters of callbacks, and close our own event file."""
