@@ -243,17 +243,20 @@ class JournalRecorder:
         self.seen_s = max(self.seen_s, t_s)
         self.steps.advance(self.seen_s)
 
-    def finish(self, status: str, error: str | None, *, end_s: float, **values: Any) -> None:
+    def finish(
+        self, status: str, error: str | None, *, end_s: float | None = None, **values: Any
+    ) -> None:
         """End the current span, write all queued lines and the totals, and close the journal.
 
         Args:
             status: ``finished``, ``failed`` or ``interrupted``.
             error: why the training ended early; ``None`` if it finished.
-            end_s: monotonic time of the end. If CUDA events show that the device finished the last
-                step later, the attempt ends when the device did.
+            end_s: monotonic time of the end; ``None`` is now. If CUDA events show that the device
+                finished the last step later, the attempt ends when the device did.
             values: further fields of the ``totals`` line.
         """
         self.steps.close()
+        end_s = self._clock.monotonic_s() if end_s is None else end_s
         now_s = self._end_s = max(end_s, self.steps.advance(math.inf).t_s)
         self._change(lambda: self.phases.end(now_s))
         for key, count in self.timeline.disagreements().items():
