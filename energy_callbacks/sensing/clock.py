@@ -44,6 +44,30 @@ class Latch:
         return self.is_set
 
 
+class _Alarm:
+    """Wakes the thread of a job. Like those of ``Latch``, its methods may be interrupted.
+
+    Attributes:
+        is_stopping: whether the thread must end after one more call of the job.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self._gate = threading.Lock()  # open while the thread must not sleep
+
+    def ring(self) -> None:
+        """Wake the thread, or keep it from falling asleep next."""
+        _open(self._gate)
+
+    def clear(self) -> None:
+        """Ignore earlier calls of ``ring``."""
+        self._gate.acquire(blocking=False)
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until ``ring`` is called, at most ``timeout_s``."""
+        self._gate.acquire(timeout=timeout_s)
+
+
 def _open(gate: threading.Lock) -> None:
     with contextlib.suppress(RuntimeError):  # it is open already
         gate.release()
@@ -132,9 +156,7 @@ class _PeriodicThread:
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
         self._job = job
-        # Not an event, for the reason that ``Latch`` gives.
-        self._waking = threading.Lock()
-        self._is_stopping = False
+        self._alarm = _Alarm()
         self._ended = Latch()
         self._cpu_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -150,8 +172,8 @@ class _PeriodicThread:
     def _run(self) -> None:
         deadline_s = time.monotonic()
         while True:
-            self._waking.acquire(blocking=False)
-            is_last = self._is_stopping
+            self._alarm.clear()
+            is_last = self._alarm.is_stopping
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
@@ -161,16 +183,16 @@ class _PeriodicThread:
             now_s = time.monotonic()
             own_s = None if interval_s is None else began_s + interval_s
             deadline_s = max(own_s or deadline_s + self._interval_s, now_s)
-            self._waking.acquire(timeout=deadline_s - now_s)
+            self._alarm.wait(deadline_s - now_s)
 
     def run_soon(self) -> None:
         """See ``Periodic``."""
-        _open(self._waking)
+        self._alarm.ring()
 
     def ask_to_stop(self) -> None:
         """See ``Periodic``."""
-        self._is_stopping = True
-        _open(self._waking)
+        self._alarm.is_stopping = True
+        self._alarm.ring()
 
     def wait(self, timeout_s: float) -> bool:
         """See ``Periodic``."""

@@ -160,10 +160,9 @@ def test_an_attempt_that_is_asked_to_end_has_ended(bench: Bench) -> None:
 def test_stop_waits_for_an_attempt_that_is_ending(bench: Bench) -> None:
     """For example, in a signal handler that interrupts the end."""
     bench.begin()
-    bench.attempt.while_ending = bench.life.stop
+    bench.life.ask_to_end()
     bench.life.stop()
-    assert [one for one in bench.attempt.heard if one == "wait"] == ["wait", "wait"]
-    assert bench.life.state == "ended"
+    assert bench.attempt.heard == [("end", None), "wait"]
 
 
 def test_a_journal_that_hangs_is_a_warning(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
