@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from energy_callbacks.core import formatting
+from energy_callbacks.core.formatting import MASS_UNITS
 from energy_callbacks.core.records import Device
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 
@@ -57,5 +58,7 @@ def _emissions(figures: Mapping[str, float]) -> str:
         return f"{formatting.mass(mass_g / 1e3)}CO2e"
     if "emissions/total_g_hi" not in figures:
         return ""
-    ends = (formatting.mass(figures[f"emissions/total_g_{end}"] / 1e3) for end in ("lo", "hi"))
-    return f"{' to '.join(ends)}CO2e (place not known)"
+    size_kg, unit = formatting.in_unit(figures["emissions/total_g_hi"] / 1e3, MASS_UNITS)
+    low, high = (figures[f"emissions/total_g_{end}"] / 1e3 / size_kg for end in ("lo", "hi"))
+    interval = f"{formatting.significant(low)} to {formatting.significant(high)}"
+    return f"{interval} {unit}CO2e (place not known)"
