@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Literal
 
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -13,9 +13,6 @@ from energy_callbacks.core.guard import harmless
 logger = logging.getLogger("energy_callbacks")
 
 State = Literal["new", "running", "ended", "failed"]
-
-# Maximum wait at exit, in seconds, for the report of an attempt.
-_REPORT_S: Final = 30.0
 
 
 class Lifecycle:
@@ -177,7 +174,7 @@ class Lifecycle:
         elif not attempt.is_let_go:  # an exception came between ``ask_to_end`` and ``close``
             self._close_left(attempt)
         if attempt.wait_until_over():
-            attempt.wait_for_journal(_REPORT_S)
+            attempt.wait_for_journal(open_attempts.REPORT_S)
 
     def abandon(self, message: str) -> None:
         """Stop measuring after an error, and log a message with the exception being handled."""

@@ -5,7 +5,7 @@ the interpreter at its exit, an attempt that continues a run, and ``report.build
 """
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,9 @@ from energy_callbacks.core.active_call import keep_interrupt
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
+
+REPORT_S: Final = 30.0
+"""Maximum wait for the report of an attempt, s."""
 
 # For each attempt: the function that ends it at exit, and ``forks.generation`` at its start. Single
 # operations on a dictionary need no lock, so a signal handler may interrupt any of them.
@@ -46,12 +49,27 @@ def wait_for_journals(path: Path) -> None:
     Args:
         path: run folder of the attempts, a file in it, or a folder that contains it.
     """
+    for attempt in _ending(path):
+        attempt.wait_until_over()
+
+
+def wait_for_reports(path: Path) -> None:
+    """Wait for the journals and the reports of attempts that are ending.
+
+    Args:
+        path: as for ``wait_for_journals``.
+    """
+    for attempt in _ending(path):
+        attempt.wait_for_journal(REPORT_S)
+
+
+def _ending(path: Path) -> Iterator["ActiveAttempt"]:
     place = path.resolve()
     for attempt, (_, generation) in tuple(_open.items()):
         if generation == forks.generation and attempt.is_ending:
             folder = attempt.run_folder.resolve()
             if folder.is_relative_to(place) or place.is_relative_to(folder):
-                attempt.wait_until_over()
+                yield attempt
 
 
 def close_all() -> None:

@@ -171,7 +171,7 @@ def assert_one_attempt_of_two_ranks(folder: Path, *kinds: str) -> None:
     for data, found in first.items():
         assert found["attempts"] == [[0, 6, 24], [1, 6, 24]]
         assert found["keys"] == ["loss"]
-        assert len(list((folder / data).glob("events.*"))) == 1
+        assert len(training_files(folder / data)) == 1
 
 
 @only("jax")

@@ -22,7 +22,7 @@ from tests.integrations.lightning.training import (
     loader,
     trainer,
 )
-from tests.integrations.reading import Rows, scalars, steps
+from tests.integrations.reading import Rows, scalars, steps, training_files
 
 TAG = "efficiency/gpu_j_per_sample"
 SETTINGS = {
@@ -49,7 +49,7 @@ def rows_with_ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
     def rows(name: str) -> Rows:
         clock, folder = FakeClock(), tmp_path_factory.mktemp("with")
         found = run(folder, TinyModule(clock), callback(clock), **SETTINGS[name])
-        assert len(list((folder / "tb" / "version_0").glob("events.*"))) == 1
+        assert len(training_files(folder / "tb" / "version_0")) == 1
         return found
 
     return rows
