@@ -137,7 +137,7 @@ class EnergyMeter:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The measured devices of this host; empty until their sensors have opened."""
-        newest = self._lifecycle.newest
+        newest = self._lifecycle.own
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
@@ -342,6 +342,8 @@ class EnergyMeter:
                 all-reduce.
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
+            return False
+        if self._lifecycle.is_inherited:
             return False
         share = self._budget_share() or 0.0  # 0 if this process has stopped measuring
         try:
@@ -608,8 +610,11 @@ class EnergyMeter:
         return path if path.is_file() else None
 
     def close(self) -> None:
-        """Close the outputs; the meter can be started again afterwards."""
-        for output in self._outputs:
+        """Close the outputs; the meter can be started again afterwards.
+
+        In a forked child, nothing happens until the child calls ``start``.
+        """
+        for output in () if self._lifecycle.is_inherited else self._outputs:
             output.close()
 
     def report(self) -> "EnergyReport":

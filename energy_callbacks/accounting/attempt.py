@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal import disk_sync, journal
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
@@ -47,6 +47,8 @@ _OVER_S: Final = 2 * _STOP_TIMEOUT_S
 _LAST_READINGS_S: Final = 0.015
 # If the training takes longer than this to log its last row, the journal is closed meanwhile, s.
 _LOG_S: Final = 1.0
+# Maximum time that the journal's thread waits at the end until the journal is on the disk, s.
+_DISK_S: Final = 1.0
 # A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
 # Interval between two checks in ``wait_until_seen``, s.
@@ -177,6 +179,7 @@ class ActiveAttempt:
         self._budget = Budget(config, emissions_kg)
         self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
         keep = self._raw.keep if self._raw else None
+        self._disk = disk_sync.start(clock, path, *((self._raw.path,) if self._raw else ()))
         self._sampler = Sampler(found.sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
         # Checks that run at every update, by the code of the warning that the check may cause.
@@ -390,6 +393,8 @@ class ActiveAttempt:
         finally:
             self._writer.close()
             self._over.set()
+            self._disk.ask_to_stop()
+            self._disk.wait(_DISK_S)
 
     def _write_end(self, end: _End) -> None:
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
@@ -434,9 +439,10 @@ class ActiveAttempt:
             time.sleep(0.05)
 
     def abandon(self) -> None:
-        """Ask the threads of the sensors and of the journal to stop; return without waiting."""
+        """Ask all threads of the attempt to stop; return without waiting."""
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
+        self._disk.ask_to_stop()
 
     def wait_for_journal(self, timeout_s: float) -> None:
         """Wait until the journal's thread has stopped, for at most ``timeout_s``."""

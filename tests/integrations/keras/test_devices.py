@@ -15,6 +15,7 @@ from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND, IS_3_6, callback, fit, model
 from tests.integrations.processes import Script, Spawning
 from tests.integrations.ranks import assert_ranks_end_well
+from tests.integrations.reading import training_files
 
 pytestmark = pytest.mark.every_backend
 
