@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -11,6 +11,9 @@ from energy_callbacks.core import forks
 from energy_callbacks.core.guard import harmless
 
 logger = logging.getLogger("energy_callbacks")
+
+# Maximum wait of ``stop`` until the journal is on the disk and the threads have ended, s.
+_DISK_S: Final = 1.5
 
 State = Literal["new", "running", "ended", "failed"]
 
@@ -140,9 +143,13 @@ class Lifecycle:
         if (attempt := self.ask_to_end(error)) is not None:
             self.close(attempt)
         newest = self.own
-        if newest is not None and newest.is_ending and not newest.wait_until_over():
+        if newest is None or not newest.is_ending:
+            return
+        if not newest.wait_until_over():
             folder = newest.run_folder
             logger.warning("the energy journal in %s cannot be written; it ends here", folder)
+        elif attempt is not None:
+            attempt.wait_for_journal(_DISK_S)
 
     def end_if_left(self) -> None:
         """End the running attempt if the user's ``fit`` or similar call has ended."""

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from energy_callbacks.core import forks
+from energy_callbacks.core.active_call import keep_interrupt
 from energy_callbacks.core.config import is_off
 from energy_callbacks.report_process.job import ReportJob
 
@@ -146,8 +148,14 @@ def _warn(job: ReportJob, message: str) -> None:
 reports: Final = ReportQueue()
 """The queue of this process: one at a time over all meters."""
 
+
+def _at_exit() -> None:
+    reports.make_kept()
+    keep_interrupt()
+
+
 # Registered at the import, before ``open_attempts`` registers its handler: handlers run in reverse
 # order, and the attempts that end at exit may leave a report to make.
-atexit.register(reports.make_kept)
+atexit.register(_at_exit)
 # In a forked child, a thread of the parent may have held the lock.
-os.register_at_fork(after_in_child=reports.__init__)  # type: ignore[misc]
+forks.call_in_children(reports.__init__)  # type: ignore[misc]

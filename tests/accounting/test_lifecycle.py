@@ -140,7 +140,7 @@ def test_stop_ends_with_the_error_that_it_is_given(bench: Bench) -> None:
     bench.life.stop(error)
     assert (bench.life.state, bench.life.running) == ("ended", None)
     assert bench.life.own is cast("ActiveAttempt", bench.attempt)
-    assert bench.attempt.heard == [("end", error), "let_go", "wait"]
+    assert bench.attempt.heard == [("end", error), "let_go", "wait", "wait_for_journal"]
     assert bench.left == []
 
 
@@ -185,9 +185,7 @@ def test_an_ending_does_nothing_unless_an_attempt_is_running(
     before = list(bench.attempt.heard)
     ending(bench.life)
     assert bench.life.state == state
-    assert [one for one in bench.attempt.heard if one != "wait"][: len(before)] == [
-        one for one in before if one != "wait"
-    ]
+    assert [one for one in bench.attempt.heard[len(before) :] if one != "wait"] == []
     assert bench.left == []
 
 

@@ -1,4 +1,4 @@
-"""Measures how much later ``fit`` returns with our callback: ``python -m tests.benchmarks.fit_end``.
+"""Measures how much later ``fit`` returns with us: ``python -m tests.benchmarks.fit_end``.
 
 Each framework trains in its own process on the CPU, in turn without and with the callback, with
 TensorBoard. The figures are the time from the last batch to the statement after ``fit`` (or
