@@ -109,11 +109,10 @@ class StepLog:
         """Record that a batch has arrived."""
         self.sees_waits = True
         self.marked_s = max(self.marked_s, t_s)
-        if self._done_s is not None:
-            if t_s > self._done_s:
-                self._wait_s += t_s - self._done_s
-                self._waits.append((self._done_s, t_s))
-            self._done_s = None
+        done_s, self._done_s = self._done_s, None  # a signal handler may change it meanwhile
+        if done_s is not None and t_s > done_s:
+            self._wait_s += t_s - done_s
+            self._waits.append((done_s, t_s))
 
     def mark_done(self, t_s: float) -> None:
         """Record that a batch is done: from now on the loop waits for data."""
