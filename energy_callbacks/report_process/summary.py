@@ -21,7 +21,7 @@ def line(figures: Mapping[str, float], devices: Iterable[Device], path: Path) ->
     """Return a summary of a training in one line.
 
     For example:
-    ``12.3 Wh (gpu 10.1 Wh measured, host 2.2 Wh estimated) · 0.41 J/sample · report: PATH``
+    ``12.3 Wh (gpu 10.1 Wh measured, host 2.20 Wh estimated) · 0.410 J/sample · report: PATH``
 
     Args:
         figures: figures of the whole training by tag.

@@ -1,9 +1,10 @@
 """Interrupts a meter by a signal at many of its lines: ``python -m tests.accounting.interrupted``.
 
-The arguments are a stage of ``STAGES`` and the number of lines to try. A first run finds the lines of our package that the training
-thread executes in this stage. Then, for each of these lines, a meter with real threads is
-interrupted just before this line. The handler does what handlers of users and of Slurm do: it stops
-the meter, or saves a checkpoint. The script prints the number of lines.
+The arguments are a stage of ``STAGES`` and the number of lines to try. A first run finds the lines
+of our package that the training thread executes in this stage. Then, for each of these lines, a
+meter with real threads is interrupted just before this line. The handler does what handlers of
+users and of Slurm do: it stops the meter, or saves a checkpoint. The script prints the number of
+lines.
 """
 
 import contextlib
@@ -144,7 +145,7 @@ def main(stage: str, most: int) -> None:
     """Interrupt at most ``most`` lines of a stage, evenly spread over it."""
     lines: dict[Line, None] = {}
     meters: list[EnergyMeter] = []
-    run(stage, lambda line: lines.setdefault(line), meters)
+    run(stage, lines.setdefault, meters)
     every = -(-len(lines) // most)
     chosen = list(itertools.islice(lines, 0, None, every))
     for line, handle in itertools.product(chosen, (stop, save)):

@@ -3,17 +3,18 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
+from energy_callbacks.core.records import Reading
 from tests.accounting.interrupted import STAGES, Steady
 from tests.integrations.processes import Forking, Running, Script, wait
 
-# More lines take longer; at the release of this test, all lines of all stages passed.
+# All lines take minutes.
 LINES = 8
 
 
@@ -43,22 +44,17 @@ def test_a_handler_may_stop_the_meter_or_save_a_checkpoint(
 
 
 class Hanging(Steady):
-    """A source whose last reading hangs until ``let_go`` is set; ``is_reached`` says that it does.
-
-    ``is_hanging`` must be set before the last reading.
-    """
+    """A source whose last reading sets ``is_reached``, and hangs until ``let_go`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_hanging = False
         self.is_reached, self.let_go = threading.Event(), threading.Event()
 
-    def read(self):
-        """See ``Source``."""
-        if self.is_hanging:
-            self.is_reached.set()
-            self.let_go.wait(60.0)
-        return super().read()
+    def finish(self) -> Sequence[Reading]:
+        """See ``FinishingSource``."""
+        self.is_reached.set()
+        self.let_go.wait(60.0)
+        return self.read()
 
 
 def test_a_handler_may_stop_the_meter_while_stop_waits(tmp_path: Path) -> None:
@@ -81,7 +77,6 @@ def test_a_handler_may_stop_the_meter_while_stop_waits(tmp_path: Path) -> None:
     sender = threading.Thread(target=send)
     try:
         meter.start()
-        source.is_hanging = True
         sender.start()
         meter.stop()
     finally:
