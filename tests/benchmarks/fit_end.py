@@ -23,7 +23,7 @@ from tests.benchmarks.bars import Bar
 
 # Packages that each framework needs.
 FRAMEWORKS: Final = {"lightning": "lightning", "keras": "keras", "huggingface": "transformers"}
-PAIRS, QUICK_PAIRS = 20, 6
+PAIRS, QUICK_PAIRS = 20, 4
 LATER_MS, FILES_S = 50.0, 5.0
 BATCHES, BATCH_SIZE, STEP_S = 150, 4, 0.002
 

@@ -178,5 +178,6 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     report = ours.report
     assert report.run.status == "finished"
     assert report.throughput.samples == 2 * 40 * BATCH_SIZE
-    assert (tmp_path / "tb" / "version_0" / "energy" / "energy_report.json").is_file()
+    folder = tmp_path / "tb" / "version_0" / "energy"
+    assert ours.wait_for_report() == folder / "energy_report.html"
     assert "scripted GPU" not in {device.name for device in report.devices}
