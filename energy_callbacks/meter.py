@@ -77,7 +77,8 @@ class EnergyMeter:
     measuring fails, it ends with a warning, and the training continues. Only ``energy``,
     ``wait_until_seen``, ``report`` and methods that end an attempt, such as ``stop``, wait for
     other threads; ``energy`` waits for at most 50 ms, and the others for at most a few seconds. In
-    a forked child process nothing is measured until the child calls ``start``.
+    a forked child process nothing is measured until the child calls ``start``, and no method waits
+    for a lock that another thread held at the fork.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.

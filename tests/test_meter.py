@@ -23,7 +23,7 @@ from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.frameworks import cuda_events
 from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
-from tests.forking import in_a_child
+from tests.core.forking import in_a_child
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 from tests.tuning.simulated import BusyClock
 

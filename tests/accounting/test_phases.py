@@ -14,7 +14,8 @@ MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats
 @given(moves=MOVES)
 def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, float]]) -> None:
     """For any order of entering and leaving, spans are adjacent and never overlap."""
-    phases, t_s, spans = PhaseStack(10.0), 10.0, []
+    phases, t_s = PhaseStack(10.0), 10.0
+    spans: list[PhaseSpan] = []
     for number, (move, name, later_s) in enumerate(moves):
         t_s += later_s
         phases.enter(name, t_s) if move == "enter" else phases.leave(name, t_s)

@@ -61,8 +61,8 @@ _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
 # Number of bytes that are read from the end of a journal to find its last line. They are enough for
 # a ``totals`` line with 100 devices.
 _TAIL_BYTES: Final = 65536
-# Most bytes that a writer keeps in memory. The journal of an hour with eight GPUs has as many, and
-# the records between two calls of ``flush`` have a few thousand.
+# Most bytes that a writer keeps in memory: 20 minutes of a journal with eight GPUs. The records
+# between two calls of ``flush`` have a few thousand bytes.
 _MOST_BYTES: Final = 1 << 20
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

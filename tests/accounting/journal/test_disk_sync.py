@@ -40,7 +40,8 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
 def meter_of(folder: Path, clock: FakeClock | SystemClock, *, raw: bool = False) -> EnergyMeter:
     """A meter of a card."""
     config = EnergyConfig(report_dir=folder, raw_readings=raw)
-    source = ScriptedSource(clock, power_w=lambda _: 100.0)
+    virtual = clock if isinstance(clock, FakeClock) else FakeClock()
+    source = ScriptedSource(virtual, power_w=lambda _: 100.0)
     return EnergyMeter(config=config, sources=[source], clock=clock)
 
 
