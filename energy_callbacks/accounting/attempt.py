@@ -399,6 +399,8 @@ class ActiveAttempt:
     def _write_end(self, end: _End) -> None:
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
+        self.recorder.see_until(end.t_s)
+        self._keep_books()
         if self._raw is not None:
             self._raw.close()
         self.timeline.finish()
@@ -455,6 +457,7 @@ class ActiveAttempt:
             self._writer.close()
         elif self._end is None:
             self._keep_books()
+            self._look_after_call()
         if self._end is not None:
             return self._wind_up(self._end)
         wanted_s = next_multiple_s(start_s, self._config.sample_interval_s)
@@ -471,7 +474,6 @@ class ActiveAttempt:
             for code, check in self._checks.items():
                 for message in check.news():
                     self.recorder.warn(code, message)
-            self._look_after_call()
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             self._fail()
 

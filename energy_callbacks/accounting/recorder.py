@@ -228,7 +228,8 @@ class JournalRecorder:
         self.is_asked = self.is_asked and not is_asked
 
     def see_until(self, t_s: float) -> None:
-        """Count the steps until ``t_s``, up to which all readings have arrived."""
+        """End the attempt at ``t_s``, and count the steps until then; no time passes afterwards."""
+        self._end_s = t_s
         self.seen_s = max(self.seen_s, t_s)
         self.steps.advance(self.seen_s)
 
