@@ -1,5 +1,6 @@
 """Writes the pages of a training in TensorBoard that need its report."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Pages:
             hparams.session_end(self.unix_s, is_success=is_success),
         )
         for folder in self.folders:
-            output = TensorBoardOutput(folder, opened_unix_s=self.unix_s)
+            output = TensorBoardOutput(folder, opened_unix_s=math.floor(self.unix_s))
             for summary in (*found, *(end if folder in self.compared else ())):
                 output.add(summary, self.step)
             output.close()
