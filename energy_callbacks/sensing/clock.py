@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from energy_callbacks.core import yielding
+
 PUNCTUAL_S: Final = 0.0005
 """How many seconds early a thread may wake up and still count as on time."""
 _TRIES: Final = 3
@@ -175,6 +177,7 @@ class _PeriodicThread:
             self._alarm.clear()
             is_last = self._alarm.is_stopping
             began_s = time.monotonic()
+            yielding.begin()
             interval_s = self._job()
             if is_last:
                 self._cpu_s = self.cpu_s

@@ -33,6 +33,7 @@ BENCHMARKS: Final = (
     "finders",
     "fit_end",
     "forecast",
+    "hooks",
     "import_time",
     "lines",
     "live",
@@ -42,6 +43,7 @@ BENCHMARKS: Final = (
     "peers",
     "phases",
     "query",
+    "stalls",
     "tuner",
 )
 WITH_PEERS: Final = ("import_time", "overhead", "peers")

@@ -58,7 +58,7 @@ SAVED_EACH = 100
 EARLIEST, LATEST = 160, 480
 MOST_LOST_S = 1.0
 # Plain trainings: how many are killed of each kind, and when after their first step.
-KILLS, QUICK_KILLS = 10, 1
+KILLS, QUICK_KILLS = 10, 2
 EARLIEST_S, LATEST_S, QUICK_LATEST_S = 3.0, 15.0, 5.0
 
 
@@ -166,18 +166,18 @@ def main() -> int:
         print(row(trials[-1]), flush=True)
     lost_s = [trial.lost_s for trial in trials]
     print(f"lost: {statistics.median(lost_s):.2f} s at the median, {max(lost_s):.2f} s at most")
-    count, latest_s = (QUICK_KILLS, QUICK_LATEST_S) if arguments.quick else (KILLS, LATEST_S)
-    kills = killed_trainings(dice, count, latest_s)
+    kills = killed_trainings(dice, is_quick=arguments.quick)
     found = judged(trials) + judged_kills(kills)
     figures = {"trials": [asdict(one) for one in trials], "kills": [asdict(one) for one in kills]}
     return bars.finish("crash", arguments, found, **figures)
 
 
-def killed_trainings(dice: random.Random, count: int, latest_s: float) -> list[Kill]:
-    """Kill plain trainings of each load, and print what was lost."""
+def killed_trainings(dice: random.Random, *, is_quick: bool) -> list[Kill]:
+    """Kill plain trainings of each load, or of those with a bar, and print what was lost."""
+    count, latest_s = (QUICK_KILLS, QUICK_LATEST_S) if is_quick else (KILLS, LATEST_S)
     kills: list[Kill] = []
     print("\nplain training    killed  lost energy: median  most  lost steps: most")
-    for load in LOADS:
+    for load in JUDGED if is_quick else LOADS:
         for _ in range(count):
             with tempfile.TemporaryDirectory() as folder:
                 kills.append(killed(Path(folder), load, dice.uniform(EARLIEST_S, latest_s)))
