@@ -122,3 +122,7 @@ class EnergyCallback:
     def report(self) -> "EnergyReport":
         """The energy report so far; may be read at any time after the meter has started."""
         return self._meter.report()
+
+    def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
+        """Wait until the files of the report are complete; see ``EnergyMeter.wait_for_report``."""
+        return self._meter.wait_for_report(timeout_s)

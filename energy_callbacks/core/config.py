@@ -106,7 +106,12 @@ def is_on(variable: str) -> bool:
 
     An empty value counts as no value.
     """
-    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
+    return os.environ.get(variable, "").strip() != "" and not is_off(variable)
+
+
+def is_off(variable: str) -> bool:
+    """Return whether an environment variable has the value ``0``, ``false`` or ``no``."""
+    return os.environ.get(variable, "").strip().lower() in ("0", "false", "no")
 
 
 def check_log_every_n_steps(value: int | None) -> int | None:

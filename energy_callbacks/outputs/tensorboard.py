@@ -21,6 +21,7 @@ class TensorBoardOutput:
     Args:
         log_dir: run directory. No other writer may be open in it, because TensorBoard reads new
             events only from the newest event file of a directory.
+        opened_unix_s: wall time in the name of the file; ``None`` for the time of the first write.
 
     Attributes:
         folder: the run directory.
@@ -29,8 +30,11 @@ class TensorBoardOutput:
 
     prefix = ""
 
-    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, log_dir: str | os.PathLike[str], *, opened_unix_s: float | None = None
+    ) -> None:
         self.folder = str(Path(log_dir))
+        self._opened_unix_s = opened_unix_s
         self._writer: Any = None
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
@@ -61,7 +65,7 @@ class TensorBoardOutput:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         Path(self.folder).mkdir(parents=True, exist_ok=True)
-        unix_s = time.time()
+        unix_s = time.time() if self._opened_unix_s is None else self._opened_unix_s
         name = (
             f"events.out.tfevents.{unix_s:010.0f}.{socket.gethostname()}"
             f".{os.getpid()}.{next(_serial)}"
@@ -73,7 +77,7 @@ class TensorBoardOutput:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy, which writes its own event file."""
-        return {"folder": self.folder, "_writer": None}
+        return self.__dict__ | {"_writer": None}
 
     def close(self) -> None:
         """Close the event file; a later write opens a new one."""

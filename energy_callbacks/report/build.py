@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from energy_callbacks import importers
+from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.journal import batch_job, journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
@@ -98,6 +99,7 @@ def gather(
 
 def _journals_at(path: Path) -> list[Path]:
     place, _ = importers.located(path)
+    open_attempts.wait_for_journals(place)
     if not place.exists():
         raise JournalError(f"{path} does not exist; give a run folder or a *.jsonl of one")
     if place.is_file():

@@ -15,12 +15,11 @@
       on_evaluate | on_predict          window validation | predict, from the noted time
       on_save                           window checkpoint, from the previous event
       on_epoch_end                      meter.epoch
-    on_log of the last row            phase train ends, meter.stop, report, last figures
-    on_train_end                      prints the summary of the report
+    on_log of the last row            phase train ends, meter.ending, last figures
 
 Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first
 ``on_prediction_step``. The Trainer calls no hook after an exception, so the meter watches whether
-the user's call has ended. Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or
+the user's call has ended. Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or
 synchronizes the device.
 """
 
@@ -95,22 +94,28 @@ class EnergyHooks(StepHooks):
         session = self._session
         if session is None or logs is None:
             return
-        if is_final := loop.is_final_row(logs):
-            session.stop()  # now, because TensorBoard's writer may be closed in on_train_end
-            # The report is saved now, because the Trainer may load the best checkpoint next, which
-            # may fail.
-            session.summary = self._save_report(state) or ""
-        elif state.is_world_process_zero:
-            values, epoch = loop.metrics(logs), state.epoch
-            self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
+        if loop.is_final_row(logs):
+            # Now, because TensorBoard's writer may be closed in ``on_train_end``, and because the
+            # Trainer may load the best checkpoint next, which may fail.
+            with session.ending() as ending:
+                self._write(session, logs, state, is_final=True)
+                if state.is_world_process_zero:
+                    ending.pages = session.pages(state)
+        else:
+            if state.is_world_process_zero:
+                values, epoch = loop.metrics(logs), state.epoch
+                self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
+            self._write(session, logs, state, is_final=False)
+            session.see()
+        session.others.call_last()
+
+    def _write(self, session: Session, logs: Logs, state: Any, *, is_final: bool) -> None:
         is_due = is_final or (loop.is_training_row(logs) and session.is_row_due(state))
         scalars = self._meter.log(state.global_step) if is_due else {}
         if state.is_world_process_zero:
             # The last row describes the whole training, so totals are added to it.
             in_logs = self._meter.totals() if is_final else scalars
             session.write(logs, scalars, in_logs, state)
-        session.see()
-        session.others.call_last()
 
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -139,7 +144,7 @@ class EnergyHooks(StepHooks):
             self._keep(state)
             session.others.call_last()
         elif session is not None:
-            self._end(session, state)
+            self._end(session)
 
     @harmless
     def on_save(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -150,10 +155,10 @@ class EnergyHooks(StepHooks):
 
     @harmless
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End the session and print the summary of the report.
+        """End the session.
 
         If there was no last row, as in a pruned trial of a hyperparameter search, measuring ends
         here.
         """
         if (session := self._session) is not None:
-            self._end(session, state)
+            self._end(session)

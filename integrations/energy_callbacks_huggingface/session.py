@@ -1,5 +1,6 @@
 """Measures one call of ``train``, ``evaluate`` or ``predict``, from its first event to its last."""
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -7,7 +8,8 @@ from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
-from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.meter import Ending, EnergyMeter
+from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
@@ -26,8 +28,6 @@ class Session:
 
     Attributes:
         has_budget: whether the user has set a budget of energy or emissions.
-        summary: the report in one line; empty if no report was saved, ``None`` before the last row
-            of ``train``.
     """
 
     def __init__(
@@ -46,7 +46,6 @@ class Session:
         self.phase = phase
         self.others = others
         self.inputs = inputs
-        self.summary: str | None = None
         self._dashboard = Dashboard(meter)
         self._schedule = RowSchedule(meter.now_s)
         self._calls_last = False
@@ -166,21 +165,20 @@ class Session:
         return self._schedule.is_due(state.global_step, logs_loss=True)
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures of a row; at the last row, also write the report to TensorBoard.
-
-        The arguments are those of ``OtherTrainerCallbacks.write``.
-        """
+        """Write our figures of a row; for the arguments, see ``OtherTrainerCallbacks.write``."""
         if scalars:
             self._schedule.logged()
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
-        if self.summary:
-            self._dashboard.end(lambda: loop.last_metrics(state), state.global_step)
 
-    def stop(self) -> None:
-        """Leave the phase and stop the meter. Its totals are final afterwards."""
+    def pages(self, state: Any) -> Pages | None:
+        """Return what is written to TensorBoard together with the report."""
+        return self._dashboard.pages(lambda: loop.last_metrics(state), state.global_step)
+
+    def ending(self) -> AbstractContextManager[Ending]:
+        """Leave the phase and end the attempt; see ``EnergyMeter.ending``."""
         self._meter.leave(self.phase)
-        self._meter.stop()
+        return self._meter.ending()
 
     def close(self) -> None:
         """Remove the model's hook and the filters of callbacks, and close our own event file."""

@@ -166,17 +166,14 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @harmless
     def _finish(self, owner: str) -> None:
-        """End the call: write the last scalars and the report, and print a summary."""
+        """End the call: write the last scalars, and let the report be made."""
         if self._owner != owner:
             return
         if self._meter.is_running:
-            self._meter.stop()
-            self._log()
-            summary = self._meter.save_report() if self._process.rank == 0 else None
-            if summary:
-                self._say(summary)
-                if self._rows is not None:
-                    self._rows.end()
+            with self._meter.ending() as ending:
+                self._log()
+                if self._rows is not None and self._process.rank == 0:
+                    ending.pages = self._rows.pages()
         if self._rows is not None:
             self._rows.close()
         self._forget_call()

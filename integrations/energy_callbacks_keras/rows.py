@@ -16,6 +16,7 @@ from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_keras.callback_list import Logs, OtherKerasCallbacks
 from energy_callbacks_keras.counts import Data, asked
 
@@ -92,9 +93,9 @@ class Rows:
         if logs is not None and self._tags:
             logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
 
-    def end(self) -> None:
-        """Write the report to TensorBoard; the report must have been saved."""
-        self._dashboard.end(lambda: self._losses, self.step)
+    def pages(self) -> Pages | None:
+        """Return what is written to TensorBoard together with the report."""
+        return self._dashboard.pages(lambda: self._losses, self.step)
 
     def close(self) -> None:
         """Close our own file; the user's writer stays open."""

@@ -14,10 +14,10 @@
     on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
     trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
-    teardown | on_exception             meter.stop, last scalars, report
+    teardown | on_exception             meter.ending, last scalars
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
-Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device. Metrics
+Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or waits for the device. Metrics
 are read when Lightning has already waited for them.
 """
 
@@ -65,13 +65,13 @@ class EnergyHooks(Base):
         self._fetches.end()
         if not self._meter.is_running:
             return
-        self._meter.stop(error)
-        self._offered = metrics.offered(trainer)
-        self._log(trainer)
-        self._offered = None
-        if trainer.is_global_zero and (summary := self._meter.save_report()):
-            loop.say(summary)
-            self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
+        with self._meter.ending(error) as ending:
+            self._offered = metrics.offered(trainer)
+            self._log(trainer)
+            self._offered = None
+            if trainer.is_global_zero:
+                step = self._steps.logger_step
+                ending.pages = self._dashboard.pages(lambda: metrics.last_values(trainer), step)
 
     def _log(self, trainer: Any) -> None:
         """Write the newest scalars to ``callback_metrics``, and to loggers at ``logger_step``."""

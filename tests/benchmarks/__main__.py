@@ -31,6 +31,7 @@ BENCHMARKS: Final = (
     "comparison",
     "crash",
     "finders",
+    "fit_end",
     "forecast",
     "hooks",
     "import_time",

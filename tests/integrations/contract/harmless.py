@@ -90,6 +90,7 @@ class HarmlessContract:
         bench.fit(Plan(epochs=1), ours)
         assert ours.report.run.status == "finished"
         assert ours.report.throughput.samples == 10 * BATCH_SIZE
+        assert ours.wait_for_report() is not None
         left = [t.name for t in set(threading.enumerate()) - before if "energy" in t.name]
         assert left == []
 

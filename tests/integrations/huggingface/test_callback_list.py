@@ -118,7 +118,7 @@ def test_report_to_energy(tmp_path: Path) -> None:
     one.train()
     [ours] = [o for o in one.callback_handler.callbacks if isinstance(o, GpuEnergyCallback)]
     assert ours.report.throughput.steps == BATCHES
-    assert (tmp_path / "energy" / "energy_report.html").is_file()
+    assert ours.wait_for_report() == tmp_path / "energy" / "energy_report.html"
 
 
 def test_report_to_energy_stands_back_for_an_instance(

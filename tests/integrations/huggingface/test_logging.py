@@ -216,7 +216,7 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     assert ours.report.run.status == "finished"
     assert ours.report.run.framework == "huggingface"
     assert ours.report.throughput.samples == BATCHES * BATCH_SIZE
-    assert (tmp_path / "energy" / "energy_report.json").is_file()
+    assert ours.wait_for_report() == tmp_path / "energy" / "energy_report.html"
     assert "scripted GPU" not in {device.name for device in ours.report.devices}
 
 

@@ -22,7 +22,7 @@ from tests.integrations.lightning.training import (
     loader,
     trainer,
 )
-from tests.integrations.reading import Rows, scalars, steps
+from tests.integrations.reading import Rows, scalars, steps, training_files
 
 TAG = "efficiency/gpu_j_per_sample"
 SETTINGS = {
@@ -49,7 +49,7 @@ def rows_with_ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
     def rows(name: str) -> Rows:
         clock, folder = FakeClock(), tmp_path_factory.mktemp("with")
         found = run(folder, TinyModule(clock), callback(clock), **SETTINGS[name])
-        assert len(list((folder / "tb" / "version_0").glob("events.*"))) == 1
+        assert len(training_files(folder / "tb" / "version_0")) == 1
         return found
 
     return rows
@@ -199,5 +199,6 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     report = ours.report
     assert report.run.status == "finished"
     assert report.throughput.samples == 2 * 40 * BATCH_SIZE
-    assert (tmp_path / "tb" / "version_0" / "energy" / "energy_report.json").is_file()
+    folder = tmp_path / "tb" / "version_0" / "energy"
+    assert ours.wait_for_report() == folder / "energy_report.html"
     assert "scripted GPU" not in {device.name for device in report.devices}
