@@ -26,6 +26,7 @@ from energy_callbacks.accounting.metrics.newest_energy import newest_energy, see
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
+from energy_callbacks.core import redaction
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy
@@ -113,14 +114,15 @@ class ActiveAttempt:
         # the import would stay locked in the worker.
         from energy_callbacks.accounting.journal import environment
 
-        surroundings = environment.describe()
+        surroundings = environment.describe(with_command=config.writes_command)
         place, problem = _place(config)
         emissions_kg = emissions_function(place, config.pue)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
         self._alive_s = self._start_s
         self.timeline = Timeline()
-        self._writer.write(self._header(unix_s, place, surroundings, earlier))
+        header = self._header(unix_s, place, surroundings, earlier)
+        self._writer.write(redaction.record(header))
         self._writer.flush()
         ends = None
         if config.step_events:

@@ -31,30 +31,31 @@ _TEXT_TOKENS: Final = frozenset((
     "next", "num", "pad", "per", "placeholder", "prefix", "prompt", "sep", "special", "start",
     "stop", "suffix", "text", "trigger", "unk", "video", "vision",
 ))  # fmt: skip
-# Values that are never a secret: switches, and names of variables that a shell has not replaced.
-_HARMLESS: Final = re.compile(r"(?i:true|false|none|null|yes|no|auto|bearer|basic|\$.*)")
+# Values that are never a secret: switches, and variables of a shell.
+_HARMLESS: Final = re.compile(r"(?i:true|false|none|null|yes|no|auto|)|\$\{?[A-Z_][A-Z0-9_]*\}?")
 
-# ``words`` joins words by NUL, which no argument of a program can contain (execve(2)).
-_VALUE: Final = r"""(?P<value>"[^"\0]*"|'[^'\0]*'|[^\s"'\0&]+)"""
+# Beginnings of named values, and the values. ``words`` joins words by NUL, which no argument of a
+# program can contain (execve(2)). ``+`` and ``~`` begin overrides of Hydra.
 _NAME: Final = r"(?P<name>[A-Za-z][\w.-]*)"
 _SCHEME: Final = r"(?:(?:Bearer|Basic|Digest|Token)\s+)?"  # of an HTTP header (RFC 7235)
-# Named values that are the rest of a word, and may contain spaces and quotes; ``+`` and ``~`` begin
-# overrides of Hydra.
-_NAMED_WORDS: Final = tuple(
+_NAMED_WORD: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?:(?<=\0)|^)[-+~]*{_NAME}[=:]\s*{_SCHEME}(?P<value>[^\0]+)",
-        rf"(?:(?<=\0)|^)--?{_NAME}\0(?!-)(?P<value>[^\0]+)",
+        rf"(?:(?<=\0)|^)[-+~]*{_NAME}[=:]\s*{_SCHEME}",
+        rf"(?:(?<=\0)|^)--?{_NAME}\0(?!-)",
     )
 )
-# Named values inside a text: ``name=value``, ``--name value``, ``name: value``, ``"name": "value"``.
+_REST_OF_WORD: Final = re.compile(r"(?P<value>[^\0]+)")
 _NAMED: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?<![\w.-])[-+~]*{_NAME}=\s*{_SCHEME}{_VALUE}",
-        rf"(?<![\w.-])--?{_NAME}[ \t]+(?!-){_SCHEME}{_VALUE}",
-        rf"""(?<![\w.-]){_NAME}["']?:\s*{_SCHEME}{_VALUE}""",
+        rf"(?<![\w.-])[-+~]*{_NAME}=\s*{_SCHEME}",
+        rf"(?<![\w.-])--?{_NAME}[ \t]+(?!-){_SCHEME}",
+        rf"""(?<![\w.-]){_NAME}["']?:\s*{_SCHEME}""",  # of a header, YAML or JSON
     )
+)
+_VALUE: Final = re.compile(
+    r"""(?P<quote>["'])?(?P<value>(?(quote)[^\0]+?(?=(?P=quote)|$)|[^\s"'\0&]+))"""
 )
 # Forms and places of secrets. Only the group ``value`` is replaced. A comment with the name of a
 # rule of gitleaks (config/gitleaks.toml) is the source of its pattern; lengths are lower limits.
@@ -103,8 +104,8 @@ def words(command: Sequence[str]) -> list[str]:
     ['train.py', '--api-key', 'REDACTED', '--max-tokens', '512', 'https://ann:REDACTED@host/data']
     """
     line = "\0".join(command)
-    for pattern in _NAMED_WORDS:
-        line = _replaced(pattern, line)
+    for beginning in _NAMED_WORD:
+        line = _without_named(line, beginning, _REST_OF_WORD)
     return text(line).split("\0")
 
 
@@ -114,8 +115,10 @@ def text(text: str) -> str:
     >>> text("401 for Authorization: Bearer abc, token=abc")
     '401 for Authorization: Bearer REDACTED token=REDACTED'
     """
-    for pattern in (*_FORMS, *_NAMED):
-        text = _replaced(pattern, text)
+    for form in _FORMS:
+        text = form.sub(_without_value, text)
+    for beginning in _NAMED:
+        text = _without_named(text, beginning, _VALUE)
     return text
 
 
@@ -126,7 +129,8 @@ def record(value: Any, name: str = "") -> Any:
     {'HF_TOKEN': 'REDACTED', 'words': ['--password', 'REDACTED'], 'steps': 3}
     """
     if isinstance(value, str):
-        return MARK if value and _is_secret(name, value) else text(value)
+        is_secret = _is_secret_name(name) and not _HARMLESS.fullmatch(value)
+        return MARK if is_secret else text(value)
     if isinstance(value, Mapping):
         return {key: record(item, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -135,27 +139,29 @@ def record(value: Any, name: str = "") -> Any:
     return value
 
 
-def _replaced(pattern: re.Pattern[str], text: str) -> str:
-    """Replace the group ``value`` of each match that has no group ``name`` or that of a secret."""
+def _without_value(match: re.Match[str]) -> str:
+    start, end = (place - match.start() for place in match.span("value"))
+    return f"{match[0][:start]}{MARK}{match[0][end:]}"
+
+
+def _without_named(text: str, beginning: re.Pattern[str], values: re.Pattern[str]) -> str:
     parts, start, place = [], 0, 0
-    while match := pattern.search(text, place):
-        value, (first, end) = match["value"], match.span("value")
-        if not _is_secret(match.groupdict().get("name", "secret"), value):
-            place = first  # a value in quotes may contain another named value
-            continue
-        quote = value[0] if value[0] in "\"'" and value[-1] == value[0] else ""
-        parts += [text[start:first], f"{quote}{MARK}{quote}"]
-        start = place = end
+    while match := beginning.search(text, place):
+        place = match.end()
+        value = values.match(text, place) if _is_secret_name(match["name"]) else None
+        if value is not None and not _HARMLESS.fullmatch(value["value"]):
+            parts += [text[start : value.start("value")], MARK]
+            start = place = value.end("value")
     return "".join([*parts, text[start:]])
 
 
-def _is_secret(name: str, value: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     """Return whether a value with this name is a secret.
 
-    >>> [_is_secret(name, "x") for name in ("HF_TOKEN", "eos_token", "apiKey", "sort-key", "PWD")]
+    >>> [_is_secret_name(name) for name in ("HF_TOKEN", "eos_token", "apiKey", "sort-key", "PWD")]
     [True, False, True, False, False]
     """
-    if name == "PWD" or _HARMLESS.fullmatch(value.strip("\"'")):  # PWD is the working directory
+    if name == "PWD":  # the working directory
         return False
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     *_, before, last = ["", *re.split(r"[-_.]+", split)]

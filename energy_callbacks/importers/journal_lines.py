@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.core import redaction
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Sensor
 from energy_callbacks.importers.files import Damage
 from energy_callbacks.importers.protocol import Log
@@ -67,7 +68,7 @@ def header(
         "imported": {"program": program, "file": log.path.name, "choice": log.choice},
         "environment": {
             "tool_version": __version__,
-            "command": command,
+            "command": command and redaction.text(command),
             "imported_from": log.path.name,
         },
     }

@@ -6,7 +6,7 @@ be attempted again.
 ::
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
-        job.json        command, parameters, environment, host, time of the start
+        job.json        command, parameters, environment, host, time of the start; without secrets
         output.txt      output of the command
         outcome.json    exit code and time of the end; missing while the attempt runs, or if the
                         process that started it was killed
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.core import atomic_files
+from energy_callbacks.core import atomic_files, redaction
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.matrix.plan import MatrixJob
@@ -152,7 +152,7 @@ class Results:
                 break
             number += 1
         content = {**asdict(job), "host": os.uname().nodename, "started_unix_s": time.time()}
-        write_json(folder / _JOB, content)
+        write_json(folder / _JOB, redaction.record(content))
         return folder
 
     def check_free(self, job: MatrixJob) -> None:
@@ -209,8 +209,27 @@ class Results:
 
 
 def write_jobs(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
-    """Write jobs and settings to a file, so that another machine can run a job by its index."""
+    """Write jobs and settings to a file, so that another machine can run a job by its index.
+
+    Raises:
+        ValueError: if a command or an environment variable contains a secret.
+    """
+    for job in jobs:
+        check_no_secret(f"the command or [env] of {job}", asdict(job))
     write_json(path, {"results": asdict(results), "jobs": [asdict(job) for job in jobs]})
+
+
+def check_no_secret(what: str, content: Any) -> None:
+    """Check a value that another machine needs unchanged and that is written to a file for it.
+
+    Raises:
+        ValueError: if it contains a secret, see ``core.redaction``.
+    """
+    if _as_json(redaction.record(content)) != _as_json(content):
+        raise ValueError(
+            f"{what} contains a secret, which would be written to a file; set it in the "
+            "environment of the jobs, or let the program read it from a file"
+        )
 
 
 def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
@@ -239,7 +258,11 @@ def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` as JSON to a file, atomically."""
-    atomic_files.write(path, json.dumps(content, indent=1, default=str) + "\n")
+    atomic_files.write(path, _as_json(content) + "\n")
+
+
+def _as_json(content: Any) -> str:
+    return json.dumps(content, indent=1, default=str)
 
 
 def _outcome(folder: Path) -> Outcome:
@@ -260,9 +283,10 @@ def _outcome(folder: Path) -> Outcome:
 def _check_same(job: MatrixJob, done: Outcome) -> None:
     """Raise ``ValueError`` if attempt ``done`` had another command or environment than ``job``."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
+    own = redaction.record(asdict(job))
     for what, now, then in (
-        ("command", list(job.words), saved["words"]),
-        ("environment", dict(job.environment), saved["environment"]),
+        ("command", own["words"], saved["words"]),
+        ("environment", own["environment"], saved["environment"]),
     ):
         if now != then:
             raise ValueError(

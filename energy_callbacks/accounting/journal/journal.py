@@ -20,7 +20,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from energy_callbacks.core import atomic_files, json_lines
+from energy_callbacks.core import atomic_files, json_lines, redaction
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy
 
@@ -345,7 +345,11 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 
 
 def totals(t_s: float, status: str, error: str | None, energy: Record, **values: Any) -> Record:
-    """Return the ``totals`` line, the last one of a journal: the attempt's energy by device."""
+    """Return the ``totals`` line, the last one of a journal: the attempt's energy by device.
+
+    Secrets in the text of the error are replaced, such as the address of a server.
+    """
+    error = error and redaction.text(error)
     line = {"type": "totals", "t_s": t_s, "status": status, "error": error, "energy": energy}
     return line | values
 

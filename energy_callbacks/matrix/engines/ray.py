@@ -61,6 +61,7 @@ class RayEngine(Engine):
 
         Raises:
             MissingExtraError: if Ray is not installed.
+            ValueError: if a command or an environment variable contains a secret.
         """
         with requires("ray", extra="ray"):
             import ray
