@@ -148,7 +148,7 @@ class Results:
         while True:
             folder = self._folder_of(job) / f"try-{number}"
             with suppress(FileExistsError):
-                folder.mkdir(parents=True)
+                atomic_files.make_folder(folder, exist_ok=False)
                 break
             number += 1
         content = {**asdict(job), "host": os.uname().nodename, "started_unix_s": time.time()}
@@ -192,8 +192,8 @@ class Results:
         """
         import fcntl
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / _LOCK).open("a+", encoding="utf-8") as file:
+        lock = atomic_files.open_to_append(self.folder / _LOCK)
+        with os.fdopen(lock, "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -82,8 +82,8 @@ class JournalWriter:
         self.failures = 0
         self.last_error: OSError | None = None
         self._is_torn = False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: TextIO | None = path.open("a", encoding="utf-8")
+        descriptor = atomic_files.open_to_append(path)
+        self._file: TextIO | None = os.fdopen(descriptor, "a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record; NaN and infinity become ``null``, unsupported objects become text."""
@@ -219,7 +219,7 @@ def claim_attempt(
         The attempt's number, from 1, and the run's id.
     """
     attempts = folder / "attempts"
-    attempts.mkdir(parents=True, exist_ok=True)
+    atomic_files.make_folder(attempts)
     while True:
         newest = max((_number(path.name) for path in attempts.iterdir()), default=0)
         if launch is not None and not path_for(folder, newest, host, rank).exists():
@@ -227,7 +227,7 @@ def claim_attempt(
             if joined is not None:
                 return newest, joined
         try:
-            (attempts / str(newest + 1)).mkdir()
+            atomic_files.make_folder(attempts / str(newest + 1), exist_ok=False)
         except FileExistsError:
             continue  # another process was faster: try again
         run_id = run_id or os.urandom(6).hex()
@@ -300,7 +300,7 @@ def check_writable(folder: Path) -> None:
     problem = f"{str(existing)!r} is not a writable folder"
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         try:
-            (folder / "attempts").mkdir(parents=True, exist_ok=True)
+            atomic_files.make_folder(folder / "attempts")
         except OSError as error:  # some file systems refuse only when a folder is created
             problem = str(error)
         else:

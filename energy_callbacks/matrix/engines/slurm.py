@@ -103,7 +103,7 @@ class SlurmEngine(Engine):
         """
         check_no_secret("[slurm]", [self.setup, self.lines])
         for folder, chunk in _chunks(jobs, results):
-            folder.mkdir(parents=True)
+            atomic_files.make_folder(folder, exist_ok=False)
             write_jobs(folder / "jobs.json", results, chunk)
             script = folder / "array.sh"
             atomic_files.write(script, self._script(results, folder, len(chunk)))
