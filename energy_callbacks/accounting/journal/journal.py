@@ -20,6 +20,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from energy_callbacks.accounting.journal import headers
 from energy_callbacks.core import atomic_files, json_lines, redaction
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy
@@ -147,27 +148,41 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def read(path: Path) -> Iterator[Record]:
+def read(path: Path, damage: json_lines.Damage | None = None) -> Iterator[Record]:
     """Yield the records of one journal, in the order in which they were written.
 
     Damaged lines are skipped, such as a last line that was cut off by a crash.
 
+    Args:
+        path: path of the journal.
+        damage: counts the damaged lines.
+
     Raises:
-        JournalError: unless the first undamaged line is the header of a journal, and its version is
-            at most ``VERSION``.
+        JournalError: if the file cannot be read, or unless the first undamaged line is the header
+            of a journal, with values of the right types and a version of at most ``VERSION``.
     """
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        records = json_lines.parsed(lines)
-        first = next(records, None)
-        if first is None or first.get("format") != FORMAT:
-            raise JournalError(
-                f"{path} is not a journal of energy_callbacks: its first line is no header; "
-                "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
-                "another program that docs/old-logs.md names"
-            )
-        json_lines.check_version(first, VERSION, "journal", path)
-        yield first
-        yield from records
+    damage = json_lines.Damage() if damage is None else damage
+    try:
+        if not path.is_file() and path.exists():
+            raise JournalError(f"{path} is no regular file; remove it from the run folder")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from _records(path, json_lines.parsed(json_lines.lines(file), damage), damage)
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _records(path: Path, records: Iterator[Record], damage: json_lines.Damage) -> Iterator[Record]:
+    first = next(records, None)
+    if first is None or first.get("format") != FORMAT:
+        raise JournalError(
+            f"{path} is not a journal of energy_callbacks: its first line is no header; "
+            "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
+            "another program that docs/old-logs.md names"
+        )
+    json_lines.check_version(first, VERSION, "journal", path)
+    headers.check(first, path, damage.line)
+    yield first
+    yield from records
 
 
 def header(path: Path) -> Record:
@@ -188,7 +203,7 @@ def newest_run_id(folder: Path) -> str | None:
     """Return the run id in the newest journal; ``None`` if this journal is missing or damaged."""
     journals = find(folder)
     try:
-        return str(header(journals[-1])["run_id"]) if journals else None
+        return header(journals[-1]).get("run_id") if journals else None
     except JournalError:
         return None
 
