@@ -43,42 +43,59 @@ def build(
         now_unix_s: current wall time, in seconds since 1970; ``None`` reads the clock. It
             is used to tell attempts that are still running from attempts that were cut off.
 
+    A journal that cannot be read or used is left out, and a warning of the report names it.
+
     Raises:
+        ValueError: if no path is given.
         JournalError: if a path does not exist, if a folder contains no journal, or if none of the
-            journals can be read.
+            journals can be used.
         MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
     """
     now_unix_s = time.time() if now_unix_s is None else now_unix_s
-    merged, other_runs, unreadable = gather(paths, now_unix_s)
-    report = _assemble(merged, now_unix_s)
-    report = replace(
-        report,
-        warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=unreadable),
-        method_notes=warnings.method_notes(report, merged),
-    )
-    return replace(report, advice=advice(report))
+    processes, problems = _read(paths, now_unix_s)
+    try:
+        return _built(processes, problems, now_unix_s)
+    except Exception as error:
+        # One of the journals has values that are not checked when it is read.
+        found = {process.path: _problem(process, now_unix_s) for process in processes}
+        usable = [process for process in processes if found[process.path] is None]
+        problems += [problem for problem in found.values() if problem is not None]
+        if len(usable) == len(processes):
+            raise
+        if not usable:
+            raise JournalError("; ".join(problems)) from error
+        return _built(usable, problems, now_unix_s)
 
 
-def gather(
-    paths: str | Path | Sequence[str | Path], now_unix_s: float = math.inf
-) -> tuple[list[MergedAttempt], int, list[str]]:
+def gather(paths: str | Path | Sequence[str | Path]) -> list[MergedAttempt]:
     """Read journals, and merge the processes of the newest run into attempts.
 
     Args:
         paths: see ``build``.
-        now_unix_s: current wall time, in seconds since 1970. The journals of processes that are
-            still running are read up to the time whose energy is final (``until_settled``).
 
     Returns:
-        The attempts of the newest run; the number of other runs; and for each journal that cannot
-        be read, the reason.
+        The attempts of the newest run.
 
     Raises:
-        JournalError: if a path does not exist, if a folder contains no journal, or if none of the
-            journals can be read.
+        ValueError: if no path is given.
+        JournalError: see ``build``.
         MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
     """
+    processes, _ = _read(paths, math.inf)
+    return _merged(processes)[0]
+
+
+def _read(
+    paths: str | Path | Sequence[str | Path], now_unix_s: float
+) -> tuple[list[ProcessJournal], list[str]]:
+    """Return all journals that can be read, and the reason for each of the others.
+
+    The journals of processes that are still running at ``now_unix_s`` are read up to the time whose
+    energy is final (``until_settled``).
+    """
     several = [paths] if isinstance(paths, str | Path) else paths
+    if not several:
+        raise ValueError(f"no journal to read, got {paths!r}; give a run folder or a journal")
     readable: list[ProcessJournal] = []
     problems: list[JournalError] = []
     # A journal that is found through several paths is read only once.
@@ -91,9 +108,36 @@ def gather(
             problems.append(error)
     if not readable:
         raise problems[0]
-    processes, other_runs = newest_run(command.joined(readable))
-    _add_earlier(processes)
-    return merge(processes), other_runs, [str(problem) for problem in problems]
+    return readable, [str(problem) for problem in problems]
+
+
+def _merged(processes: Sequence[ProcessJournal]) -> tuple[list[MergedAttempt], int]:
+    """Return the attempts of the newest run, and the number of other runs."""
+    run, other_runs = newest_run(command.joined(processes))
+    _add_earlier(run)
+    return merge(run), other_runs
+
+
+def _built(
+    processes: Sequence[ProcessJournal], problems: Sequence[str], now_unix_s: float
+) -> EnergyReport:
+    merged, other_runs = _merged(processes)
+    report = _assemble(merged, now_unix_s)
+    report = replace(
+        report,
+        warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=problems),
+        method_notes=warnings.method_notes(report, merged),
+    )
+    return replace(report, advice=advice(report))
+
+
+def _problem(process: ProcessJournal, now_unix_s: float) -> str | None:
+    """Return why no report can be built from a journal; ``None`` if one can be built."""
+    try:
+        _built([process], (), now_unix_s)
+    except Exception as error:  # noqa: BLE001 - invalid values raise exceptions of any type
+        return f"{process.path} is damaged ({type(error).__name__}: {str(error)[:200]})"
+    return None
 
 
 def _journals_at(path: Path) -> list[Path]:

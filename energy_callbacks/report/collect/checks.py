@@ -1,4 +1,4 @@
-"""Checks the values in the lines of a journal, so that a damaged line raises an exception at once."""
+"""Checks the values in lines of a journal, so that a damaged line raises an exception at once."""
 
 import reprlib
 from collections.abc import Sequence
@@ -32,6 +32,13 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a text is expected, got {reprlib.repr(value)}")
     return value
+
+
+def texts(record: Record, names: Sequence[str]) -> None:
+    """Raise ``TypeError`` unless each of these values is a text or null."""
+    for name in names:
+        if record[name] is not None:
+            text(record[name])
 
 
 def encodable(value: Any) -> Any:

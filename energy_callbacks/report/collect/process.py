@@ -211,8 +211,7 @@ def _take(process: ProcessJournal, record: Record) -> None:
     """Add one line to the process; lines of unknown kinds are ignored.
 
     Raises:
-        Exception: one of ``checks.INVALID`` if a value of the line is missing or invalid. The process is
-            then unchanged.
+        Exception: one of ``checks.INVALID`` if a value of the line is missing or invalid.
     """
     kind, end_s = record["type"], 0.0
     if kind == "event":
@@ -229,10 +228,9 @@ def _take_device(process: ProcessJournal, record: Record) -> None:
     device = record["device"]
     for name in ("key", "kind", "name"):
         checks.text(device[name])
-    for name in ("scope", "uuid", "parent"):
-        checks.text(device[name] or "")
-    for text in device["notes"]:
-        checks.text(text)
+    checks.texts(device, ("scope", "uuid", "parent"))
+    for note in device["notes"]:
+        checks.text(note)
     for sensor in record["sensors"].values():
         checks.number(sensor["relative_error"])
     process.devices[device["key"]] = record
@@ -308,7 +306,7 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
     energies(record["energy"])  # raises an exception if an energy is invalid
     if record["status"] not in _STATUSES:
         raise ValueError(f"no status is called {record['status']!r}")
-    checks.text(record["error"] or "")
+    checks.texts(record, ("error",))
     checks.numbers(record, ("sampler_cpu_s",))
     process.data_wait = _data_wait(record)
     process.end_s = checks.number(record["t_s"])
@@ -335,7 +333,7 @@ def _take_note(lines: Callable[[ProcessJournal], list[Record]], *texts: str) -> 
     def take(process: ProcessJournal, record: Record) -> None:
         for name in texts:
             checks.text(record[name])
-        checks.text(record.get("fix") or "")
+        checks.texts({"fix": None, **record}, ("fix",))
         lines(process).append(record)
 
     return take
