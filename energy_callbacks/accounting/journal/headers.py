@@ -87,7 +87,9 @@ def is_number(value: object) -> bool:
 _CHECKS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "a text": lambda value: isinstance(value, str),
     "a number": is_number,
-    "a whole number": lambda value: is_number(value) and value in range(_MOST),
+    "a whole number": lambda value: (
+        isinstance(value, int) and is_number(value) and 0 <= value < _MOST
+    ),
     "a time": lambda value: is_number(value) and abs(value) <= _LAST_S,
     "a list of texts": lambda value: (
         isinstance(value, list) and all(isinstance(one, str) for one in value)
