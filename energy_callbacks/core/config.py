@@ -185,12 +185,13 @@ def _check_number(name: str, value: float, *, low: float, high: float) -> None:
 
 
 def _check_devices(devices: Devices) -> None:
-    if devices in ("auto", "all"):
+    if isinstance(devices, str) and devices in ("auto", "all"):
         return
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
+    if isinstance(devices, str | bytes) or not isinstance(devices, Sequence):
+        is_one = isinstance(devices, int | str) and not isinstance(devices, bool)
         raise ValueError(
-            f"devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got {devices!r}; "
-            "write devices=[0] for one card"
+            "devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got "
+            f"{devices!r}; write devices=[{devices if is_one else 0!r}] for one card"
         )
     if not devices:
         raise ValueError("devices=[] names no card; leave it out to measure the GPUs in use")

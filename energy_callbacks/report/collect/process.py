@@ -1,7 +1,7 @@
 """Reads the journal of one process of one attempt, and converts its ``series`` lines to columns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -13,10 +13,11 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core import redaction
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.json_lines import Damage
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import Device, Energy, Sensor
 from energy_callbacks.report.collect import checks
 from energy_callbacks.report.collect.rows import DeviceColumns, RowLog
 from energy_callbacks.report.model.runs import Status
+from energy_callbacks.report.model.schema import from_record
 
 _STATUSES = get_args(Status)
 
@@ -225,15 +226,12 @@ def _take(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_device(process: ProcessJournal, record: Record) -> None:
-    device = record["device"]
-    for name in ("key", "kind", "name"):
-        checks.text(device[name])
-    checks.texts(device, ("scope", "uuid", "parent"))
-    for note in device["notes"]:
-        checks.text(note)
-    for sensor in record["sensors"].values():
-        checks.number(sensor["relative_error"])
-    process.devices[device["key"]] = record
+    device = from_record(Device, record["device"])
+    sensors = {name: from_record(Sensor, value) for name, value in record["sensors"].items()}
+    process.devices[device.key] = record | {
+        "device": asdict(device),
+        "sensors": {name: asdict(sensor) for name, sensor in sensors.items()},
+    }
 
 
 def _take_series(process: ProcessJournal, record: Record) -> None:
@@ -257,6 +255,8 @@ def _take_steps(process: ProcessJournal, record: Record) -> None:
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
     values = {name: checks.number(value) for name, value in record["values"].items()}
     checks.numbers(record, ("step", "epoch"))
+    if isinstance(record["step"], float):
+        raise TypeError(f"a step is a whole number, got {record['step']}")
     process.metrics.append(record | {"values": values})
 
 

@@ -282,31 +282,35 @@ def changed(line: str, path: tuple[Any, ...], text: str) -> str:
     return json.dumps(record).replace('"THE MARK"', text)
 
 
+def parsed(line: str) -> Any:
+    """Return the JSON value of a line; ``None`` if it is damaged."""
+    try:
+        return json.loads(line)
+    except (RecursionError, ValueError):
+        return None
+
+
 @st.composite
 def damages(draw: st.DrawFn) -> Callable[[Lines], Lines]:
-    """Return a function that replaces some values of some lines, or swaps, drops or cuts lines."""
+    """Return a function that replaces values of the first line of some kinds."""
     texts = st.one_of(st.sampled_from(WRONG), st.text(max_size=5), st.floats().map(json.dumps))
-    rolls = draw(st.lists(st.tuples(st.integers(0), st.integers(0), texts), min_size=1, max_size=4))
+    places_ = st.tuples(st.integers(0, 10_000), st.integers(0, 10_000), texts)
+    rolls = draw(st.lists(places_, min_size=1, max_size=4))
     is_header = draw(st.booleans())
 
     def change(lines: Lines) -> Lines:
-        for place, value, text in rolls:
-            # Kinds of lines differ in frequency, so that each kind is drawn equally often.
-            kinds = sorted({re.sub(r'.*?"(?:type|kind)":"(?!event)(\w+)".*', r"\1", one)
-                            for one in lines})  # fmt: skip
-            kind = kinds[place % len(kinds)]
-            number = (
-                0 if is_header else next(n for n, one in enumerate(lines) if f'"{kind}"' in one)
-            )
-            found = list(places(json.loads(lines[number])))
-            lines[number] = changed(lines[number], found[value % len(found)], text)
-            lines[number] = lines[number].replace("\n", " ").replace("\r", " ")
-            if not lines[number].startswith("{"):
-                break
-            try:
-                json.loads(lines[number])
-            except (RecursionError, ValueError):
-                break
+        for kind, value, text in rolls:
+            firsts: dict[str, int] = {}
+            for number, line in enumerate(lines):
+                record = parsed(line)
+                if isinstance(record, dict):
+                    firsts.setdefault(str(record.get("kind", record.get("type"))), number)
+            if firsts:
+                number = 0 if is_header else list(firsts.values())[kind % len(firsts)]
+                if (record := parsed(lines[number])) is not None:
+                    found = list(places(record))
+                    line = changed(lines[number], found[value % len(found)], text)
+                    lines[number] = " ".join(line.splitlines())
         return lines
 
     return change
