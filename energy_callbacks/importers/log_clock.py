@@ -27,8 +27,8 @@ class LogClock:
     def __init__(self) -> None:
         self._first: Moment | None = None
         self._last_s = self._last_t_s = 0.0
-        # Seconds to add to the log's times: at present, and before a step of the clock that the next
-        # other moment may undo.
+        # Seconds to add to the log's times: at present, and before a step of the clock that the
+        # next other moment may undo.
         self._added_s = self._added_before_s = 0.0
         self._clock_steps_s: list[float] = []
         self._winter_changes = self._summer_changes = 0
