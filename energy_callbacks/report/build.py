@@ -14,7 +14,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis import footprint, warnings
 from energy_callbacks.report.analysis.advice import advice
-from energy_callbacks.report.collect import command, curves, figures
+from energy_callbacks.report.collect import checks, command, curves, figures
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.collect.process import ProcessJournal, load
@@ -97,7 +97,7 @@ def _read(
     if not several:
         raise ValueError(f"no journal to read, got {paths!r}; give a run folder or a journal")
     readable: list[ProcessJournal] = []
-    problems: list[JournalError] = []
+    problems: list[str] = []
     # A journal that is found through several paths is read only once.
     for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
         try:
@@ -105,10 +105,12 @@ def _read(
             is_running = _status(process, now_unix_s) == "running"
             readable.append(until_settled(process) if is_running else process)
         except JournalError as error:
-            problems.append(error)
+            problems.append(str(error))
+        except (OSError, *checks.INVALID) as error:  # of an importer: it reads any file
+            problems.append(_damage(file, error))
     if not readable:
-        raise problems[0]
-    return readable, [str(problem) for problem in problems]
+        raise JournalError("; ".join(problems))
+    return readable, problems
 
 
 def _merged(processes: Sequence[ProcessJournal]) -> tuple[list[MergedAttempt], int]:
@@ -136,8 +138,12 @@ def _problem(process: ProcessJournal, now_unix_s: float) -> str | None:
     try:
         _built([process], (), now_unix_s)
     except Exception as error:  # noqa: BLE001 - invalid values raise exceptions of any type
-        return f"{process.path} is damaged ({type(error).__name__}: {str(error)[:200]})"
+        return _damage(process.path, error)
     return None
+
+
+def _damage(path: Path, error: Exception) -> str:
+    return f"{path} is damaged ({type(error).__name__}: {str(error)[:200]})"
 
 
 def _journals_at(path: Path) -> list[Path]:
