@@ -191,7 +191,7 @@ def _check_devices(devices: Devices) -> None:
         is_index = isinstance(devices, int) and not isinstance(devices, bool)
         raise ValueError(
             "devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got "
-            f"{devices!r}; write devices=[{devices if is_index else 0}] for one card"
+            f"{devices!r}; write devices=[{devices if is_index else 0!r}] for one card"
         )
     if not devices:
         raise ValueError("devices=[] names no card; leave it out to measure the GPUs in use")

@@ -182,8 +182,9 @@ def _check_format(text: str) -> None:
     try:
         value = json.loads(text)
     except (RecursionError, ValueError) as error:  # ValueError: also for numbers of 4300 digits
-        is_syntax = isinstance(error, json.JSONDecodeError)
-        problem = f"at line {error.lineno} ({error.msg})" if is_syntax else f"to be used ({error})"
+        problem = f"that can be read ({error})"
+        if isinstance(error, json.JSONDecodeError):
+            problem = f"at line {error.lineno} ({error.msg})"
         raise JournalError(
             f"this is not an energy report: no JSON {problem}; "
             "give an energy_report.json, an energy_report.html or a run folder"
