@@ -71,7 +71,9 @@ class BoundedColumns:
     def _reserve(self, needed: int) -> None:
         for index, column in enumerate(self._table):
             if needed > len(column):
-                grown = np.empty(needed + needed // 64 + 64, column.dtype)
+                # Smaller steps leave more freed blocks that are too small to be used again: with
+                # 1/64, eight GPUs need 3 MiB more after 40 minutes (benchmark longrun).
+                grown = np.empty(needed + needed // 12 + 64, column.dtype)
                 grown[: self._length] = column[: self._length]
                 self._table[index] = grown
 
