@@ -78,7 +78,11 @@ def _print_columns(*, as_json: bool) -> None:
         return
     for table in TABLES:
         print(f"{table.name}: {table.meaning}")
-        what = "of the report or folder" if table is SKIPPED else "of the report; in all tables"
+        what = (
+            "of the report or folder"
+            if table is SKIPPED
+            else "of the report; the same in all tables"
+        )
         print(f"  {'path':26}{'VARCHAR':11}{what}")
         for column in table.columns:
             print(f"  {column.name:26}{column.type:11}{column.meaning}")
