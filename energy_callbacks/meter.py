@@ -56,7 +56,8 @@ class EnergyMeter:
     measuring fails, it ends with a warning, and the training continues. Only ``energy``,
     ``wait_until_seen``, ``report`` and methods that end an attempt, such as ``stop``, wait for
     other threads; ``energy`` waits for at most 50 ms, and the others for at most a few seconds. In
-    a forked child process nothing is measured until the child calls ``start``.
+    a forked child process nothing is measured until the child calls ``start``, and no method waits
+    for a lock that another thread held at the fork.
 
     Args:
         config: settings; ``None`` is ``EnergyConfig()``.
@@ -115,7 +116,7 @@ class EnergyMeter:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The measured devices of this host; empty until their sensors have opened."""
-        newest = self._lifecycle.newest
+        newest = self._lifecycle.own
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
@@ -320,6 +321,8 @@ class EnergyMeter:
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
+        if self._lifecycle.is_inherited:
+            return False
         share = self._budget_share() or 0.0  # 0 if this process has stopped measuring
         try:
             is_over = (add or self._vote)(share) >= 1.0
@@ -508,8 +511,11 @@ class EnergyMeter:
             self._say(summary)
 
     def close(self) -> None:
-        """Close the outputs; the meter can be started again afterwards."""
-        for output in self._outputs:
+        """Close the outputs; the meter can be started again afterwards.
+
+        In a forked child, nothing happens until the child calls ``start``.
+        """
+        for output in () if self._lifecycle.is_inherited else self._outputs:
             output.close()
 
     def report(self) -> "EnergyReport":

@@ -9,12 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pynvml
 import pytest
 
 from energy_callbacks import EnergyMeter
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report import EnergyReport
@@ -423,12 +425,15 @@ def fill_disk(folder: Path, clock: FakeClock, for_s: float) -> None:
 
 
 def assert_disk_was_full(run: Run, for_s: float) -> None:
-    """The report states what is missing, and the rest is right."""
+    """Nothing is missing if there is space again; if not, the report states where it ends."""
     found, duration_s = run.report.energy.gpu, run.report.run.duration_s
     assert found.energy_j is not None
     if math.isfinite(for_s):
         assert_total(run, may_miss=False)
-        assert run.says("lines of the journal could not be written")
+        assert not run.says("lines of the journal could not be written")
+        [path] = journal.find(run.meter.run_folder or Path())
+        rows_s = [line["t_s"] for line in journal.read(path) if line["type"] == "series"]
+        assert all(after_s - before_s < 1.0 for before_s, after_s in pairwise([0.0, *rows_s]))
         return
     assert run.says("was cut off")
     assert duration_s == pytest.approx(FAULT_S, abs=2.0)

@@ -254,7 +254,7 @@ def test_codecarbon_raises(
 def test_disk_full(
     fake_nvml: Play, tmp_path: Path, for_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Unwritten lines are lost; figures go on, and the report states what is missing."""
+    """Lines wait until there is space; figures go on, and the report states what is missing."""
     clock = clock_of(fake_nvml, h200(LOAD))
 
     run = trained(tmp_path, clock, middle=lambda: fill_disk(tmp_path, clock, for_s))

@@ -1,11 +1,9 @@
 """``EnergyMeter``: whole runs on virtual and on real time."""
 
 import copy
-import faulthandler
 import json
 import os
 import pickle
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.frameworks import cuda_events
 from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
+from tests.core.forking import in_a_child
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 from tests.tuning.simulated import BusyClock
 
@@ -767,20 +766,6 @@ def test_a_running_meter_on_a_fake_clock_can_be_copied(tmp_path: Path, clock: Fa
     assert not twin.is_running
     assert meter.is_running
     meter.stop()
-
-
-def in_a_child(work: Callable[[], object], limit_s: float = 5.0) -> int:
-    """Run ``work`` in a forked child; 0 if it returned true, 9 if it raised, else a signal."""
-    pid = os.fork()
-    if pid == 0:
-        faulthandler.disable()
-        signal.setitimer(signal.ITIMER_REAL, limit_s)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        try:
-            os._exit(0 if work() else 1)
-        except BaseException:  # noqa: BLE001 - nothing of the child may reach pytest
-            os._exit(9)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal import disk_sync, journal
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
@@ -43,6 +43,8 @@ logger = logging.getLogger("energy_callbacks")
 # Maximum time to wait at the end of an attempt, s: once for all sources together, and once for the
 # journal's thread.
 _STOP_TIMEOUT_S: Final = 3.0
+# Maximum time to wait at the end until the journal is on the disk, s.
+_DISK_S: Final = 1.0
 # A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
 # Interval between two checks in ``wait_until_seen``, s.
@@ -144,6 +146,7 @@ class ActiveAttempt:
         self._budget = Budget(config, emissions_kg)
         self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
         keep = self._raw.keep if self._raw else None
+        self._disk = disk_sync.start(clock, path, *((self._raw.path,) if self._raw else ()))
         self._sampler = Sampler(found.sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
         # Checks that run at every update, by the code of the warning that the check may cause.
@@ -308,10 +311,11 @@ class ActiveAttempt:
     def _stop(self, status: str, error: str | None, *, on_own_thread: bool = False) -> None:
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
-        self.abandon()
+        self._periodic.ask_to_stop()
         if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
             folder = self.run_folder
             logger.warning("the energy journal in %s cannot be written; it ends here", folder)
+            self._disk.ask_to_stop()
             return
         if self._raw is not None:
             self._raw.close()
@@ -325,6 +329,8 @@ class ActiveAttempt:
             sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
             missed_readings=self._sampler.missed,
         )
+        self._disk.ask_to_stop()
+        self._disk.wait(_DISK_S)
         # Set only here: if Ctrl-C interrupts the lines above, ``end`` can be called again.
         self._is_over = True
         if self.call is not None:
@@ -353,9 +359,10 @@ class ActiveAttempt:
             time.sleep(0.05)
 
     def abandon(self) -> None:
-        """Ask the threads of the sensors and of the journal to stop; return without waiting."""
+        """Ask all threads of the attempt to stop; return without waiting."""
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
+        self._disk.ask_to_stop()
 
     def wait_for_journal(self, timeout_s: float) -> None:
         """Wait until the journal's thread has stopped, for at most ``timeout_s``."""

@@ -59,6 +59,11 @@ class Lifecycle:
         return self.attempt if self.generation == forks.generation else None
 
     @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a forked child and the newest attempt is that of its parent."""
+        return self.generation not in (None, forks.generation)
+
+    @property
     def own(self) -> ActiveAttempt | None:
         """The newest attempt of this process; ``None`` if there is none, or only the parent's.
 
@@ -136,12 +141,12 @@ class Lifecycle:
 
     def abandon(self, message: str) -> None:
         """Stop measuring after an error, and log a message with the exception being handled."""
-        attempt, self.attempt = self.attempt, None
+        attempt, self.attempt = self.running, None
         self.state = "failed"
         atexit.unregister(self.exit)
         logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called in exception handlers
-        self._profilers.stop()
         if attempt is not None:
+            self._profilers.stop()
             attempt.abandon()
 
     def _forget(self, attempt: ActiveAttempt) -> None:

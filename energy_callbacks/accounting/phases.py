@@ -1,6 +1,7 @@
 """Keeps the stack of phases of a process, and divides time into spans with one phase each."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 
@@ -60,56 +61,66 @@ class PhaseStack:
         enter("validation")    validation      (train is paused)
         leave("validation")    train
 
+    The training thread changes the stack, and the journal's thread takes the spans that have ended.
+    No method uses a lock. A signal handler may call any method except ``take`` in the middle of
+    another one, because each change of the stack or of the queue is a single operation.
+
     Args:
         start_s: monotonic time at which the first phase begins.
         name: name of the phase at the bottom of the stack.
 
     Attributes:
         names: names of the phases in the stack, from the bottom to the current phase.
-        start_s: monotonic time at which the current span began.
+        open: name and start of the phase that follows the last span that was taken.
     """
 
     def __init__(self, start_s: float, name: str = "idle") -> None:
         self.names = [name]
-        self.start_s = start_s
+        self.open = (name, start_s)
+        self._changes: deque[tuple[str, float]] = deque()
 
     @property
     def name(self) -> str:
         """Name of the current phase."""
         return self.names[-1]
 
-    def enter(self, name: str, t_s: float) -> PhaseSpan:
-        """Put a phase on top of the stack; return the span that ends at ``t_s``."""
-        span = self.end(t_s)
+    def enter(self, name: str, t_s: float) -> None:
+        """Put a phase on top of the stack at ``t_s``."""
         self.names.append(name)
-        return span
+        self.end(t_s)
 
-    def leave(self, name: str, t_s: float) -> PhaseSpan | None:
-        """Remove a phase and all phases above it from the stack.
+    def leave(self, name: str, t_s: float) -> bool:
+        """Remove a phase and all phases above it from the stack at ``t_s``.
 
         Returns:
-            The span that ends at ``t_s``; ``None`` if the phase is not in the stack, or only at
-            the bottom, which cannot be removed.
+            Whether anything has changed; ``False`` if the phase is not in the stack, or only at the
+            bottom, which cannot be removed.
         """
-        if name not in self.names[1:]:
-            return None
-        span = self.end(t_s)
-        while self.names.pop() != name:
-            pass
-        return span
+        names = self.names.copy()
+        if name not in names[1:]:
+            return False
+        del self.names[len(names) - 1 - names[::-1].index(name) :]
+        self.end(t_s)
+        return True
 
-    def leave_all(self, t_s: float) -> PhaseSpan:
-        """Remove all phases except the one at the bottom; return the span that ends at ``t_s``."""
-        span = self.end(t_s)
+    def leave_all(self, t_s: float) -> None:
+        """Remove all phases except the one at the bottom at ``t_s``."""
         del self.names[1:]
-        return span
+        self.end(t_s)
 
-    def end(self, t_s: float) -> PhaseSpan:
-        """End the current span at ``t_s`` and begin a new one; return the ended span.
+    def end(self, t_s: float) -> None:
+        """End the current span at ``t_s``, and begin a span of the phase on top of the stack."""
+        self._changes.append((self.names[-1], t_s))
 
-        If ``t_s`` is earlier than the start of the current span, the ended span has the length 0.
+    def take(self) -> Iterator[PhaseSpan]:
+        """Yield the spans that have ended since the last call, in time order without gaps.
+
+        A span that would end before it begins has the length 0. ``open`` changes after the caller
+        has stored the span: a thread that reads ``open`` before the stored spans misses no time.
         """
-        t_s = max(t_s, self.start_s)
-        span = PhaseSpan(name=self.name, start_s=self.start_s, end_s=t_s)
-        self.start_s = t_s
-        return span
+        while self._changes:
+            next_name, t_s = self._changes.popleft()
+            name, start_s = self.open
+            span = PhaseSpan(name=name, start_s=start_s, end_s=max(t_s, start_s))
+            yield span
+            self.open = (next_name, span.end_s)

@@ -5,7 +5,6 @@ the journal's thread. It asks the timeline for the energy of those spans for whi
 readings, and writes the lines.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +38,8 @@ _PATIENCE_S = 6.0
 _SO_FAR_SHARE = 0.1
 _SO_FAR_S = 10.0
 _SHORTEST_S = 0.1
+# Number of spans and windows that ``trained`` knows; older ones are forgotten.
+_MOST_SPANS = 10_000
 # A device whose first reading is later than this after the start of the attempt begins late, s.
 _LATE_S = 1.0
 # Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
@@ -110,7 +111,6 @@ class JournalRecorder:
         self.start_s = start_s
         self._closed: deque[PhaseSpan] = deque()
         self._named: deque[PhaseSpan] = deque()
-        self._new_spans: deque[PhaseSpan] = deque()
         self._new_windows: deque[PhaseSpan] = deque()
         self._lines: deque[Record] = deque()
         self._pooled = StepCounts(t_s=start_s)
@@ -120,56 +120,44 @@ class JournalRecorder:
         self._so_far_s = start_s
         self.is_asked = False
         self._row_ends: dict[str, float] = {}
-        self._trained: deque[PhaseSpan] = deque(maxlen=10_000)
-        self._renamed: deque[PhaseSpan] = deque(maxlen=10_000)
-        self._phase_lock = threading.Lock()
+        self._trained: list[PhaseSpan] = []
+        self._renamed: deque[PhaseSpan] = deque(maxlen=_MOST_SPANS)
         self.settled_s = self.seen_s = start_s
         self._complete_s = start_s
         timeline.pin(start_s)
 
     # The methods up to the next comment of this kind may run on the training thread. They use no
-    # file and no sensor, and only one lock, which is held for microseconds.
+    # file, no sensor and no lock: a signal handler that runs on the training thread in the middle
+    # of one of them may call any of them.
 
     def enter(self, name: str, t_s: float) -> None:
         """Begin a phase at the monotonic time ``t_s``."""
-        self._change(lambda: self.phases.enter(name, t_s))
+        self.phases.enter(name, t_s)
+        self._note_change(t_s)
 
     def leave(self, name: str, t_s: float) -> None:
         """End a phase and all phases above it at ``t_s``; ignore a phase not in the stack."""
-        self._change(lambda: self.phases.leave(name, t_s))
+        if self.phases.leave(name, t_s):
+            self._note_change(t_s)
 
     def leave_all(self, t_s: float) -> None:
         """End all phases at ``t_s``; the process is then in phase ``idle``."""
-        self._change(lambda: self.phases.leave_all(t_s))
+        self.phases.leave_all(t_s)
+        self._note_change(t_s)
 
-    def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
-        """Change the phase and queue the span that ends.
-
-        The lock makes sure that ``trained`` does not run between the change of the phase and the
-        storing of the span.
-        """
-        with self._phase_lock:
-            span = change()
-            if span is not None:
-                self._new_spans.append(span)
-            if span is not None and span.name == "train":
-                self._trained.append(span)
-        if span is not None:
-            self.steps.pause()
-            self.timeline.pin(span.end_s)
-            self._closed.append(span)
-            self.event("phase", span.end_s, phase=self.phases.name)
+    def _note_change(self, t_s: float) -> None:
+        self.steps.pause()
+        self.timeline.pin(t_s)
+        self.event("phase", t_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
         """Assign a past span of time to the phase ``name``, and queue the span for the journal."""
         self.timeline.pin(start_s)
         self.timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
-        self._named.append(span)
         self._new_windows.append(span)
         if name != "train":
-            with self._phase_lock:
-                self._renamed.append(span)
+            self._renamed.append(span)
 
     def event(self, kind: str, t_s: float, **values: Any) -> None:
         """Queue an ``event`` line."""
@@ -216,6 +204,7 @@ class JournalRecorder:
             is_final: whether to write everything without waiting for further readings.
         """
         now_s = self._clock.monotonic_s()
+        self._take_changes()
         settled_s = self.timeline.settled_s(now_s, _PATIENCE_S)
         seen_s = self.timeline.seen_s(now_s, _PATIENCE_S)
         self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
@@ -227,7 +216,7 @@ class JournalRecorder:
         self._write_steps(is_final=is_final)
         self._note_period()
         self._waiting.update(now_s, is_final=is_final)
-        self._update_phases(is_final=is_final)
+        self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
         self._write_series(now_s)
         is_asked = self.is_asked
         self._write_so_far(is_due=has_windows or is_asked)
@@ -245,7 +234,8 @@ class JournalRecorder:
             values: further fields of the ``totals`` line.
         """
         now_s = self._clock.monotonic_s()
-        self._change(lambda: self.phases.end(now_s))
+        self.phases.end(now_s)
+        self._note_change(now_s)
         for key, count in self.timeline.disagreements().items():
             self.warn(
                 "counter_disagrees",
@@ -260,10 +250,10 @@ class JournalRecorder:
         self.steps.close()
         self._warn_of_host_marks()
         self.update(is_final=True)
-        if self._writer.failures:
+        if self._writer.lost:
             self.warn(
                 "journal_incomplete",
-                f"{self._writer.failures} lines of the journal could not be written "
+                f"{self._writer.lost} lines of the journal could not be written "
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
@@ -309,17 +299,26 @@ class JournalRecorder:
             )
         return has_any
 
-    def _update_phases(self, *, is_final: bool) -> None:
+    def _take_changes(self) -> None:
+        """Take the changes of phase and the windows that the training thread has queued."""
         # Windows are taken first: the spans that a window overlaps were queued before it, except
         # the last of them.
         windows = [self._new_windows.popleft() for _ in range(len(self._new_windows))]
-        with self._phase_lock:
-            while self._new_spans:
-                self._by_phase.add(self._new_spans.popleft())
-            self._by_phase.begin(self.phases.name, self.phases.start_s)
+        for span in self.phases.take():
+            self._closed.append(span)
+            self._by_phase.add(span)
+            if span.name == "train":
+                self._keep_trained(span)
+        self._by_phase.begin(*self.phases.open)
         for window in windows:
             self._by_phase.rename(window)
-        self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
+        self._named.extend(windows)
+
+    def _keep_trained(self, span: PhaseSpan) -> None:
+        # ``trained`` may read the list on another thread, so it is replaced, not shortened.
+        if len(self._trained) >= _MOST_SPANS:
+            self._trained = self._trained[_MOST_SPANS // 2 :]
+        self._trained.append(span)
 
     def _write_phases(
         self, end_s: float, found: Callable[[float], dict[str, dict[str, Energy]]]
@@ -450,12 +449,13 @@ class JournalRecorder:
         Parts that ``window`` has assigned to another phase are left out. Parts that share an edge
         are returned as one.
         """
-        with self._phase_lock:
-            newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
-            spans = list(newest)[::-1]
-            renamed = [s for s in self._renamed if s.end_s > start_s and s.start_s < end_s]
-            if self.phases.name == "train":
-                spans.append(PhaseSpan(name="train", start_s=self.phases.start_s, end_s=end_s))
+        name, begin_s = self.phases.open  # read first, see ``PhaseStack.take``
+        newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
+        spans = [span for span in newest if span.end_s <= begin_s][::-1]
+        if name == "train":
+            spans.append(PhaseSpan(name="train", start_s=begin_s, end_s=end_s))
+        # Copied in one operation, because the training thread may append to it.
+        renamed = [s for s in list(self._renamed) if s.end_s > start_s and s.start_s < end_s]
         inside = (
             PhaseSpan(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
             for s in spans

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from energy_callbacks import importers
-from energy_callbacks.accounting.journal import batch_job, journal
+from energy_callbacks.accounting.journal import batch_job, headers, journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis import footprint, warnings
@@ -101,7 +101,7 @@ def _read(
     # A journal that is found through several paths is read only once.
     for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
         try:
-            process = load(file)
+            process = _loaded(file)
             is_running = _status(process, now_unix_s) == "running"
             readable.append(until_settled(process) if is_running else process)
         except JournalError as error:
@@ -111,6 +111,12 @@ def _read(
     if not readable:
         raise JournalError("; ".join(problems))
     return readable, problems
+
+
+def _loaded(path: Path) -> ProcessJournal:
+    process = load(path)
+    headers.check(process.header, path, line=1, required=headers.REQUIRED)
+    return process
 
 
 def _merged(processes: Sequence[ProcessJournal]) -> tuple[list[MergedAttempt], int]:
@@ -172,9 +178,9 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
         known.add(folder)
         for path in journal.find(folder):
             # Unreadable journals in earlier folders are ignored.
-            with suppress(JournalError, OSError):
+            with suppress(JournalError, OSError, *checks.INVALID):
                 if journal.header(path).get("run_id") == process.run_id:
-                    earlier = load(path)
+                    earlier = _loaded(path)
                     earlier.folders_back = process.folders_back + 1
                     processes.append(earlier)
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from energy_callbacks.core.forks import ProcessLock
 from energy_callbacks.sensing import time_limit
 
 # Time limit for ``nvmlInit`` during the import, s. Without a driver, it fails within 1 ms; on an
 # H100 it takes 13 ms.
 _PATIENCE_S: Final = 0.05
 # CodeCarbon has circular imports: two threads that import it at the same time can deadlock.
-_one_at_a_time = threading.RLock()
+_one_at_a_time = ProcessLock()
 
 
 @contextmanager

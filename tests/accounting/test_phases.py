@@ -14,16 +14,19 @@ MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats
 @given(moves=MOVES)
 def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, float]]) -> None:
     """For any order of entering and leaving, spans are adjacent and never overlap."""
-    phases, t_s, spans = PhaseStack(10.0), 10.0, []
-    for move, name, later_s in moves:
+    phases, t_s = PhaseStack(10.0), 10.0
+    spans: list[PhaseSpan] = []
+    for number, (move, name, later_s) in enumerate(moves):
         t_s += later_s
-        span = phases.enter(name, t_s) if move == "enter" else phases.leave(name, t_s)
-        spans += [span] if span is not None else []
-    spans.append(phases.end(t_s + 1.0))
+        phases.enter(name, t_s) if move == "enter" else phases.leave(name, t_s)
+        spans += phases.take() if number % 3 == 0 else []
+    phases.end(t_s + 1.0)
+    spans += phases.take()
     assert spans[0].start_s == 10.0
     assert all(a.end_s == b.start_s for a, b in pairwise(spans))
     assert all(span.end_s >= span.start_s for span in spans)
     assert spans[-1].end_s == max(t_s + 1.0, spans[-1].start_s)
+    assert phases.open == (phases.name, spans[-1].end_s)
 
 
 @given(moves=MOVES)
@@ -48,14 +51,12 @@ def test_the_phase_is_the_last_one_entered_and_not_left(
 def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
     """Training, validation, training are three spans, and validation is not part of training."""
     phases = PhaseStack(0.0)
-    spans = [
-        phases.enter("train", 1.0),
-        phases.enter("validation", 5.0),
-        phases.leave("validation", 7.0),
-        phases.leave("train", 9.0),
-        phases.end(10.0),
-    ]
-    assert [(s.name, s.start_s, s.end_s) for s in spans if s] == [
+    phases.enter("train", 1.0)
+    phases.enter("validation", 5.0)
+    phases.leave("validation", 7.0)
+    phases.leave("train", 9.0)
+    phases.end(10.0)
+    assert [(span.name, span.start_s, span.end_s) for span in phases.take()] == [
         ("idle", 0.0, 1.0),
         ("train", 1.0, 5.0),
         ("validation", 5.0, 7.0),
@@ -68,10 +69,11 @@ def test_leaving_what_was_never_entered_is_ignored() -> None:
     """An unknown phase, and the phase at the bottom, cannot be left."""
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
-    assert phases.leave("validation", 2.0) is None
-    assert phases.leave("idle", 2.0) is None
+    assert not phases.leave("validation", 2.0)
+    assert not phases.leave("idle", 2.0)
     assert phases.name == "train"
-    assert phases.start_s == 1.0
+    assert len(list(phases.take())) == 1
+    assert phases.open == ("train", 1.0)
 
 
 def test_leaving_takes_along_what_was_left_open_inside() -> None:
@@ -79,7 +81,8 @@ def test_leaving_takes_along_what_was_left_open_inside() -> None:
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("validation", 2.0)
-    assert phases.leave("train", 3.0) == PhaseSpan(name="validation", start_s=2.0, end_s=3.0)
+    assert phases.leave("train", 3.0)
+    assert list(phases.take())[-1] == PhaseSpan(name="validation", start_s=2.0, end_s=3.0)
     assert phases.name == "idle"
 
 
@@ -92,6 +95,15 @@ def test_the_same_phase_may_be_entered_inside_itself() -> None:
     assert phases.name == "train"
     phases.leave("train", 4.0)
     assert phases.name == "idle"
+
+
+def test_while_a_span_is_stored_its_phase_is_still_open() -> None:
+    """Who reads the open phase first, and the stored spans then, misses no time."""
+    phases = PhaseStack(0.0)
+    phases.enter("train", 1.0)
+    phases.leave("train", 2.0)
+    seen = [(phases.open[0], span.name) for span in phases.take()]
+    assert seen == [("idle", "idle"), ("train", "train")]
 
 
 INTERVALS = st.lists(
@@ -121,7 +133,8 @@ def test_leaving_everything_is_idle_from_then_on() -> None:
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("validation", 2.0)
-    span = phases.leave_all(5.0)
+    phases.leave_all(5.0)
+    *_, span = phases.take()
     assert (span.name, span.start_s, span.end_s) == ("validation", 2.0, 5.0)
     assert phases.name == "idle"
     assert "train" not in phases.names

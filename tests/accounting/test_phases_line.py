@@ -10,7 +10,6 @@ import pytest
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.metrics import phase_energy
-from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.phases import energies
 from energy_callbacks.report.collect.process import ProcessJournal, load
@@ -165,12 +164,12 @@ def test_a_phase_that_ends_while_windows_are_taken(
         begin(name, t_s)
         monkeypatch.setattr(phases, "begin", begin)
         now_s = books.clock.monotonic_s()
-        span = PhaseSpan(name="train", start_s=t_s, end_s=now_s - 2.0)
-        recorder._new_spans.append(span)
-        recorder._new_windows.append(PhaseSpan(name="w", start_s=now_s - 1.0, end_s=now_s))
+        books.recorder.enter("validation", now_s - 2.0)
+        books.recorder.leave("validation", now_s)
+        books.recorder.window("w", now_s - 1.0, now_s)
 
     monkeypatch.setattr(phases, "begin", interrupted)
-    recorder._update_phases(is_final=False)
+    recorder._take_changes()
     names = [phases._names[label] for label in phases._labels]
     assert "w" not in names  # it is taken next time, after the span
     assert phases._edges_s == sorted(phases._edges_s)

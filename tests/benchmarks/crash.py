@@ -10,9 +10,15 @@ checkpoint in a new log folder, as Lightning creates one. A bar is missed if in 
 * a step is counted twice, a repeated step is not reported as repeated, or a step is missing that
   was not one of the last second;
 * a line of a journal other than the last one cannot be read.
+
+Then plain trainings that sleep, that run Python code, and that call C functions which hold the
+interpreter are killed at random moments. No other thread can run Python code during such a C call,
+and a sensor is read in several turns. A bar is missed if one of the first two loses more than a
+second; what the others lose is shown.
 """
 
 import csv
+import ctypes
 import json
 import logging
 import os
@@ -23,9 +29,11 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import lightning.pytorch as pl
 import torch
@@ -33,6 +41,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, TensorDataset
 
+from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.report import EnergyReport, build
@@ -48,6 +57,9 @@ SAVED_EACH = 100
 # checkpoint, as there would be nothing to resume from.
 EARLIEST, LATEST = 160, 480
 MOST_LOST_S = 1.0
+# Plain trainings: how many are killed of each kind, and when after their first step.
+KILLS, QUICK_KILLS = 10, 2
+EARLIEST_S, LATEST_S, QUICK_LATEST_S = 3.0, 15.0, 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +106,50 @@ class Module(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
+def sleeps() -> None:
+    """Wait as for a device, without the interpreter."""
+    time.sleep(STEP_S)
+
+
+def runs_python() -> None:
+    """Run Python code, which lets other threads run every 5 ms (``sys.getswitchinterval``)."""
+    end_s = time.perf_counter() + STEP_S
+    while time.perf_counter() < end_s:
+        pass
+
+
+def calls_c(duration_s: float) -> None:
+    """Call a C function that holds the interpreter, as some extension modules do."""
+    ctypes.PyDLL(None).usleep(round(1e6 * duration_s))
+
+
+LOADS: Final[Mapping[str, Callable[[], None]]] = {
+    "sleeping": sleeps,
+    "Python": runs_python,
+    "C calls of 10 ms": partial(calls_c, 0.01),
+    "C calls of 0.1 s": partial(calls_c, 0.1),
+    "C calls of 2 s": partial(calls_c, 2.0),
+}
+JUDGED: Final = ("sleeping", "Python")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """What the kill of a plain training cost.
+
+    Attributes:
+        load: what the training did, see ``LOADS``.
+        killed_s: time of the kill after the start.
+        lost_s: energy that the report lacks, in seconds of the card.
+        lost_steps: number of steps that it lacks.
+    """
+
+    load: str
+    killed_s: float
+    lost_s: float
+    lost_steps: int
+
+
 def main() -> int:
     """Run all trials, print a table, and return the exit status."""
     parser = bars.parser(__doc__)
@@ -110,7 +166,70 @@ def main() -> int:
         print(row(trials[-1]), flush=True)
     lost_s = [trial.lost_s for trial in trials]
     print(f"lost: {statistics.median(lost_s):.2f} s at the median, {max(lost_s):.2f} s at most")
-    return bars.finish("crash", arguments, judged(trials), trials=[asdict(one) for one in trials])
+    kills = killed_trainings(dice, is_quick=arguments.quick)
+    found = judged(trials) + judged_kills(kills)
+    figures = {"trials": [asdict(one) for one in trials], "kills": [asdict(one) for one in kills]}
+    return bars.finish("crash", arguments, found, **figures)
+
+
+def killed_trainings(dice: random.Random, *, is_quick: bool) -> list[Kill]:
+    """Kill plain trainings of each load, or of those with a bar, and print what was lost."""
+    count, latest_s = (QUICK_KILLS, QUICK_LATEST_S) if is_quick else (KILLS, LATEST_S)
+    kills: list[Kill] = []
+    print("\nplain training    killed  lost energy: median  most  lost steps: most")
+    for load in JUDGED if is_quick else LOADS:
+        for _ in range(count):
+            with tempfile.TemporaryDirectory() as folder:
+                kills.append(killed(Path(folder), load, dice.uniform(EARLIEST_S, latest_s)))
+        lost_s = [kill.lost_s for kill in kills if kill.load == load]
+        steps = max(kill.lost_steps for kill in kills if kill.load == load)
+        print(
+            f"{load:<16}{count:>8}{statistics.median(lost_s):>19.2f} s{max(lost_s):>6.2f} s"
+            f"{steps:>14}",
+            flush=True,
+        )
+    return kills
+
+
+def judged_kills(kills: Sequence[Kill]) -> list[Bar]:
+    """Return the bars of the killed plain trainings."""
+    lost_s = {load: max(kill.lost_s for kill in kills if kill.load == load) for load in JUDGED}
+    return [
+        Bar(name=f"{load}: s of energy lost", value=most_s, at_most=MOST_LOST_S)
+        for load, most_s in lost_s.items()
+    ]
+
+
+def killed(folder: Path, load: str, after_s: float) -> Kill:
+    """Kill a plain training so long after its first step, and read its report."""
+    done = folder / "done"
+    child = forked(lambda: train_plainly(folder, done, LOADS[load]))
+    while not done.exists():
+        time.sleep(0.001)
+    time.sleep(after_s)
+    os.kill(child, signal.SIGKILL)
+    killed_unix_s = time.time()
+    os.waitpid(child, 0)
+    report = build(folder / "run")
+    truth_s = killed_unix_s - report.attempts[0].started_unix_s
+    return Kill(
+        load=load,
+        killed_s=truth_s,
+        lost_s=truth_s - (report.energy.gpu.energy_j or 0.0) / POWER_W,
+        lost_steps=len(done.read_text()) - report.attempts[0].steps,
+    )
+
+
+def train_plainly(folder: Path, done: Path, work: Callable[[], None]) -> None:
+    """Train in a plain loop until the process is killed; each step is noted in a file."""
+    FakeNvml(Scenario(cards=(h200(Constant(POWER_W)),)), folder, virtual=False)
+    config = EnergyConfig(report_dir=folder / "run", devices=[0])
+    with EnergyMeter(config=config) as meter, meter.phase("train"), done.open("a") as file:
+        while True:
+            work()
+            meter.step(samples=8)
+            file.write(".")
+            file.flush()
 
 
 def judged(trials: Sequence[Trial]) -> list[Bar]:
@@ -140,7 +259,7 @@ def row(trial: Trial) -> str:
 def tried(folder: Path, after_steps: float) -> Trial:
     """Train, kill after so many steps, read the report; resume, and read it again."""
     done = folder / "done"
-    child = forked(folder, done, resumes=False)
+    child = forked(lambda: train(folder, done, resumes=False))
     while not done.exists() or len(done.read_text()) < int(after_steps):
         time.sleep(0.001)
     time.sleep(after_steps % 1.0 * STEP_S)
@@ -155,7 +274,7 @@ def tried(folder: Path, after_steps: float) -> Trial:
     last = folder / "checkpoints" / "last.ckpt"
     saved = torch.load(last, weights_only=False)["global_step"] if last.exists() else 0
     resumed_folder = folder / "logs" / "version_1" / "energy"
-    os.waitpid(forked(folder, done, resumes=True), 0)
+    os.waitpid(forked(lambda: train(folder, done, resumes=True)), 0)
     report = build(resumed_folder)
     is_readable = all(map(reads, [*journal.find(killed_folder), *journal.find(resumed_folder)]))
     return Trial(
@@ -209,13 +328,13 @@ def reads(path: Path) -> bool:
     return not last or len(lines) > 0
 
 
-def forked(folder: Path, done: Path, *, resumes: bool) -> int:
-    """Fork a child that trains, with all imports done; returns its process id."""
+def forked(work: Callable[[], None]) -> int:
+    """Fork a child that does some work, with all imports done; returns its process id."""
     child = os.fork()
     if child:
         return child
     try:
-        train(folder, done, resumes=resumes)
+        work()
     finally:
         sys.stdout.flush()
         os._exit(0)

@@ -16,9 +16,10 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
+from io import FileIO
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from energy_callbacks.accounting.journal import headers
 from energy_callbacks.core import atomic_files, json_lines, redaction
@@ -61,6 +62,9 @@ _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
 # Number of bytes that are read from the end of a journal to find its last line. They are enough for
 # a ``totals`` line with 100 devices.
 _TAIL_BYTES: Final = 65536
+# Most bytes that a writer keeps in memory: 20 minutes of a journal with eight GPUs. The records
+# between two calls of ``flush`` have a few thousand bytes.
+_MOST_BYTES: Final = 1 << 20
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 logger = logging.getLogger("energy_callbacks")
@@ -69,37 +73,42 @@ logger = logging.getLogger("energy_callbacks")
 class JournalWriter:
     """Appends records to one file; ``flush`` passes them to the operating system.
 
-    Flushed records survive ``kill -9`` of this process. A full disk raises no exception: lines are
-    lost, and writing continues when there is space again.
+    Flushed records survive ``kill -9`` of this process. Records are kept in memory until ``flush``
+    writes them with one system call, so that a forked child has nothing to write at its exit. A
+    full disk raises no exception: records stay in memory until there is space again. If they
+    become too many, they are lost.
 
     Attributes:
         path: path of the file.
-        failures: number of failed calls to write, flush or close the file.
+        failures: number of failed calls to write or close the file.
+        lost: number of records that were lost.
         last_error: error of the last failed call; ``None`` if no call has failed.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.failures = 0
+        self.failures = self.lost = 0
         self.last_error: OSError | None = None
-        self._is_torn = False
-        descriptor = atomic_files.open_to_append(path)
-        self._file: TextIO | None = os.fdopen(descriptor, "a", encoding="utf-8")
+        self._unwritten = bytearray()
+        self._file: FileIO | None = FileIO(atomic_files.open_to_append(path), "a")
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record; NaN and infinity become ``null``, unsupported objects become text."""
-        if self._file is None:
-            return
-        # The last line may be incomplete after an error; then this record begins on a new line.
-        start, self._is_torn = "\n" if self._is_torn else "", False
-        with self._counting_failures():
-            self._file.write(start + _as_json(record) + "\n")
+        if self._file is not None:
+            self._unwritten += _as_json(record).encode() + b"\n"
+            if len(self._unwritten) > _MOST_BYTES:
+                self.flush()
 
     def flush(self) -> None:
         """Pass everything written so far to the operating system."""
-        if self._file is not None:
-            with self._counting_failures():
-                self._file.flush()
+        with self._counting_failures():
+            while self._file is not None and self._unwritten:
+                written = self._file.write(self._unwritten)
+                del self._unwritten[:written]
+        if len(self._unwritten) > _MOST_BYTES:
+            self.lost += self._unwritten.count(b"\n")
+            # The last line in the file may be incomplete; the next record begins on a new line.
+            self._unwritten[:] = b"\n"
 
     def close(self) -> None:
         """Flush and close the file; a second call does nothing."""
@@ -118,7 +127,6 @@ class JournalWriter:
                 logger.warning("the energy journal %s cannot be written: %s", self.path, error)
             self.failures += 1
             self.last_error = error
-            self._is_torn = True
 
 
 def _as_json(record: Mapping[str, Any]) -> str:

@@ -17,12 +17,16 @@ class RawReadings:
             suffix replaced by ``.readings``.
         start_s: monotonic time of the attempt's start.
         unix_s: wall time of the attempt's start.
+
+    Attributes:
+        path: path of the file.
     """
 
     def __init__(self, journal: Path, start_s: float, unix_s: float) -> None:
         self._new: deque[Sequence[Reading]] = deque()
         self._lines = Lines(start_s, unix_s)
-        self._writer = JournalWriter(journal.with_suffix(".readings"))
+        self.path = journal.with_suffix(".readings")
+        self._writer = JournalWriter(self.path)
         self._writer.write(self._lines.header)
 
     def keep(self, readings: Sequence[Reading]) -> None:

@@ -198,9 +198,9 @@ def _header(record: Record, path: Path, line: int) -> Record:
     """Return a header for the report; journals of earlier versions may contain secrets.
 
     Raises:
-        JournalError: if a value of the header is missing or invalid.
+        JournalError: if a value of the header is invalid.
     """
-    headers.check(record, path, line, headers.REQUIRED)
+    headers.check(record, path, line)
     try:
         header: Record = redaction.record(checks.encodable(record))
     except checks.INVALID as error:

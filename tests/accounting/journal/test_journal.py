@@ -3,6 +3,8 @@
 import json
 import math
 import shutil
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from decimal import Decimal
@@ -150,37 +152,108 @@ def test_a_full_disk_is_counted_and_never_raises() -> None:
 
 
 class FillsUp:
-    """A text file on a disk that is full for some time."""
+    """A file on a disk that is full for some time.
 
-    def __init__(self, room: list[bool]) -> None:
-        self.room, self.text = room, ""
+    Args:
+        room: for each call of ``write``, how many bytes fit; ``None`` for all of them. A call for
+            which none fit fails.
+    """
 
-    def write(self, text: str) -> None:
-        if self.room.pop(0):
-            self.text += text
-        else:
-            self.text += text[: len(text) // 2]
+    def __init__(self, *room: int | None) -> None:
+        self.room, self.content, self.calls = list(room), b"", 0
+
+    def write(self, content: bytearray) -> int:
+        self.calls += 1
+        fits = self.room.pop(0) if self.room else None
+        if fits == 0:
             raise OSError(28, "No space left on device")
-
-    def flush(self) -> None:
-        pass
+        self.content += content[:fits]
+        return len(content[:fits])
 
     def close(self) -> None:
         raise OSError(28, "No space left on device")
 
 
-def test_writing_goes_on_where_there_is_room_again(tmp_path: Path) -> None:
-    """A line that was written partially does not damage the next one."""
+def on_disk(tmp_path: Path, disk: FillsUp) -> JournalWriter:
+    """A writer on a disk that is full for some time."""
     writer = JournalWriter(tmp_path / "a.jsonl")
-    real, writer._file = writer._file, FillsUp([True, True, False, True])  # type: ignore[assignment]
-    assert real is not None
-    real.close()
-    for record in (HEADER, event(1), event(2), event(3)):
+    assert writer._file is not None
+    writer._file.close()
+    writer._file = disk  # type: ignore[assignment]
+    return writer
+
+
+def records(tmp_path: Path, disk: FillsUp) -> list[dict[str, Any]]:
+    """The records on a disk."""
+    (tmp_path / "a.jsonl").write_bytes(disk.content)
+    return list(journal.read(tmp_path / "a.jsonl"))
+
+
+def test_writing_goes_on_where_there_is_room_again(tmp_path: Path) -> None:
+    """A line that was written partially is completed when there is space again."""
+    disk = FillsUp(None, 20, 0, None)
+    writer = on_disk(tmp_path, disk)
+    for record in (HEADER, event(1), event(2)):
         writer.write(record)
-    (tmp_path / "a.jsonl").write_text(writer._file.text)  # type: ignore[union-attr]
+        writer.flush()
     writer.close()
-    assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1), event(3)]
-    assert writer.failures == 2
+    assert records(tmp_path, disk) == [HEADER, event(1), event(2)]
+    assert writer.failures == 2  # one call of ``write``, and ``close``
+    assert writer.lost == 0
+
+
+def test_the_lines_of_a_flush_are_one_call_of_the_system(tmp_path: Path) -> None:
+    """A flush writes all its lines at once; a disk that takes a part gets the rest in the next."""
+    disk = FillsUp(None, 7, None)
+    writer = on_disk(tmp_path, disk)
+    for _ in range(2):
+        for record in (HEADER, event(1), event(2)):
+            writer.write(record)
+        writer.flush()
+    assert disk.calls == 1 + 2
+    assert records(tmp_path, disk) == [HEADER, event(1), event(2)] * 2
+
+
+def test_a_disk_that_stays_full_costs_lines_but_not_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many waiting lines are lost and counted; the next line is on a line of its own."""
+    monkeypatch.setattr(journal, "_MOST_BYTES", 100)
+    disk = FillsUp(None, 20, 0, 0, 0, 0, None)
+    writer = on_disk(tmp_path, disk)
+    for number in range(5):
+        writer.write(HEADER if number == 0 else event(number))
+        writer.flush()
+    assert writer.lost > 0
+    assert len(writer._unwritten) <= 100
+    writer.write(event(9))
+    writer.flush()
+    found = records(tmp_path, disk)
+    assert (found[0], found[-1]) == (HEADER, event(9))
+    assert len(found) + writer.lost == 6
+
+
+FORKS = """
+import os, sys
+from pathlib import Path
+from energy_callbacks.accounting.journal.journal import JournalWriter
+from energy_callbacks.accounting.journal.raw_readings import RawReadings
+folder = Path(sys.argv[1])
+raw = RawReadings(folder / "raw.jsonl", 0.0, 0.0)
+writer = JournalWriter(folder / "a.jsonl")
+writer.write({"type": "header"})
+if os.fork():
+    os.wait()
+    writer.close()
+    raw.close()
+"""
+
+
+def test_a_child_that_was_forked_between_write_and_flush_repeats_no_line(tmp_path: Path) -> None:
+    """A child that ends as Python programs do writes nothing of what its parent had in memory."""
+    subprocess.run([sys.executable, "-c", FORKS, str(tmp_path)], check=True, timeout=60)
+    assert (tmp_path / "a.jsonl").read_text() == '{"type":"header"}\n'
+    assert len((tmp_path / "raw.readings").read_text().splitlines()) == 1
 
 
 def test_a_deleted_folder_does_not_raise(tmp_path: Path) -> None:
