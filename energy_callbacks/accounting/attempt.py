@@ -111,9 +111,8 @@ class ActiveAttempt:
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
         path = journal.path_for(run_folder, self._number, self._host, process.rank)
-        # Slow work is done before the start time is taken. CodeCarbon is imported here, not later
-        # on another thread: if a data loader forked a worker during such an import, the locks of
-        # the import would stay locked in the worker.
+        # Slow work is done before the start time is taken. CodeCarbon's tables are read without
+        # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment
 
         surroundings = environment.describe(with_command=config.writes_command)
@@ -360,6 +359,7 @@ class ActiveAttempt:
 
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
+        self.steps.generation = None
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()

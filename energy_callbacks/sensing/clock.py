@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from energy_callbacks.core import yielding
+
 PUNCTUAL_S: Final = 0.0005
 """How many seconds early a thread may wake up and still count as on time."""
 _TRIES: Final = 3
@@ -108,6 +110,7 @@ class _PeriodicThread:
             self._waking.clear()
             is_last = self._stopping.is_set()
             began_s = time.monotonic()
+            yielding.begin()
             interval_s = self._job()
             if is_last:
                 # Read only after the last call: reading takes up to 0.6 ms on a virtual machine.

@@ -32,6 +32,7 @@ BENCHMARKS: Final = (
     "crash",
     "finders",
     "forecast",
+    "hooks",
     "import_time",
     "lines",
     "live",
@@ -41,6 +42,7 @@ BENCHMARKS: Final = (
     "peers",
     "phases",
     "query",
+    "stalls",
     "tuner",
 )
 WITH_PEERS: Final = ("import_time", "overhead", "peers")

@@ -102,7 +102,9 @@ class HarmlessContract:
             raise RuntimeError("our bug")
 
         without = bench.without_us(Plan(validation_samples=20)).rows()
-        monkeypatch.setattr("energy_callbacks.accounting.metrics.step_counts.StepLog.step", broken)
+        monkeypatch.setattr(
+            "energy_callbacks.accounting.metrics.forecast.Forecaster.end_epoch", broken
+        )
         ours = bench.callback()
         found = bench.fit(Plan(validation_samples=20), ours, folder="with").rows()
         assert {tag: found[tag] for tag in without} == without

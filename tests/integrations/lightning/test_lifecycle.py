@@ -224,7 +224,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     def broken(*_: object) -> None:
         raise RuntimeError("our bug")
 
-    monkeypatch.setattr("energy_callbacks.accounting.metrics.step_counts.StepLog.step", broken)
+    monkeypatch.setattr("energy_callbacks.accounting.metrics.forecast.Forecaster.end_epoch", broken)
     lightning = trainer(tmp_path, ours)
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
