@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.journal import disk_sync, journal
+from energy_callbacks.accounting.journal import disk_sync, journal, redaction
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
@@ -26,7 +26,6 @@ from energy_callbacks.accounting.metrics.newest_energy import newest_energy, see
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
-from energy_callbacks.core import redaction
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy

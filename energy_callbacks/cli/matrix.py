@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import get_args
 
-from energy_callbacks.core import redaction
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.core.config import is_disabled
 from energy_callbacks.matrix import attempts, summary, toml_file
 from energy_callbacks.matrix.attempts import Results

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal import journal, redaction
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.core import redaction
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Sensor
 from energy_callbacks.importers.files import Damage
 from energy_callbacks.importers.protocol import Log

@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.core import atomic_files, redaction
+from energy_callbacks.accounting.journal import redaction
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.matrix.plan import MatrixJob
@@ -223,7 +224,7 @@ def check_no_secret(what: str, content: Any) -> None:
     """Check a value that another machine needs unchanged and that is written to a file for it.
 
     Raises:
-        ValueError: if it contains a secret, see ``core.redaction``.
+        ValueError: if it contains a secret, see ``accounting.journal.redaction``.
     """
     if _as_json(redaction.record(content)) != _as_json(content):
         raise ValueError(

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from energy_callbacks.core import formatting, redaction
+from energy_callbacks.accounting.journal import redaction
+from energy_callbacks.core import formatting
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 from energy_callbacks.matrix.attempts import Results

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-from energy_callbacks.core import redaction
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.version import __version__
 
 _PACKAGES: Final = (
@@ -27,7 +27,7 @@ _JOB_VARIABLES: Final = (
 def describe(*, with_command: bool = True) -> dict[str, Any]:
     """Return versions, command, git commit and batch job: facts needed to repeat the run.
 
-    Secrets in the command are replaced, see ``core.redaction``.
+    Secrets in the command are replaced, see ``accounting.journal.redaction``.
 
     Args:
         with_command: ``False`` returns ``None`` instead of the command.

@@ -21,8 +21,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.journal import headers
-from energy_callbacks.core import atomic_files, json_lines, redaction
+from energy_callbacks.accounting.journal import headers, redaction
+from energy_callbacks.core import atomic_files, json_lines
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy
 

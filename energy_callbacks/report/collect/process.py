@@ -8,9 +8,8 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from energy_callbacks import importers
-from energy_callbacks.accounting.journal import headers, journal
+from energy_callbacks.accounting.journal import headers, journal, redaction
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.core import redaction
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.json_lines import Damage
 from energy_callbacks.core.records import Device, Energy, Sensor

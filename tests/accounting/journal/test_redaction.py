@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from energy_callbacks.core import redaction
+from energy_callbacks.accounting.journal import redaction
 
 DIGITS_40 = "0123456789abcdef0123456789abcdef01234567"
 SECRET = "X1zvQ"
