@@ -20,6 +20,13 @@ def number(value: Any) -> float:
     return float(value)
 
 
+def whole(value: Any) -> int:
+    """Return a whole number; raise ``TypeError`` for any other value."""
+    if not isinstance(value, int) or not is_number(value):
+        raise TypeError(f"a whole number is expected, got {reprlib.repr(value)}")
+    return value
+
+
 def numbers(record: Record, names: Sequence[str]) -> None:
     """Raise ``TypeError`` unless each of these values is a number or null."""
     for name in names:

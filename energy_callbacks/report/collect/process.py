@@ -244,8 +244,11 @@ def _take_series(process: ProcessJournal, record: Record) -> None:
 
 def _take_steps(process: ProcessJournal, record: Record) -> None:
     checks.numbers(record, ("samples", "tokens", "last_step", "data_wait_s"))
-    for name in ("start_s", "end_s", "steps"):
+    for name in ("start_s", "end_s"):
         checks.number(record[name])
+    checks.whole(record["steps"])
+    if record["last_step"] is not None:
+        checks.whole(record["last_step"])
     _settle(process.steps, record)
     record.pop("energy", None)  # version 1 repeats the energy of rows and spans
     process.steps.append(record)
@@ -254,8 +257,8 @@ def _take_steps(process: ProcessJournal, record: Record) -> None:
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
     values = {name: checks.number(value) for name, value in record["values"].items()}
     checks.numbers(record, ("step", "epoch"))
-    if isinstance(record["step"], float):
-        raise TypeError(f"a step is a whole number, got {record['step']}")
+    if record["step"] is not None:
+        checks.whole(record["step"])
     process.metrics.append(record | {"values": values})
 
 
@@ -313,7 +316,7 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_resume(process: ProcessJournal, record: Record) -> None:
-    process.resumed_at_step = int(checks.number(record["step"]))
+    process.resumed_at_step = checks.whole(record["step"])
 
 
 def _take_epoch(process: ProcessJournal, record: Record) -> None:
