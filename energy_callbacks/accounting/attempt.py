@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.journal import disk_sync, journal
+from energy_callbacks.accounting.journal import disk_sync, journal, redaction
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
@@ -149,14 +149,15 @@ class ActiveAttempt:
         # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment
 
-        surroundings = environment.describe()
+        surroundings = environment.describe(with_command=config.writes_command)
         place, problem = _place(config)
         emissions_kg = emissions_function(place, config.pue)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
         self._alive_s = self._start_s
         self.timeline = Timeline()
-        self._writer.write(self._header(unix_s, place, surroundings, earlier))
+        header = self._header(unix_s, place, surroundings, earlier)
+        self._writer.write(redaction.record(header))
         self._writer.flush()
         ends = None
         if config.step_events:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.outputs import summaries
 
 _serial = iter(range(2**62))
@@ -64,13 +65,12 @@ class TensorBoardOutput:
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
         unix_s = time.time() if self._opened_unix_s is None else self._opened_unix_s
         name = (
             f"events.out.tfevents.{unix_s:010.0f}.{socket.gethostname()}"
             f".{os.getpid()}.{next(_serial)}"
         )
-        writer = RecordWriter((Path(self.folder) / name).open("wb"))
+        writer = RecordWriter(os.fdopen(atomic_files.open_new(Path(self.folder) / name), "wb"))
         first = Event(wall_time=unix_s, file_version="brain.Event:2")
         writer.write(first.SerializeToString())
         return writer

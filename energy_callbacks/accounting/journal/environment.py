@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.version import __version__
 
 _PACKAGES: Final = (
@@ -23,13 +24,20 @@ _JOB_VARIABLES: Final = (
 )  # fmt: skip
 
 
-def describe() -> dict[str, Any]:
-    """Return versions, command, git commit and batch job: facts needed to repeat the run."""
+def describe(*, with_command: bool = True) -> dict[str, Any]:
+    """Return versions, command, git commit and batch job: facts needed to repeat the run.
+
+    Secrets in the command are replaced, see ``accounting.journal.redaction``.
+
+    Args:
+        with_command: ``False`` returns ``None`` instead of the command.
+    """
+    words = redaction.words([sys.executable, *sys.argv])
     return {
         "tool_version": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "command": shlex.join([sys.executable, *sys.argv]),
+        "command": shlex.join(words) if with_command else None,
         "git_commit": _git_commit(),
         "packages": _packages(),
         "cpu_count": os.cpu_count(),
