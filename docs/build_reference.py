@@ -9,7 +9,7 @@ from pathlib import Path
 
 from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
 from energy_callbacks.cli import build_parser
-from energy_callbacks.dashboard import FINAL
+from energy_callbacks.report_process.pages import FINAL
 
 FOLDER = Path(__file__).parent / "reference"
 

@@ -31,6 +31,7 @@ class CallbackSettings(TypedDict, total=False):
         step_events: measure the end of each step with CUDA events (PyTorch only).
         max_energy_wh: stop training gracefully when GPUs and host have used this energy, Wh.
         max_emissions_g: stop training gracefully when the emissions reach this mass, gCO2e.
+        record_command: write the command line, without secrets, to journal and report.
         run_name: name shown in the report.
         tags: labels for the report.
         profile: profilers, such as ``KernelProfiler()``.
@@ -47,6 +48,7 @@ class CallbackSettings(TypedDict, total=False):
     step_events: bool
     max_energy_wh: float | None
     max_emissions_g: float | None
+    record_command: bool
     run_name: str | None
     tags: Mapping[str, str] | None
     profile: Sequence[Profiler]
@@ -122,3 +124,7 @@ class EnergyCallback:
     def report(self) -> "EnergyReport":
         """The energy report so far; may be read at any time after the meter has started."""
         return self._meter.report()
+
+    def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
+        """Wait until the files of the report are complete; see ``EnergyMeter.wait_for_report``."""
+        return self._meter.wait_for_report(timeout_s)

@@ -3,7 +3,8 @@
 ::
 
     first row with an "efficiency/" tag     layout of "Custom Scalars", hyperparameters
-    end of the training                     last figures, report as text, charts, end of session
+    after the training                      ``report_process.pages``: last figures, report as text,
+                                              charts, end of session
 
 A row is the set of figures that is logged at one step. A session is TensorBoard's record of one
 training on the page "HParams". TensorBoard reads only one layout and one session per TensorBoard
@@ -14,30 +15,19 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from energy_callbacks.core.guard import pass_on_signals
-from energy_callbacks.core.units import grams, watt_hours
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.outputs import hparams, summaries
+from energy_callbacks.outputs import hparams
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.protocol import Board
-from energy_callbacks.report import EnergyReport, load
+from energy_callbacks.report_process.pages import Pages
 
 logger = logging.getLogger("energy_callbacks")
-
-FINAL: Final = {
-    "final/total_wh": "energy of GPUs and host, Wh",
-    "final/emissions_g": "gCO2e; absent where the place is unknown",
-    "final/gpu_j_per_sample": "GPU energy of training per sample, J",
-    "final/gpu_j_per_token": "GPU energy of training per token, J",
-    "final/total_j_per_sample": "total energy of training per sample, J",
-    "final/total_j_per_token": "total energy of training per token, J",
-}
-"""Tags of figures from the report, by which trainings are compared, and their descriptions."""
 
 Facts = Mapping[str, hparams.Value | None]
 # Prefixes of the tags of a layout and of a session.
@@ -47,11 +37,6 @@ _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
 # directory.
 _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
-# Metrics that are listed first, because TensorBoard 2.21 shows only five metrics unless the user
-# selects others.
-_FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
-# Width of a picture in inches. A picture on the page "Images" is shown about 300 points wide.
-_PICTURE_IN = 4.2
 
 
 class Dashboard:
@@ -96,17 +81,19 @@ class Dashboard:
             self._is_due = False
             self._safely(lambda: self._begin(scalars, step))
 
-    def end(self, metrics: Callable[[], Mapping[str, float]], step: int) -> None:
-        """Write the last figures and the report of a training; the report must have been saved.
+    def pages(self, metrics: Callable[[], Mapping[str, float]], step: int) -> Pages | None:
+        """Return what the report process writes to TensorBoard; ``None`` without a TensorBoard run.
 
         Args:
             metrics: returns the last values of the user's metrics; tags of this package are
                 ignored.
             step: step of the last row.
         """
+        found: list[Pages] = []
         if self._boards:
-            self._safely(lambda: self._end(metrics(), step))
+            self._safely(lambda: found.append(self._pages(metrics(), step)))
             self._boards = []
+        return found[0] if found else None
 
     def _safely(self, action: Callable[[], None]) -> None:
         try:
@@ -133,28 +120,16 @@ class Dashboard:
                 self._compared.append(board)
             board.flush()
 
-    def _end(self, metrics: Mapping[str, float], step: int) -> None:
-        folder = self._meter.run_folder
-        if folder is None:
-            return
-        report = load(folder / "energy_report.json")
-        users = {
-            f"final/{name}": value
-            for name, value in metrics.items()
-            if name not in OWN_TAGS and math.isfinite(value)
-        }
-        last = users | _last_figures(report)
-        columns = sorted(last, key=lambda tag: (tag not in _FIRST, tag not in users))
-        now_s = time.time()
-        pages = list(_pages(report))
-        for board in self._boards:
-            for summary in (summaries.scalars(last), *pages):
-                board.add(summary, step)
-            if board in self._compared:
-                board.add(hparams.experiment(self._facts, columns, now_s), step)
-                is_success = report.run.status == "finished"
-                board.add(hparams.session_end(now_s, is_success=is_success), step)
-            board.flush()
+    def _pages(self, metrics: Mapping[str, float], step: int) -> Pages:
+        users = {k: v for k, v in metrics.items() if k not in OWN_TAGS and math.isfinite(v)}
+        return Pages(
+            folders=[board.folder for board in self._boards],
+            compared=[board.folder for board in self._compared],
+            facts=self._facts,
+            metrics=users,
+            step=step,
+            unix_s=time.time(),
+        )
 
 
 def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
@@ -177,28 +152,3 @@ def _device_names(meter: EnergyMeter) -> str | None:
         if names:
             return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in names.items())
     return None
-
-
-def _last_figures(report: EnergyReport) -> dict[str, float]:
-    """Return the known figures of ``FINAL`` by tag; unresolved energies are left out."""
-    total, efficiencies = report.energy.total, report.efficiency
-    last = {}
-    if total.energy_j is not None and total.is_resolved:
-        last["final/total_wh"] = watt_hours(total.energy_j)
-    for scope, efficiency in (("gpu", efficiencies.gpu), ("total", efficiencies.total)):
-        for unit, ratio in (("sample", efficiency.j_per_sample), ("token", efficiency.j_per_token)):
-            if ratio is not None and ratio.is_resolved:
-                last[f"final/{scope}_j_per_{unit}"] = ratio.value_j
-    if report.emissions is not None and report.emissions.kg is not None:
-        last["final/emissions_g"] = grams(report.emissions.kg)
-    return last
-
-
-def _pages(report: EnergyReport) -> Iterator[object]:
-    """Yield TensorBoard summaries: the report as text, and its charts as pictures."""
-    from energy_callbacks.report.charts import catalogue
-    from energy_callbacks.report.render import text
-
-    yield summaries.verbatim("energy_report", text.render(report))
-    for name, png in catalogue.pictures(report, width_in=_PICTURE_IN, dpi=100.0):
-        yield summaries.image(f"energy_report/{name}", png)

@@ -2,11 +2,15 @@
 
 import contextlib
 import logging
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, default_folder
@@ -14,7 +18,9 @@ from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP
 from energy_callbacks.accounting.profilers import Profiler, Profilers
+from energy_callbacks.accounting.step_marks import StepMarks, step_marks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
@@ -23,6 +29,10 @@ from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
+from energy_callbacks.report_process import summary
+from energy_callbacks.report_process.job import ReportJob
+from energy_callbacks.report_process.pages import Pages
+from energy_callbacks.report_process.queue import make_here, reports
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 
@@ -38,6 +48,21 @@ _RANKS_S = 5.0
 # Maximum wait in seconds for the energies of phases in the report of a running meter. Computing
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
+_MARKS = {"data_ready": READY, "batch_done": DONE}
+# Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
+# training may take 50 ms.
+_LAST_ROW_S = 0.02
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the caller of ``EnergyMeter.ending`` adds to the end of an attempt.
+
+    Attributes:
+        pages: pages of TensorBoard that are written together with the report; ``None`` for none.
+    """
+
+    pages: Pages | None = None
 
 
 class EnergyMeter:
@@ -91,6 +116,12 @@ class EnergyMeter:
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
+        self._job: ReportJob | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """The clock for all times."""
+        return self._clock
 
     def now_s(self) -> float:
         """Return the monotonic time in seconds: ``time.monotonic()``, or that of ``clock``."""
@@ -182,6 +213,7 @@ class EnergyMeter:
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
+        open_attempts.wait_for_journals(folder)
         if not (state and state.get("run_id")):
             state = self.state() if self.run_folder == folder else {}
         attempt = ActiveAttempt(
@@ -263,8 +295,9 @@ class EnergyMeter:
             return
         try:
             now_s = self._clock.monotonic_s()
-            attempt.steps.step(now_s, samples, tokens)
-            if self._profilers:
+            log = attempt.steps
+            log.append((STEP, now_s, samples, tokens, log.ends.mark(now_s) if log.ends else None))
+            if self._profilers.running:
                 self._profilers.step(now_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "step")
@@ -299,16 +332,26 @@ class EnergyMeter:
             return
         try:
             at_s = self._clock.monotonic_s() if t_s is None else t_s
-            if name == "data_ready":
-                attempt.steps.mark_ready(at_s)
-            elif name == "batch_done":
-                attempt.steps.mark_done(at_s)
-            else:
+            kind = _MARKS.get(name)
+            if kind is None:
                 attempt.recorder.event("mark", at_s, name=name)
-            if self._profilers:
+            else:
+                attempt.steps.append((kind, at_s, None, None, None))
+            if self._profilers.running:
                 self._profilers.mark(name, at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "mark")
+
+    def marks(self) -> StepMarks:
+        """Return functions that do the same as ``mark`` and ``step``, but faster.
+
+        They belong to the running attempt, and do nothing after its end.
+        """
+        attempt = self._lifecycle.running
+        if attempt is None or attempt.steps.ends or self._profilers.running:
+            ready, done = partial(self.mark, "data_ready"), partial(self.mark, "batch_done")
+            return StepMarks(ready, done, self.step)
+        return step_marks(attempt.steps, self._clock.monotonic_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.
@@ -500,15 +543,92 @@ class EnergyMeter:
     def stop(self, error: BaseException | None = None) -> None:
         """End the attempt: read every sensor a last time, write the totals, close the journal.
 
+        This waits for the last readings, at most a few seconds. A signal handler may call it at any
+        time.
+
         Args:
             error: the exception that ended the training; ``None`` if the training succeeded.
         """
         self._lifecycle.stop(error)
 
+    @contextlib.contextmanager
+    def ending(self, error: BaseException | None = None) -> Iterator[Ending]:
+        """End the attempt without waiting for its journal, and have its report made.
+
+        Do nothing if no attempt is running. In the block, ``scalars``, ``log`` and ``totals``
+        return the last figures; they are extrapolated if sensors do not answer within 15 ms. After
+        the block, the journal is closed on its own thread. Rank 0 then prints a summary, and
+        another process makes the report: see ``wait_for_report``.
+
+        Args:
+            error: the exception that ended the training; ``None`` if the training succeeded.
+        """
+        attempt, ending = self._lifecycle.running, Ending()
+        try:
+            self._begin_ending(error)
+            yield ending
+        finally:
+            if attempt is not None:
+                self._close(attempt, ending.pages)
+
+    @harmless
+    def _begin_ending(self, error: BaseException | None) -> None:
+        if (attempt := self._lifecycle.ask_to_end(error)) is not None:
+            attempt.wait_for_last_row(_LAST_ROW_S)
+
+    @harmless
+    def _close(self, attempt: ActiveAttempt, pages: Pages | None) -> None:
+        self._announce(attempt)
+        self._lifecycle.close(attempt, lambda: self._make_report(attempt, pages))
+        if not _has_exit_handlers():
+            attempt.wait_until_over()
+            self.wait_for_report()
+
     def _on_left(self, attempt: ActiveAttempt) -> None:
-        summary = self._save(attempt) if attempt.rank == 0 else None
-        if summary:
-            self._say(summary)
+        self._announce(attempt)
+        self._make_report(attempt, None)
+
+    def _announce(self, attempt: ActiveAttempt) -> None:
+        """Print a summary on rank 0."""
+        if attempt.rank == 0:
+            path = attempt.run_folder / "energy_report.html"
+            with contextlib.suppress(Exception):  # for example, standard output may be closed
+                self._say(summary.line(attempt.board.whole(), attempt.devices, path))
+
+    def _make_report(self, attempt: ActiveAttempt, pages: Pages | None) -> None:
+        """Have the report made, on rank 0; runs on the journal's thread."""
+        if attempt.rank != 0:
+            return
+        attempt.wait_for_ranks(_RANKS_S)
+        job = self._job = ReportJob(attempt.run_folder, pages)
+        if isinstance(self._clock, SystemClock) and _has_exit_handlers():
+            reports.make(job)
+        else:  # in virtual time, a report is made at once
+            make_here(job)
+
+    def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
+        """Wait for the report of the last attempt, which another process makes after the training.
+
+        Without this, the report is complete when the interpreter has exited. It is not needed
+        before ``report`` and ``save_report``.
+
+        Args:
+            timeout_s: maximum wait in seconds.
+
+        Returns:
+            The path of ``energy_report.html``; ``None`` if there is no such file, for example
+            because ``stop`` has ended the attempt.
+        """
+        self._lifecycle.end_if_left()
+        last = self._lifecycle.own
+        if last is None:
+            return None
+        if last.is_ending:
+            last.wait_for_journal(timeout_s)
+        if self._job is not None:
+            reports.wait(self._job, timeout_s)
+        path = last.run_folder / "energy_report.html"
+        return path if path.is_file() else None
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again afterwards.
@@ -561,6 +681,7 @@ class EnergyMeter:
         if self.is_running:
             self._write_phases()
         else:
+            last.wait_until_over()
             last.wait_for_ranks(_RANKS_S)
         try:
             report = build(last.run_folder)
@@ -586,5 +707,14 @@ class EnergyMeter:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or pickle, without attempts, threads and open files."""
         state = self.__dict__.copy()
-        state.update(_lifecycle=Lifecycle(), _say=logger.info)
+        state.update(_lifecycle=Lifecycle(), _say=logger.info, _job=None)
         return state
+
+
+def _has_exit_handlers() -> bool:
+    """Return whether this process calls the handlers of ``atexit`` when it ends.
+
+    Child processes of ``multiprocessing`` do not (Python 3.11 to 3.13, ``popen_fork._launch``), so
+    that nothing may be left to do after the training.
+    """
+    return multiprocessing.parent_process() is None

@@ -21,7 +21,7 @@ from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.report.model.runs import DeviceUse
-from energy_callbacks.sensing.sources import estimate
+from energy_callbacks.sensing.sources import codecarbon_models
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import (
     Card,
@@ -394,7 +394,7 @@ def break_codecarbon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*sys.modules, "codecarbon"]:
         if name.partition(".")[0] == "codecarbon":
             monkeypatch.setitem(sys.modules, name, None)
-    for function in (*vars(carbon).values(), *vars(estimate).values()):
+    for function in (*vars(carbon).values(), *vars(codecarbon_models).values()):
         if hasattr(function, "cache_clear"):
             function.cache_clear()
 

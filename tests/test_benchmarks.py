@@ -18,7 +18,6 @@ from tests.benchmarks import (
     lines,
     overhead,
     peers,
-    step_windows,
     tools,
 )
 from tests.benchmarks.common import (
@@ -37,7 +36,8 @@ from tests.benchmarks.common.phase_cells import PhaseRuns
 from tests.benchmarks.common.phase_design import NAMED
 from tests.benchmarks.common.phase_runs import PhaseCell, measured, training
 from tests.benchmarks.common.runs import Run, measured_all
-from tests.benchmarks.hook_costs import HookCost
+from tests.benchmarks.overhead_parts import step_windows
+from tests.benchmarks.overhead_parts.hook_costs import HookCost
 from tests.benchmarks.peers import PERIODS_S, Row, Window
 from tests.benchmarks.tools import CODECARBON, MAKERS, OURS
 

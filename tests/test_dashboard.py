@@ -10,9 +10,10 @@ import pytest
 from tensorboard.plugins.hparams import api_pb2
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.dashboard import FINAL, Dashboard
+from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.report_process.pages import FINAL
 from energy_callbacks.testing import FakeClock
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.contract.lab import HOST_W, POWER_W, constant
@@ -43,10 +44,9 @@ class Loop:
             self.meter.step(samples=4, tokens=self.tokens)
             if step % 5 == 4:
                 self.dashboard.row(self.meter.scalars(), step)
-        self.meter.stop(error)
-        self.dashboard.row(self.meter.scalars(), 19)
-        self.meter.save_report()
-        self.dashboard.end(lambda: metrics, 19)
+        with self.meter.ending(error) as ending:
+            self.dashboard.row(self.meter.scalars(), 19)
+            ending.pages = self.dashboard.pages(lambda: metrics, 19)
 
 
 def test_a_loop_has_its_pages(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_an_evaluation_has_no_pages(tmp_path: Path) -> None:
     loop.meter.start()
     loop.meter.enter("validation")
     loop.clock.advance(2.0)
-    loop.meter.stop()
-    loop.dashboard.row(loop.meter.scalars(), 0)
-    loop.meter.save_report()
-    loop.dashboard.end(dict, 0)
+    with loop.meter.ending() as ending:
+        loop.dashboard.row(loop.meter.scalars(), 0)
+        ending.pages = loop.dashboard.pages(dict, 0)
+    assert ending.pages is None
     assert not (tmp_path / "run").exists()
 
 
@@ -162,6 +162,5 @@ def test_a_copy_is_in_no_training(tmp_path: Path) -> None:
     twin = copy.deepcopy(loop.dashboard)
     content = min((tmp_path / "run").glob("*tfevents*")).read_bytes()
     twin.row({"efficiency/gpu_j_per_sample": 1.0}, 20)
-    twin.end(dict, 20)
-    [path] = (tmp_path / "run").glob("*tfevents*")
-    assert path.read_bytes() == content
+    assert twin.pages(dict, 20) is None
+    assert min((tmp_path / "run").glob("*tfevents*")).read_bytes() == content

@@ -1,17 +1,23 @@
 """Attempts without ``stop``: an exception or Ctrl-C in a framework without a hook for it."""
 
+import copy
 import json
+import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.core.active_call import ActiveCall
+from energy_callbacks.core.records import Reading
+from energy_callbacks.report_process.queue import PROCESS_VARIABLE
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.accounting.interrupted import Steady
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking, Script, wait
 
@@ -175,3 +181,119 @@ def test_a_meter_that_was_stopped_is_free(tmp_path: Path) -> None:
     del meter, clock
     gc.collect()
     assert gone() is None
+
+
+class Slow(Steady):
+    """A source whose last reading hangs until ``let_go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reached, self.let_go = threading.Event(), threading.Event()
+
+    def finish(self) -> Sequence[Reading]:
+        """See ``FinishingSource``."""
+        self.is_reached.set()
+        self.let_go.wait(60.0)
+        return self.read()
+
+
+def test_the_end_of_a_training_waits_for_no_sensor(tmp_path: Path) -> None:
+    """The last row is logged and the meter has ended while the last reading still hangs."""
+    source, said = Slow(), queue.SimpleQueue[str]()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source])
+    meter.start(say=said.put)
+    try:
+        meter.step(samples=4)
+        assert meter.wait_until_seen(meter.now_s(), 60.0)
+        with meter.ending():
+            row, totals = meter.log(1), meter.totals()
+        assert not source.let_go.is_set()
+        assert not meter.is_running
+        [path] = journal.find(tmp_path)
+        assert not journal.has_ended(path)
+    finally:
+        source.let_go.set()
+    assert row["energy/gpu_wh"] > 0.0
+    assert totals["energy/gpu_wh"] == pytest.approx(row["energy/gpu_wh"])
+    line = said.get(timeout=60.0)
+    assert line.endswith(f"report: {tmp_path / 'energy_report.html'}")
+    assert said.empty(), "there is one line"
+    assert meter.wait_for_report() == tmp_path / "energy_report.html"
+    assert meter.report().run.status == "finished"
+
+
+def test_reports_wait_for_the_last_readings(tmp_path: Path) -> None:
+    """``report`` is called while the last reading still hangs."""
+    source = Slow()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source])
+    meter.start()
+    with meter.ending():
+        pass
+
+    def let_go() -> None:
+        source.is_reached.wait(60.0)
+        source.let_go.set()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    report = meter.report()
+    thread.join()
+    assert report.run.status == "finished"
+
+
+def test_a_run_continues_after_the_end_of_its_journal(tmp_path: Path) -> None:
+    """A second meter in the same folder waits for the journal of the first one."""
+    source = Slow()
+    config = EnergyConfig(report_dir=tmp_path)
+    first, second = (EnergyMeter(config=config, sources=[one]) for one in (source, Steady()))
+    first.start()
+    with first.ending():
+        state = first.state()
+    release = threading.Thread(target=lambda: source.is_reached.wait(60.0) and source.let_go.set())
+    release.start()
+    second.start(state=state)
+    release.join()
+    assert journal.has_ended(journal.find(tmp_path)[0])
+    second.stop()
+    assert [attempt.status for attempt in second.report().attempts] == ["finished", "finished"]
+
+
+@pytest.mark.parametrize("process", ["0", "1"])
+def test_a_script_that_ends_after_its_training_leaves_its_report(
+    forking: Forking, tmp_path: Path, process: str
+) -> None:
+    """The exit waits for the report process; without one, the script makes the report."""
+    script = Script(
+        module="tests.unstopped",
+        folder=tmp_path,
+        arguments=("ends",),
+        environment={PROCESS_VARIABLE: process},
+    )
+    assert wait(forking.start(script)) == 0, script.output
+    report = json.loads((tmp_path / "energy_report.json").read_text())
+    assert report["run"]["status"] == "finished"
+    assert report["throughput"]["samples"] == 4
+
+
+def test_virtual_trainings_have_their_report_at_once(tmp_path: Path) -> None:
+    """Nothing runs in the background, and the summary is exact."""
+    clock = FakeClock()
+    meter, said = meter_on(clock, tmp_path), []
+    meter.start(say=said.append)
+    meter.enter("train")
+    clock.advance(10.0)
+    with meter.ending():
+        pass
+    assert (tmp_path / "energy_report.html").is_file()
+    [line] = said
+    assert line.startswith("0.556 Wh (gpu 0.556 Wh measured)")
+
+
+def test_a_copy_has_no_report_to_wait_for(tmp_path: Path) -> None:
+    """Neither has a meter that never started, nor one that was stopped."""
+    meter = meter_on(FakeClock(), tmp_path)
+    assert meter.wait_for_report() is None
+    meter.start()
+    meter.stop()
+    assert meter.wait_for_report() is None
+    assert copy.copy(meter).wait_for_report() is None

@@ -466,7 +466,7 @@ SABOTAGE: list[Any] = [
     ("recorder", "steps", lambda m: m.mark("data_ready")),
     ("board", "take", lambda m: m.log(1)),
     ("recorder", "finish", lambda m: m.stop()),
-    ("", "end", lambda m: m.stop()),
+    ("", "ask_to_end", lambda m: m.stop()),
     ("timeline", "finish", lambda m: m.stop()),
 ]
 

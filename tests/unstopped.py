@@ -31,7 +31,16 @@ def catch(meter: EnergyMeter) -> None:
     assert not meter.is_running
 
 
+def end(meter: EnergyMeter) -> None:
+    """Train, and end as adapters do."""
+    meter.start()
+    meter.step(samples=4)
+    with meter.ending():
+        pass
+
+
 ENDS = {
+    "ends": end,
     "raises": lambda meter: fit(meter, RuntimeError("boom")),
     "interrupts": lambda meter: fit(meter, KeyboardInterrupt()),
     "returns": fit,

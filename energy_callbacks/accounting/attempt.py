@@ -3,14 +3,13 @@
 import logging
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.journal import disk_sync, journal
+from energy_callbacks.accounting.journal import disk_sync, journal, redaction
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
@@ -29,7 +28,7 @@ from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy
-from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.clock import Clock, Latch
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.timeline import Timeline
@@ -39,10 +38,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# Maximum time to wait at the end of an attempt, s: once for all sources together, and once for the
-# journal's thread.
+# Maximum time that the journal's thread waits for the last readings of all sources together, s.
 _STOP_TIMEOUT_S: Final = 3.0
-# Maximum time to wait at the end until the journal is on the disk, s.
+# Maximum time to wait for the end of an attempt, s: for the sources, and for writing the journal.
+_OVER_S: Final = 2 * _STOP_TIMEOUT_S
+# Maximum wait for the last readings before the figures of the last row are computed, s. Reading a
+# GPU's newest values takes about 1 ms.
+_LAST_READINGS_S: Final = 0.015
+# If the training takes longer than this to log its last row, the journal is closed meanwhile, s.
+_LOG_S: Final = 1.0
+# Maximum time that the journal's thread waits at the end until the journal is on the disk, s.
 _DISK_S: Final = 1.0
 # A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
@@ -64,8 +69,36 @@ _SETTINGS: Final = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """How an attempt ended.
+
+    Attributes:
+        t_s: monotonic time of the end.
+        status: ``finished``, ``failed`` or ``interrupted``.
+        error: why it ended early; ``None`` if it finished.
+        left_s: last moment at which the training was known to run, if nobody called ``stop``;
+            otherwise ``None``.
+    """
+
+    t_s: float
+    status: str
+    error: str | None
+    left_s: float | None = None
+
+
 class ActiveAttempt:
     """Sensors, timeline, journal and figures of one attempt.
+
+    The training thread never waits for a lock of an attempt, so that a signal handler may call any
+    method. An attempt ends in steps, of which the journal's thread does all work::
+
+        training thread                     journal's thread
+        ask_to_end (takes the time)
+        wait_for_last_row                   figures of the last row
+        [the caller logs this row]
+        let_go                              last readings, totals, end of the journal
+        [wait_until_over]                   calls the function that was passed to let_go
 
     Args:
         config: settings of the meter.
@@ -97,8 +130,10 @@ class ActiveAttempt:
         self.run_folder = run_folder
         self.call = call
         self.clock = clock
-        self._ending = threading.Lock()
-        self._is_over = self._is_broken = self._is_over_budget = False
+        self._end: _End | None = None
+        self._has_last_row, self._over = Latch(), Latch()
+        self._is_let_go = self._is_broken = self._is_over_budget = False
+        self._then: Callable[[], None] | None = None
         self._on_left = on_left
         self._was_left = False
         self._config = config
@@ -110,19 +145,19 @@ class ActiveAttempt:
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
         path = journal.path_for(run_folder, self._number, self._host, process.rank)
-        # Slow work is done before the start time is taken. CodeCarbon is imported here, not later
-        # on another thread: if a data loader forked a worker during such an import, the locks of
-        # the import would stay locked in the worker.
+        # Slow work is done before the start time is taken. CodeCarbon's tables are read without
+        # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment
 
-        surroundings = environment.describe()
+        surroundings = environment.describe(with_command=config.writes_command)
         place, problem = _place(config)
         emissions_kg = emissions_function(place, config.pue)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
         self._alive_s = self._start_s
         self.timeline = Timeline()
-        self._writer.write(self._header(unix_s, place, surroundings, earlier))
+        header = self._header(unix_s, place, surroundings, earlier)
+        self._writer.write(redaction.record(header))
         self._writer.flush()
         ends = None
         if config.step_events:
@@ -188,7 +223,7 @@ class ActiveAttempt:
         if wait:
             self._ask_sensors(keys, end_s)
         now_s = self.now_s()
-        if self._is_over:
+        if self._over.is_set:
             return total(self.timeline.energy(key, start_s, end_s) for key in keys)
         return total(newest_energy(self.timeline, key, start_s, end_s, now_s) for key in keys)
 
@@ -196,7 +231,7 @@ class ActiveAttempt:
         """Ask the sensors for their newest values until they reach ``end_s``, at most 50 ms."""
         now_s = self.now_s()
         until_s, deadline_s = min(end_s, now_s), now_s + _ASK_S
-        while not self._is_over and any(
+        while not self._over.is_set and any(
             (seen_until_s(self.timeline, key) or -math.inf) < until_s for key in keys
         ):
             self._sampler.ask()
@@ -212,7 +247,7 @@ class ActiveAttempt:
         Profilers may call this method only in their own ``stop``.
         """
         deadline_s = self.now_s() + timeout_s
-        while not self._is_over:
+        while not self._over.is_set:
             now_s = self.now_s()
             seen_s = self.timeline.seen_s(now_s)
             if seen_s is not None and seen_s >= t_s:
@@ -228,7 +263,7 @@ class ActiveAttempt:
         deadline_s = self.now_s() + timeout_s
         self._periodic.run_soon()
         while self.recorder.is_asked and self.now_s() < deadline_s:
-            if self._is_over or self._is_broken:
+            if self._over.is_set or self._is_broken:
                 break
             self.clock.sleep(_POLL_S)
 
@@ -268,69 +303,118 @@ class ActiveAttempt:
         if self.rank == 0:
             logger.warning("%s", message)
 
-    def end(self, error: BaseException | None) -> None:
-        """Read every sensor once more, write the totals, and close the journal.
+    @property
+    def is_ending(self) -> bool:
+        """Whether the attempt was asked to end."""
+        return self._end is not None
 
-        This takes up to a few seconds. If the attempt has already ended, nothing happens.
+    @property
+    def is_let_go(self) -> bool:
+        """Whether ``let_go`` was called."""
+        return self._is_let_go
+
+    def ask_to_end(self, error: BaseException | None) -> None:
+        """End the attempt now, and read every source once more, on its own thread.
+
+        If the attempt has already ended, nothing happens.
 
         Args:
             error: the exception that ended the training; ``None`` if it ended without one.
         """
-        with self._ending:
-            if not self._is_over:
-                self._stop(*_status_and_text(error))
+        self._ask_to_end(*_status_and_text(error))
 
-    def end_left(self, *, on_own_thread: bool) -> bool:
+    def ask_to_end_left(self) -> None:
         """End an attempt for which ``stop`` was not called.
 
         The open phases end at the last moment at which the training was known to run.
+        """
+        error = self.call.error() if self.call else None
+        status, text = ("failed", _LEFT) if error is None else _status_and_text(error)
+        self._ask_to_end(status, text, left_s=max(self._alive_s, self.steps.marked_s))
+
+    def _ask_to_end(self, status: str, error: str | None, left_s: float | None = None) -> None:
+        if self._end is None:
+            self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
+            self._sampler.ask_to_stop()
+
+    def wait_for_last_row(self, timeout_s: float) -> None:
+        """Let the journal's thread compute the figures of the last row; wait for at most this time.
+
+        If they are not ready in time, ``board`` has the figures before them.
+        """
+        self._periodic.run_soon()
+        self._has_last_row.wait(timeout_s)
+
+    def let_go(self, then: Callable[[], None] | None = None) -> None:
+        """Close the journal on its thread, then call a function there; do not wait for this.
 
         Args:
-            on_own_thread: whether this is called on the journal's thread. If another thread is
-                already ending the attempt, the journal's thread does not wait for the other thread,
-                because the other thread waits for the journal's thread.
-
-        Returns:
-            Whether this call ended the attempt.
+            then: function that must not raise.
         """
-        if not self._ending.acquire(blocking=not on_own_thread):
-            return False
-        try:
-            if self._is_over:
-                return False
-            error = self.call.error() if self.call else None
-            self.recorder.leave_all(max(self._alive_s, self.steps.marked_s))
-            status, text = ("failed", _LEFT) if error is None else _status_and_text(error)
-            self._stop(status, text, on_own_thread=on_own_thread)
-            return True
-        finally:
-            self._ending.release()
+        self._then = then
+        self._is_let_go = True
+        self._periodic.ask_to_stop()
+        self._periodic.wait(0.0)  # in virtual time, the job runs only if it is waited for
 
-    def _stop(self, status: str, error: str | None, *, on_own_thread: bool = False) -> None:
+    def wait_until_over(self) -> bool:
+        """Wait a few seconds for the end of the journal, and return whether it has ended."""
+        return self._over.wait(_OVER_S)
+
+    def _wind_up(self, end: _End) -> float:
+        """Do the next part of the end; return the time to the next call, s."""
+        if not self._is_let_go and not self._has_last_row.is_set:
+            self._prepare_last_row(end)
+            return _LOG_S
+        if not self._over.is_set:
+            self._finish(end)
+        if self._is_let_go and (then := self._then) is not None:
+            self._then = None
+            then()
+        return _LOG_S
+
+    def _prepare_last_row(self, end: _End) -> None:
+        try:
+            is_late = bool(self._sampler.stop(_LAST_READINGS_S))
+            if not is_late:
+                self.timeline.finish()
+            self.recorder.see_until(end.t_s)
+            self.board.update(is_final=True, extrapolates=is_late)
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            self._fail()
+        finally:
+            self._has_last_row.set()
+
+    def _finish(self, end: _End) -> None:
+        try:
+            if not self._is_broken:
+                self._write_end(end)
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            self._fail()
+        finally:
+            self._writer.close()
+            self._over.set()
+            self._disk.ask_to_stop()
+            self._disk.wait(_DISK_S)
+
+    def _write_end(self, end: _End) -> None:
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
-        self._periodic.ask_to_stop()
-        if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
-            folder = self.run_folder
-            logger.warning("the energy journal in %s cannot be written; it ends here", folder)
-            self._disk.ask_to_stop()
-            return
+        self.recorder.see_until(end.t_s)
+        self._keep_books()
         if self._raw is not None:
             self._raw.close()
         self.timeline.finish()
+        if end.left_s is not None:
+            self.recorder.leave_all(end.left_s)
         if self.rank == 0 and (found := self.board.short_span()):
             self.recorder.warn("short_span", *found)
-        own_cpu_s = time.thread_time() if on_own_thread else self._periodic.cpu_s
         self.recorder.finish(
-            status,
-            error,
-            sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
+            end.status,
+            end.error,
+            end_s=end.t_s,
+            sampler_cpu_s=self._sampler.cpu_s + self._periodic.cpu_s,
             missed_readings=self._sampler.missed,
         )
-        self._disk.ask_to_stop()
-        self._disk.wait(_DISK_S)
-        # Set only here: if Ctrl-C interrupts the lines above, ``end`` can be called again.
-        self._is_over = True
         if self.call is not None:
             self.call.let_go()
         self.board.update(is_final=True)
@@ -358,6 +442,7 @@ class ActiveAttempt:
 
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
+        self.steps.generation = None
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
@@ -371,8 +456,11 @@ class ActiveAttempt:
         start_s = self.now_s()
         if self._is_broken:
             self._writer.close()
-        elif not self._is_over:
+        elif self._end is None:
             self._keep_books()
+            self._look_after_call()
+        if self._end is not None:
+            return self._wind_up(self._end)
         wanted_s = next_multiple_s(start_s, self._config.sample_interval_s)
         return min(wanted_s, next_multiple_s(start_s, BEAT_S)) - start_s
 
@@ -387,10 +475,12 @@ class ActiveAttempt:
             for code, check in self._checks.items():
                 for message in check.news():
                     self.recorder.warn(code, message)
-            self._look_after_call()
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
-            self._is_broken = True
-            self._on_failure("keeping the energy journal failed; measuring ends here")
+            self._fail()
+
+    def _fail(self) -> None:
+        self._is_broken = True
+        self._on_failure("keeping the energy journal failed; measuring ends here")
 
     def _look_after_call(self) -> None:
         """End the attempt if two checks in a row find that the user's call has ended.

@@ -1,23 +1,21 @@
 """State machine of a meter: begins attempts, ends them, and knows which one is running."""
 
-import atexit
 import logging
 from collections.abc import Callable
 from typing import Final, Literal
 
+from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.profilers import Profilers
 from energy_callbacks.core import forks
-from energy_callbacks.core.active_call import keep_interrupt
 from energy_callbacks.core.guard import harmless
 
 logger = logging.getLogger("energy_callbacks")
 
-State = Literal["new", "running", "ended", "failed"]
+# Maximum wait of ``stop`` until the journal is on the disk and the threads have ended, s.
+_DISK_S: Final = 1.5
 
-# Maximum wait at exit, in seconds, until the journal's thread has finished the report of an
-# attempt that ended without ``stop``.
-_REPORT_S: Final = 30.0
+State = Literal["new", "running", "ended", "failed"]
 
 
 class Lifecycle:
@@ -26,16 +24,20 @@ class Lifecycle:
     ::
 
         new, ended, failed ── begin ──▶ running
-        running ── stop ─────────────▶ ended     the user or the adapter stops it
+        running ── ask_to_end, stop ─▶ ended     the user or the adapter ends it
         running ── end_if_left ──────▶ ended     the meter finds that the user's ``fit`` has ended
         running ── end_left ─────────▶ ended     the journal's thread finds that ``fit`` has ended
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── abandon ────────▶ failed    an error in this package
 
+    An attempt counts as ended from the moment at which it is asked to end. Its journal is closed
+    soon afterwards by the journal's thread; ``open_attempts`` lists it until then. No method takes
+    a lock, so a signal handler may interrupt any of them and call another one.
+
     In state ``failed``, ``scalars`` and ``totals`` of the meter are empty. If no attempt is
-    running, ``stop``, ``end_if_left`` and ``end_left`` do nothing, and ``exit`` only waits for a
-    report. ``begin`` raises an error if an attempt is running. In a forked child, an attempt of the
-    parent does not count as running.
+    running, ``ask_to_end``, ``end_if_left`` and ``end_left`` do nothing, and ``stop`` only waits
+    for the journal of the newest attempt. ``begin`` raises an error if an attempt is running. In a
+    forked child, an attempt of the parent does not count as running.
 
     Attributes:
         state: one of the states above.
@@ -80,7 +82,8 @@ class Lifecycle:
         Args:
             attempt: the new attempt.
             profilers: profilers to stop before the attempt ends.
-            on_left: called after the attempt has ended without ``stop``.
+            on_left: called on the journal's thread after the journal of an attempt that ended
+                without ``stop`` is closed.
 
         Raises:
             RuntimeError: if an attempt is running.
@@ -91,19 +94,62 @@ class Lifecycle:
         self.generation = forks.generation
         self.state = "running"
         self._profilers, self._on_left = profilers, on_left
-        atexit.register(self.exit)
+        open_attempts.add(attempt, lambda: self.exit(attempt))
+
+    def ask_to_end(self, error: BaseException | None = None) -> ActiveAttempt | None:
+        """End the running attempt without waiting; ``close`` must be called soon afterwards.
+
+        Args:
+            error: the exception that ended the training; ``None`` if it ended without one.
+
+        Returns:
+            The attempt; ``None`` if none was running.
+        """
+        attempt = self.running
+        if attempt is not None:
+            self._profilers.stop()
+            attempt.ask_to_end(error)
+            self._forget(attempt)
+        return attempt
+
+    def close(self, attempt: ActiveAttempt, then: Callable[[], None] | None = None) -> None:
+        """Let the journal's thread close the journal of an attempt, and do not wait for that.
+
+        Args:
+            attempt: an attempt that was asked to end.
+            then: called on the journal's thread afterwards; a failure is logged.
+        """
+
+        def finish() -> None:
+            try:
+                if then is not None:
+                    then()
+            except Exception:
+                logger.warning("no energy report in %s", attempt.run_folder, exc_info=True)
+            finally:
+                open_attempts.remove(attempt)
+
+        attempt.let_go(finish)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """End the running attempt.
+        """End the running attempt, and wait a few seconds until its journal is closed.
+
+        If no attempt is running, wait for the newest one: a signal handler may call this method
+        while the attempt ends.
 
         Args:
             error: the exception that ended the training; ``None`` if it ended without one.
         """
-        if (attempt := self.running) is not None:
-            self._profilers.stop()
-            attempt.end(error)
-            self._forget(attempt)
-            atexit.unregister(self.exit)
+        if (attempt := self.ask_to_end(error)) is not None:
+            self.close(attempt)
+        newest = self.own
+        if newest is None or not newest.is_ending:
+            return
+        if not newest.wait_until_over():
+            folder = newest.run_folder
+            logger.warning("the energy journal in %s cannot be written; it ends here", folder)
+        elif attempt is not None:
+            attempt.wait_for_journal(_DISK_S)
 
     def end_if_left(self) -> None:
         """End the running attempt if the user's ``fit`` or similar call has ended."""
@@ -116,36 +162,39 @@ class Lifecycle:
         """End an attempt whose training has ended without ``stop``.
 
         Args:
-            on_own_thread: whether this is called on the journal's thread.
+            on_own_thread: whether this is called on the journal's thread, which must not wait for
+                itself.
         """
         attempt = self.running
         if attempt is None:
             return
         self._profilers.stop()
-        if not attempt.end_left(on_own_thread=on_own_thread):
-            return
+        attempt.ask_to_end_left()
         self._forget(attempt)
-        if self._on_left is not None:
-            self._on_left(attempt)
-        if self.attempt is None:
-            # Not earlier: if the interpreter exits while ``_on_left`` writes the report, ``exit``
-            # waits until the report is written.
-            atexit.unregister(self.exit)
+        self._close_left(attempt)
+        if not on_own_thread:
+            attempt.wait_until_over()
 
-    def exit(self) -> None:
-        """End the running attempt when the interpreter exits, and wait for its report."""
-        self.end_left()
-        if (newest := self.own) is not None:
-            newest.wait_for_journal(_REPORT_S)
-        keep_interrupt()
+    def _close_left(self, attempt: ActiveAttempt) -> None:
+        on_left = self._on_left
+        self.close(attempt, None if on_left is None else lambda: on_left(attempt))
+
+    def exit(self, attempt: ActiveAttempt) -> None:
+        """When the interpreter exits, end an attempt, and wait for its journal and report."""
+        if self.attempt is attempt:
+            self.end_left()
+        elif not attempt.is_let_go:  # an exception came between ``ask_to_end`` and ``close``
+            self._close_left(attempt)
+        if attempt.wait_until_over():
+            attempt.wait_for_journal(open_attempts.REPORT_S)
 
     def abandon(self, message: str) -> None:
         """Stop measuring after an error, and log a message with the exception being handled."""
         attempt, self.attempt = self.running, None
         self.state = "failed"
-        atexit.unregister(self.exit)
         logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called in exception handlers
         if attempt is not None:
+            open_attempts.remove(attempt)
             self._profilers.stop()
             attempt.abandon()
 

@@ -54,6 +54,7 @@ class Profilers:
         members: the profilers. They are called in this order, but stopped in reverse order.
 
     Attributes:
+        running: the profilers that are running.
         offer: profilers of ``profiling.launch``, which meters of the launched program add to their
             own; ``None`` if ``profiling.launch`` offers none or does not run the program.
 
@@ -71,11 +72,11 @@ class Profilers:
                     f"{', '.join(missing)}; give objects such as KernelProfiler()"
                 )
         self._members = tuple(members)
-        self._running: list[Profiler] = []
+        self.running: list[Profiler] = []
 
     def __bool__(self) -> bool:
         """Return whether any profiler is running."""
-        return bool(self._running)
+        return bool(self.running)
 
     def __iter__(self) -> Iterator[Profiler]:
         """Iterate over all profilers, whether they are running or not."""
@@ -83,20 +84,20 @@ class Profilers:
 
     def start(self, meter: ActiveAttempt) -> None:
         """Start all profilers for an attempt."""
-        self._running = list(self._members)
-        self._call(self._running, lambda member: member.start(meter))
+        self.running = list(self._members)
+        self._call(self.running, lambda member: member.start(meter))
 
     def mark(self, name: str, t_s: float) -> None:
         """Pass an event to the running profilers."""
-        self._call(self._running, lambda member: member.mark(name, t_s))
+        self._call(self.running, lambda member: member.mark(name, t_s))
 
     def step(self, t_s: float) -> None:
         """Pass a step to the running profilers."""
-        self._call(self._running, lambda member: member.step(t_s))
+        self._call(self.running, lambda member: member.step(t_s))
 
     def stop(self) -> None:
         """Stop the running profilers."""
-        ending, self._running = self._running[::-1], []
+        ending, self.running = self.running[::-1], []
         self._call(ending, lambda member: member.stop())
 
     def _call(self, members: Sequence[Profiler], method: Callable[[Profiler], None]) -> None:
@@ -106,8 +107,8 @@ class Profilers:
             except Exception as error:
                 pass_on_signals()
                 logger.warning("%s ends here: %r", type(member).__name__, error, exc_info=True)
-                if member in self._running:  # otherwise it is already being stopped
-                    self._running.remove(member)
+                if member in self.running:  # otherwise it is already being stopped
+                    self.running.remove(member)
                     self._call((member,), lambda failed: failed.stop())
 
 

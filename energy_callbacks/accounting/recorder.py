@@ -5,6 +5,7 @@ the journal's thread. It asks the timeline for the energy of those spans for whi
 readings, and writes the lines.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -124,6 +125,7 @@ class JournalRecorder:
         self._renamed: deque[PhaseSpan] = deque(maxlen=_MOST_SPANS)
         self.settled_s = self.seen_s = start_s
         self._complete_s = start_s
+        self._end_s: float | None = None
         timeline.pin(start_s)
 
     # The methods up to the next comment of this kind may run on the training thread. They use no
@@ -194,8 +196,8 @@ class JournalRecorder:
     def _queue(self, type_: str, t_s: float, **values: Any) -> None:
         self._lines.append({"type": type_, "t_s": t_s - self.start_s, **values})
 
-    # The methods from here on run on the journal's thread. ``finish`` may also run on the training
-    # thread after the journal's thread has stopped, and ``trained`` on any thread.
+    # The methods from here on run on the journal's thread, except ``trained``, which may run on any
+    # thread.
 
     def update(self, *, is_final: bool = False) -> None:
         """Write the queued lines, and the energies and steps for which all readings have arrived.
@@ -203,7 +205,7 @@ class JournalRecorder:
         Args:
             is_final: whether to write everything without waiting for further readings.
         """
-        now_s = self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s() if self._end_s is None else self._end_s
         self._take_changes()
         settled_s = self.timeline.settled_s(now_s, _PATIENCE_S)
         seen_s = self.timeline.seen_s(now_s, _PATIENCE_S)
@@ -225,15 +227,27 @@ class JournalRecorder:
         self._writer.flush()
         self.is_asked = self.is_asked and not is_asked
 
-    def finish(self, status: str, error: str | None, **values: Any) -> None:
+    def see_until(self, t_s: float) -> None:
+        """End the attempt at ``t_s``, and count the steps until then; no time passes afterwards."""
+        self._end_s = t_s
+        self.seen_s = max(self.seen_s, t_s)
+        self.steps.advance(self.seen_s)
+
+    def finish(
+        self, status: str, error: str | None, *, end_s: float | None = None, **values: Any
+    ) -> None:
         """End the current span, write all queued lines and the totals, and close the journal.
 
         Args:
             status: ``finished``, ``failed`` or ``interrupted``.
             error: why the training ended early; ``None`` if it finished.
+            end_s: monotonic time of the end; ``None`` is now. If CUDA events show that the device
+                finished the last step later, the attempt ends when the device did.
             values: further fields of the ``totals`` line.
         """
-        now_s = self._clock.monotonic_s()
+        self.steps.close()
+        end_s = self._clock.monotonic_s() if end_s is None else end_s
+        now_s = self._end_s = max(end_s, self.steps.advance(math.inf).t_s)
         self.phases.end(now_s)
         self._note_change(now_s)
         for key, count in self.timeline.disagreements().items():
@@ -247,7 +261,6 @@ class JournalRecorder:
                 "impossible_power",
                 f"{key}: power readings that no device can draw were left out: {count}",
             )
-        self.steps.close()
         self._warn_of_host_marks()
         self.update(is_final=True)
         if self._writer.lost:
@@ -423,6 +436,7 @@ class JournalRecorder:
         row: dict[str, float | None] = {}
         newest_s = self.timeline.newest_s(key)
         if newest_s is not None and newest_s > self.start_s:
+            newest_s = min(newest_s, now_s)  # the last readings are after the end
             row["energy_j"], _ = self.timeline.seen(key, self.start_s, newest_s)
             row["seen_s"] = newest_s - self.start_s
             row["power_w"] = self._mean_power_w(key, newest_s)

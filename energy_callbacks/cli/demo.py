@@ -96,10 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_models(arguments)
     if arguments.framework == "all":
         return _run_all(arguments)
+    from energy_callbacks.accounting.open_attempts import wait_for_reports
     from energy_callbacks.report import build
     from energy_callbacks.report.render.terminal import print_report
 
     folder = _train(arguments)
+    wait_for_reports(folder)
     print()
     print_report(build(folder))
     print(f"\nReport:  {folder / 'energy_report.html'}")

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import get_args
 
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.core.config import is_disabled
 from energy_callbacks.matrix import attempts, summary, toml_file
 from energy_callbacks.matrix.attempts import Results
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = plan.jobs()
     if arguments.dry_run:
         _preview(jobs, results)
-        print(engine.preview(results.missing(jobs), results), end="")
+        print(redaction.text(engine.preview(results.missing(jobs), results)), end="")
         return 0
     if arguments.collect:
         return summary.conclude(plan, results)
@@ -86,7 +87,7 @@ def _preview(jobs: Sequence[MatrixJob], results: Results) -> None:
     missing = results.missing(jobs)
     for number, job in enumerate(jobs, 1):
         done = "" if job in missing else "done  "
-        print(f"{number:4} {done}{job}: {shlex.join(job.words)}")
+        print(f"{number:4} {done}{job}: {shlex.join(redaction.words(job.words))}")
 
 
 def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) -> int | None:

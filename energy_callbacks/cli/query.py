@@ -6,12 +6,14 @@ import datetime as dt
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.query import TABLES, QueryAnswer, query
+from energy_callbacks.query.columns import SKIPPED
 
 HELP = "ask any number of reports a question in SQL"
 
@@ -76,7 +78,12 @@ def _print_columns(*, as_json: bool) -> None:
         return
     for table in TABLES:
         print(f"{table.name}: {table.meaning}")
-        print(f"  {'path':26}{'VARCHAR':11}of the report; the same in all tables")
+        what = (
+            "of the report or folder"
+            if table is SKIPPED
+            else "of the report; the same in all tables"
+        )
+        print(f"  {'path':26}{'VARCHAR':11}{what}")
         for column in table.columns:
             print(f"  {column.name:26}{column.type:11}{column.meaning}")
         print()
@@ -136,10 +143,16 @@ def _print_json(answer: QueryAnswer) -> None:
 
 
 def _report_skipped(answer: QueryAnswer) -> None:
-    """Print the number of skipped runs to standard error, and list the first ``_NAMED`` of them."""
+    """Print what was skipped to standard error: the numbers, and the first ``_NAMED`` of them."""
     if not answer.skipped:
         return
-    count = f"{answer.reports} reports read, {len(answer.skipped)} runs left out"
+    # A report of which two lists cannot be read is in the table twice.
+    whys = Counter(why for _, why in {(one.path, one.why) for one in answer.skipped})
+    partly, unlisted = whys.pop("partly read", 0), whys.pop("not listed", 0)
+    count = f"{answer.reports} reports read"
+    count += f" ({partly} of them in part)" if partly else ""
+    count += f", {whys.total()} runs left out" if whys else ""
+    count += f", {unlisted} folders not listed" if unlisted else ""
     print(f"{count} (the table skipped has all of them):", file=sys.stderr)
     for one in answer.skipped[:_NAMED]:
         message = formatting.one_line(f"{one.path}: {one.message}")

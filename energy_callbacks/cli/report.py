@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from energy_callbacks import importers
+from energy_callbacks.core import atomic_files
 from energy_callbacks.report import FORMATS, Format, load, save, view
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.render import emissions_csv
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths: list[Path] = []
     if formats := _formats(arguments, is_own=not is_view and not is_log):
         folder = out or _folder_of(path)
-        folder.mkdir(parents=True, exist_ok=True)
+        atomic_files.make_folder(folder)
         paths = save(report, folder, formats)
     if arguments.emissions_csv is not None:
         emissions_csv.write(report, arguments.emissions_csv)

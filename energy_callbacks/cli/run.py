@@ -281,7 +281,7 @@ def _save_samples(folder: Path, name: str) -> None:
 
     The JSON has the field names of the program gputop. Without readings, no file is written.
     """
-    attempts, _, _ = gather(folder)
+    attempts = gather(folder)
     samples = gpu_stats.samples(attempts)
     if not samples:
         return

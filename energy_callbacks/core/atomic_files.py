@@ -1,18 +1,78 @@
-"""Atomic writes: a file is replaced completely or not at all."""
+"""Creates files and folders that other users cannot change, without following symbolic links.
 
+Run folders may lie in folders that several users can write, such as ``/tmp``. There, another user
+could create a link with the name of a file that is going to be written.
+"""
+
+import errno
 import os
+import secrets
 from pathlib import Path
+from typing import Final
+
+# Permissions of new folders and files, from which the umask removes more. The default of Python,
+# 0o777 and 0o666, lets everybody write if the umask is 0, as in some containers.
+_FOLDER_MODE: Final = 0o755
+_FILE_MODE: Final = 0o644
+
+
+def make_folder(path: Path, *, exist_ok: bool = True) -> None:
+    """Create a folder and its missing parents, writable for their owner only.
+
+    Raises:
+        FileExistsError: if ``path`` is a file, or if it exists and ``exist_ok`` is ``False``.
+    """
+    missing = [folder for folder in path.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(_FOLDER_MODE, exist_ok=True)
+    path.mkdir(_FOLDER_MODE, exist_ok=exist_ok)
+
+
+def open_to_append(path: Path) -> int:
+    """Open a file for reading and appending, and return its descriptor.
+
+    The file and missing folders are created.
+
+    Raises:
+        OSError: if the file cannot be written, or if ``path`` is a symbolic link.
+    """
+    return _opened(path, os.O_RDWR | os.O_APPEND)
+
+
+def open_new(path: Path) -> int:
+    """Open an empty file for writing and return its descriptor; an older file is replaced.
+
+    Missing folders are created. If ``path`` is a symbolic link, the link is replaced.
+
+    Raises:
+        OSError: if the file cannot be created.
+    """
+    path.unlink(missing_ok=True)
+    return _opened(path, os.O_WRONLY | os.O_EXCL)
+
+
+def _opened(path: Path, flags: int) -> int:
+    make_folder(path.parent)
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _FILE_MODE)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        problem = "a symbolic link is not followed when this file is written; remove the link"
+        raise OSError(errno.ELOOP, problem, str(path)) from error
 
 
 def write(path: Path, content: str | bytes) -> None:
     """Write a temporary file in the same folder, then rename it to ``path``.
 
-    Readers therefore never see a partly written file. Missing folders are created.
+    Readers therefore never see a partly written file. Missing folders are created. If ``path`` is a
+    symbolic link, the link is replaced.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+    descriptor = open_new(draft)
     try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeVar
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
 
-# Environment variables: one disables all measurements, the other sets the run folder.
+# Environment variables: they disable all measurements, leave out command lines, and set the run
+# folder.
 DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
+NO_COMMAND_VARIABLE = "ENERGY_CALLBACKS_NO_COMMAND"
 RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
 
@@ -42,6 +44,8 @@ class EnergyConfig:
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
             limit. Without a location, the upper end of the range is compared with the limit.
+        record_command: whether the command line of the process, without secrets, is written to the
+            journal. The environment variable ``ENERGY_CALLBACKS_NO_COMMAND=1`` takes precedence.
         run_name: display name of the run.
         tags: labels that appear in the report: value by name.
 
@@ -62,6 +66,7 @@ class EnergyConfig:
     step_events: bool = False
     max_energy_wh: float | None = None
     max_emissions_g: float | None = None
+    record_command: bool = True
     run_name: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -72,6 +77,7 @@ class EnergyConfig:
         _check_type("raw_readings", self.raw_readings, bool, "True or False")
         _check_type("tags", self.tags, Mapping, "a dict of labels, such as {'team': 'vision'}")
         _check_type("step_events", self.step_events, bool, "True or False")
+        _check_type("record_command", self.record_command, bool, "True or False")
         _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=1.0)
         _check_number("pue", self.pue, low=1.0, high=10.0)
         if self.price_per_kwh is not None:
@@ -90,6 +96,11 @@ class EnergyConfig:
         return self.max_energy_wh is not None or self.max_emissions_g is not None
 
     @property
+    def writes_command(self) -> bool:
+        """Whether the command line is written: ``record_command``, unless the variable forbids."""
+        return self.record_command and not is_on(NO_COMMAND_VARIABLE)
+
+    @property
     def run_folder(self) -> Path | None:
         """The run folder in ``ENERGY_CALLBACKS_RUN_DIR``, otherwise ``report_dir``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
@@ -106,7 +117,12 @@ def is_on(variable: str) -> bool:
 
     An empty value counts as no value.
     """
-    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
+    return os.environ.get(variable, "").strip() != "" and not is_off(variable)
+
+
+def is_off(variable: str) -> bool:
+    """Return whether an environment variable has the value ``0``, ``false`` or ``no``."""
+    return os.environ.get(variable, "").strip().lower() in ("0", "false", "no")
 
 
 def check_log_every_n_steps(value: int | None) -> int | None:
@@ -174,12 +190,13 @@ def _check_number(name: str, value: float, *, low: float, high: float) -> None:
 
 
 def _check_devices(devices: Devices) -> None:
-    if devices in ("auto", "all"):
+    if isinstance(devices, str) and devices in ("auto", "all"):
         return
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
+    if isinstance(devices, str | bytes) or not isinstance(devices, Sequence):
+        is_index = isinstance(devices, int) and not isinstance(devices, bool)
         raise ValueError(
-            f"devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got {devices!r}; "
-            "write devices=[0] for one card"
+            "devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got "
+            f"{devices!r}; write devices=[{devices if is_index else 0!r}] for one card"
         )
     if not devices:
         raise ValueError("devices=[] names no card; leave it out to measure the GPUs in use")

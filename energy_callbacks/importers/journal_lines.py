@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal import journal, redaction
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Sensor
 from energy_callbacks.importers.files import Damage
@@ -67,7 +67,7 @@ def header(
         "imported": {"program": program, "file": log.path.name, "choice": log.choice},
         "environment": {
             "tool_version": __version__,
-            "command": command,
+            "command": command and redaction.text(command),
             "imported_from": log.path.name,
         },
     }

@@ -19,14 +19,16 @@ class LogClock:
     * If times without time zone go back by 59 to 60 minutes, summer time has ended: an hour is
       added to all times from then on.
     * Any other step back, and any step forward of more than a week, means that the clock was set:
-      the time since the previous moment is taken as 0. If the next moment fits the times before the
-      step again, only one time was wrong, and the correction is undone.
+      the time since the previous moment is taken as 0. If the next other moment fits the times
+      before the step again, only one time was wrong, and the correction is undone. Later moments do
+      not undo it.
     """
 
     def __init__(self) -> None:
         self._first: Moment | None = None
         self._last_s = self._last_t_s = 0.0
-        # Seconds to add to the log's times: at present, and before the last step of the clock.
+        # Seconds to add to the log's times: at present, and before a step of the clock that the
+        # next other moment may undo.
         self._added_s = self._added_before_s = 0.0
         self._clock_steps_s: list[float] = []
         self._winter_changes = self._summer_changes = 0
@@ -51,6 +53,8 @@ class LogClock:
             self._added_s = self._added_before_s
         elif step_s < 0.0 or step_s > _MOST_STEP_S:
             self._step_clock(step_s, is_local=moment.is_local)
+        elif step_s > 0.0:  # samples of several devices have the same time
+            self._added_before_s = self._added_s
         if moment.is_local and 0.0 <= step_s - _HOUR_S <= _SLACK_S:
             self._summer_changes += 1
         self._last_s, self._last_t_s = moment.s, elapsed_s + self._added_s

@@ -6,7 +6,7 @@ be attempted again.
 ::
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
-        job.json        command, parameters, environment, host, time of the start
+        job.json        command, parameters, environment, host, time of the start; without secrets
         output.txt      output of the command
         outcome.json    exit code and time of the end; missing while the attempt runs, or if the
                         process that started it was killed
@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import EnergyCallbacksError
@@ -148,11 +149,11 @@ class Results:
         while True:
             folder = self._folder_of(job) / f"try-{number}"
             with suppress(FileExistsError):
-                folder.mkdir(parents=True)
+                atomic_files.make_folder(folder, exist_ok=False)
                 break
             number += 1
         content = {**asdict(job), "host": os.uname().nodename, "started_unix_s": time.time()}
-        write_json(folder / _JOB, content)
+        write_json(folder / _JOB, redaction.record(content))
         return folder
 
     def check_free(self, job: MatrixJob) -> None:
@@ -192,8 +193,8 @@ class Results:
         """
         import fcntl
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / _LOCK).open("a+", encoding="utf-8") as file:
+        lock = atomic_files.open_to_append(self.folder / _LOCK)
+        with os.fdopen(lock, "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -209,8 +210,27 @@ class Results:
 
 
 def write_jobs(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
-    """Write jobs and settings to a file, so that another machine can run a job by its index."""
+    """Write jobs and settings to a file, so that another machine can run a job by its index.
+
+    Raises:
+        ValueError: if a command or an environment variable contains a secret.
+    """
+    for job in jobs:
+        check_no_secret(f"the command or [env] of {job}", asdict(job))
     write_json(path, {"results": asdict(results), "jobs": [asdict(job) for job in jobs]})
+
+
+def check_no_secret(what: str, content: Any) -> None:
+    """Check a value that another machine needs unchanged and that is written to a file for it.
+
+    Raises:
+        ValueError: if it contains a secret, see ``accounting.journal.redaction``.
+    """
+    if _as_json(redaction.record(content)) != _as_json(content):
+        raise ValueError(
+            f"{what} contains a secret, which would be written to a file; set it in the "
+            "environment of the jobs, or let the program read it from a file"
+        )
 
 
 def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
@@ -239,7 +259,11 @@ def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` as JSON to a file, atomically."""
-    atomic_files.write(path, json.dumps(content, indent=1, default=str) + "\n")
+    atomic_files.write(path, _as_json(content) + "\n")
+
+
+def _as_json(content: Any) -> str:
+    return json.dumps(content, indent=1, default=str)
 
 
 def _outcome(folder: Path) -> Outcome:
@@ -260,9 +284,10 @@ def _outcome(folder: Path) -> Outcome:
 def _check_same(job: MatrixJob, done: Outcome) -> None:
     """Raise ``ValueError`` if attempt ``done`` had another command or environment than ``job``."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
+    own = redaction.record(asdict(job))
     for what, now, then in (
-        ("command", list(job.words), saved["words"]),
-        ("environment", dict(job.environment), saved["environment"]),
+        ("command", own["words"], saved["words"]),
+        ("environment", own["environment"], saved["environment"]),
     ):
         if now != then:
             raise ValueError(

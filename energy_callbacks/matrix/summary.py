@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.core import formatting
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
@@ -123,8 +124,15 @@ def _page(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, folder: P
         rows=[(row, cells(plan, row, answer)) for row in table.rows],
         picture=html.svg(chart, table, 9.4, chart.name),
         place=lambda path: quote(path.relative_to(folder).as_posix()),
-        command=plan.command if isinstance(plan.command, str) else shlex.join(plan.words),
+        command=_command(plan),
     )
+
+
+def _command(plan: MatrixPlan) -> str:
+    """Return the command of a plan without secrets; as the user wrote it, if it has none."""
+    words = redaction.words(plan.words)
+    is_as_written = isinstance(plan.command, str) and words == list(plan.words)
+    return str(plan.command) if is_as_written else shlex.join(words)
 
 
 def energies_figure(table: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":

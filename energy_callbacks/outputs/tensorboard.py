@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.outputs import summaries
 
 _serial = iter(range(2**62))
@@ -21,6 +22,7 @@ class TensorBoardOutput:
     Args:
         log_dir: run directory. No other writer may be open in it, because TensorBoard reads new
             events only from the newest event file of a directory.
+        opened_unix_s: wall time in the name of the file; ``None`` for the time of the first write.
 
     Attributes:
         folder: the run directory.
@@ -29,8 +31,11 @@ class TensorBoardOutput:
 
     prefix = ""
 
-    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, log_dir: str | os.PathLike[str], *, opened_unix_s: float | None = None
+    ) -> None:
         self.folder = str(Path(log_dir))
+        self._opened_unix_s = opened_unix_s
         self._writer: Any = None
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
@@ -60,20 +65,19 @@ class TensorBoardOutput:
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
-        unix_s = time.time()
+        unix_s = time.time() if self._opened_unix_s is None else self._opened_unix_s
         name = (
             f"events.out.tfevents.{unix_s:010.0f}.{socket.gethostname()}"
             f".{os.getpid()}.{next(_serial)}"
         )
-        writer = RecordWriter((Path(self.folder) / name).open("wb"))
+        writer = RecordWriter(os.fdopen(atomic_files.open_new(Path(self.folder) / name), "wb"))
         first = Event(wall_time=unix_s, file_version="brain.Event:2")
         writer.write(first.SerializeToString())
         return writer
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy, which writes its own event file."""
-        return {"folder": self.folder, "_writer": None}
+        return self.__dict__ | {"_writer": None}
 
     def close(self) -> None:
         """Close the event file; a later write opens a new one."""

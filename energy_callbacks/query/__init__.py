@@ -37,8 +37,8 @@ class QueryAnswer:
         columns: names of the columns.
         rows: values of each row, as Python objects.
         reports: number of reports that were read.
-        skipped: runs without a report, and reports and folders that cannot be read completely;
-            the table ``skipped`` has the same rows.
+        skipped: runs without a report, reports that cannot be read or only in part, and folders
+            that cannot be listed; the table ``skipped`` has the same rows.
     """
 
     columns: tuple[str, ...]

@@ -279,9 +279,11 @@ METRICS: Final = SqlTable(
 
 SKIPPED: Final = SqlTable(
     "skipped",
-    "a row for each run that is in no other table",
+    "a row for each run, report or folder that the other tables lack, or have only in part",
     (
-        SqlColumn("why", "", "not read, only page or only journals", "VARCHAR"),
+        SqlColumn(
+            "why", "", "not read, partly read, not listed, only page or only journals", "VARCHAR"
+        ),
         SqlColumn("message", "", "what is the matter, and what to do", "VARCHAR"),
     ),
 )

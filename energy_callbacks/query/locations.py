@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.extras import requires
 
-Why = Literal["not read", "only page", "only journals"]
+Why = Literal["not read", "partly read", "not listed", "only page", "only journals"]
 
 REPORT: Final = "energy_report.json"
 _PAGE: Final = "energy_report.html"
@@ -44,8 +44,10 @@ class Skipped:
     Attributes:
         path: path of the report or folder that cannot be read, or of the run folder without a
             report.
-        why: ``not read``: an error occurred; ``only page``: the run folder contains an HTML page
-            but no JSON report; ``only journals``: it contains journals only.
+        why: ``not read``: the report cannot be read; ``partly read``: a list in it, such as
+            ``phases``, cannot; ``not listed``: the folder cannot be listed, so that its runs are
+            not known; ``only page``: the run folder contains an HTML page but no JSON report;
+            ``only journals``: it contains journals only.
         message: the error; or what is missing and which command creates it.
     """
 
@@ -88,7 +90,7 @@ class _Local:
             return
 
         def skip(error: OSError) -> None:
-            skipped.append(Skipped(error.filename, "not read", str(error)))
+            skipped.append(Skipped(error.filename, "not listed", str(error)))
 
         for folder, inner, files in os.walk(self._path, onerror=skip):
             names = {*inner, *files}
@@ -200,7 +202,11 @@ class _Remote:
         self, paths: Sequence[str], starts: Sequence[int], ends: Sequence[int]
     ) -> list[Content]:
         contents = self._files.cat_ranges(list(paths), starts, ends, on_error="return")
-        return [one if isinstance(one, bytes) else OSError(str(one)) for one in contents]
+        # ``cat_ranges`` returns exceptions of any type.
+        return [
+            one if isinstance(one, bytes | OSError) else OSError(str(one) or repr(one))
+            for one in contents
+        ]
 
 
 ReportLocation = _Local | _Remote
@@ -213,9 +219,11 @@ def _checked(head: Content, end: Content) -> Content:
         head: first bytes of the report, or the error.
         end: last bytes of the report, or the error.
     """
-    if isinstance(end, OSError) or not end.rstrip().endswith(b"}"):
-        return OSError("the report is truncated")
-    return head
+    if isinstance(head, OSError):
+        return head
+    if isinstance(end, OSError):
+        return end
+    return head if end.rstrip().endswith(b"}") else OSError("the report is truncated")
 
 
 def _only_page(page: str, folder: str) -> Skipped:

@@ -17,7 +17,7 @@ import numpy as np
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.query.columns import KINDS, TABLES, Kind, SqlTable
-from energy_callbacks.query.locations import Content, ReportLocation, Skipped
+from energy_callbacks.query.locations import Content, ReportLocation, Skipped, Why
 from energy_callbacks.report.model import schema
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def _insert_again(
         place: location of the reports.
         paths: the reports that ``_needed`` or ``_insert`` rejected.
     """
+    why: Why = "not read" if table.part is None else "partly read"
     for path, content in zip(paths, place.wholes(paths), strict=True):
         try:
             if isinstance(content, OSError):
@@ -137,10 +138,10 @@ def _insert_again(
             report = schema.from_json(content.decode(errors="replace"))
             text = _needed(schema.to_json(report).encode(), table.part)
         except (JournalError, OSError, ValueError, RecursionError) as error:
-            yield Skipped(path, "not read", str(error))
+            yield Skipped(path, why, str(error))
             continue
         if text is not None and _insert(connection, table, {path: text}):
-            yield Skipped(path, "not read", f"a number in it cannot be ({table.name})")
+            yield Skipped(path, why, f"a number in it cannot be ({table.name})")
 
 
 def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, str]) -> list[str]:

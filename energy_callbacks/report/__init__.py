@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from energy_callbacks import importers
+from energy_callbacks.accounting import open_attempts
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis.footprint import view
@@ -77,6 +78,8 @@ _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | b
 def load(path: str | Path) -> EnergyReport:
     """Load a saved report, or build it from a run folder, a journal or another program's log.
 
+    If this process is still making the report of a training that has ended, this waits for it.
+
     Args:
         path: path of a JSON or HTML report, a run folder, a journal or a log. ``FILE#RUN`` selects
             one run of a log with several runs.
@@ -95,6 +98,7 @@ def load(path: str | Path) -> EnergyReport:
 
 
 def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
+    open_attempts.wait_for_reports(path)
     if not path.is_file():
         raise JournalError(f"{path} does not exist; give a run folder or a report of one")
     if path.stat().st_size > _MOST_BYTES:

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from energy_callbacks import importers
-from energy_callbacks.accounting.journal import batch_job, journal
+from energy_callbacks.accounting import open_attempts
+from energy_callbacks.accounting.journal import batch_job, headers, journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis import footprint, warnings
 from energy_callbacks.report.analysis.advice import advice
-from energy_callbacks.report.collect import command, curves, figures
+from energy_callbacks.report.collect import checks, command, curves, figures
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.collect.process import ProcessJournal, load
@@ -43,61 +44,118 @@ def build(
         now_unix_s: current wall time, in seconds since 1970; ``None`` reads the clock. It
             is used to tell attempts that are still running from attempts that were cut off.
 
+    A journal that cannot be read or used is left out, and a warning of the report names it.
+
     Raises:
+        ValueError: if no path is given.
         JournalError: if a path does not exist, if a folder contains no journal, or if none of the
-            journals can be read.
+            journals can be used.
         MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
     """
     now_unix_s = time.time() if now_unix_s is None else now_unix_s
-    merged, other_runs, unreadable = gather(paths, now_unix_s)
+    processes, problems = _read(paths, now_unix_s)
+    try:
+        return _built(processes, problems, now_unix_s)
+    except Exception as error:
+        # One of the journals has values that are not checked when it is read.
+        found = {process.path: _problem(process, now_unix_s) for process in processes}
+        usable = [process for process in processes if found[process.path] is None]
+        problems += [problem for problem in found.values() if problem is not None]
+        if len(usable) == len(processes):
+            raise
+        if not usable:
+            raise JournalError("; ".join(problems)) from error
+        return _built(usable, problems, now_unix_s)
+
+
+def gather(paths: str | Path | Sequence[str | Path]) -> list[MergedAttempt]:
+    """Read journals, and merge the processes of the newest run into attempts.
+
+    Args:
+        paths: see ``build``.
+
+    Returns:
+        The attempts of the newest run.
+
+    Raises:
+        ValueError: if no path is given.
+        JournalError: see ``build``.
+        MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
+    """
+    processes, _ = _read(paths, math.inf)
+    return _merged(processes)[0]
+
+
+def _read(
+    paths: str | Path | Sequence[str | Path], now_unix_s: float
+) -> tuple[list[ProcessJournal], list[str]]:
+    """Return all journals that can be read, and the reason for each of the others.
+
+    The journals of processes that are still running at ``now_unix_s`` are read up to the time whose
+    energy is final (``until_settled``).
+    """
+    several = [paths] if isinstance(paths, str | Path) else paths
+    if not several:
+        raise ValueError(f"no journal to read, got {paths!r}; give a run folder or a journal")
+    readable: list[ProcessJournal] = []
+    problems: list[str] = []
+    # A journal that is found through several paths is read only once.
+    for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
+        try:
+            process = _loaded(file)
+            is_running = _status(process, now_unix_s) == "running"
+            readable.append(until_settled(process) if is_running else process)
+        except JournalError as error:
+            problems.append(str(error))
+        except (OSError, *checks.INVALID) as error:  # of an importer: it reads any file
+            problems.append(_damage(file, error))
+    if not readable:
+        raise JournalError("; ".join(problems))
+    return readable, problems
+
+
+def _loaded(path: Path) -> ProcessJournal:
+    process = load(path)
+    headers.check(process.header, path, line=1, required=headers.REQUIRED)
+    return process
+
+
+def _merged(processes: Sequence[ProcessJournal]) -> tuple[list[MergedAttempt], int]:
+    """Return the attempts of the newest run, and the number of other runs."""
+    run, other_runs = newest_run(command.joined(processes))
+    _add_earlier(run)
+    return merge(run), other_runs
+
+
+def _built(
+    processes: Sequence[ProcessJournal], problems: Sequence[str], now_unix_s: float
+) -> EnergyReport:
+    merged, other_runs = _merged(processes)
     report = _assemble(merged, now_unix_s)
     report = replace(
         report,
-        warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=unreadable),
+        warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=problems),
         method_notes=warnings.method_notes(report, merged),
     )
     return replace(report, advice=advice(report))
 
 
-def gather(
-    paths: str | Path | Sequence[str | Path], now_unix_s: float = math.inf
-) -> tuple[list[MergedAttempt], int, list[str]]:
-    """Read journals, and merge the processes of the newest run into attempts.
+def _problem(process: ProcessJournal, now_unix_s: float) -> str | None:
+    """Return why no report can be built from a journal; ``None`` if one can be built."""
+    try:
+        _built([process], (), now_unix_s)
+    except Exception as error:  # noqa: BLE001 - invalid values raise exceptions of any type
+        return _damage(process.path, error)
+    return None
 
-    Args:
-        paths: see ``build``.
-        now_unix_s: current wall time, in seconds since 1970. The journals of processes that are
-            still running are read up to the time whose energy is final (``until_settled``).
 
-    Returns:
-        The attempts of the newest run; the number of other runs; and for each journal that cannot
-        be read, the reason.
-
-    Raises:
-        JournalError: if a path does not exist, if a folder contains no journal, or if none of the
-            journals can be read.
-        MissingExtraError: for a ``.zst`` log if ``zstandard`` is not installed.
-    """
-    several = [paths] if isinstance(paths, str | Path) else paths
-    readable: list[ProcessJournal] = []
-    problems: list[JournalError] = []
-    # A journal that is found through several paths is read only once.
-    for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
-        try:
-            process = load(file)
-            is_running = _status(process, now_unix_s) == "running"
-            readable.append(until_settled(process) if is_running else process)
-        except JournalError as error:
-            problems.append(error)
-    if not readable:
-        raise problems[0]
-    processes, other_runs = newest_run(command.joined(readable))
-    _add_earlier(processes)
-    return merge(processes), other_runs, [str(problem) for problem in problems]
+def _damage(path: Path, error: Exception) -> str:
+    return f"{path} is damaged ({type(error).__name__}: {str(error)[:200]})"
 
 
 def _journals_at(path: Path) -> list[Path]:
     place, _ = importers.located(path)
+    open_attempts.wait_for_journals(place)
     if not place.exists():
         raise JournalError(f"{path} does not exist; give a run folder or a *.jsonl of one")
     if place.is_file():
@@ -122,9 +180,9 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
         known.add(folder)
         for path in journal.find(folder):
             # Unreadable journals in earlier folders are ignored.
-            with suppress(JournalError, OSError):
+            with suppress(JournalError, OSError, *checks.INVALID):
                 if journal.header(path).get("run_id") == process.run_id:
-                    earlier = load(path)
+                    earlier = _loaded(path)
                     earlier.folders_back = process.folders_back + 1
                     processes.append(earlier)
 

@@ -6,6 +6,7 @@ To add a sensor, add a file to ``sources`` and a line to ``discover``.
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from energy_callbacks.core.config import Devices
@@ -57,6 +58,7 @@ def discover(
         ValueError: if ``devices`` names a GPU that this machine does not have.
         SourceUnavailable: if ``devices`` names a GPU and NVML lists no GPUs.
     """
+    _import_libraries()
     memory = HostMemorySource(clock, only_descendants=other_program)
     parts = (
         _nvidia(
@@ -73,6 +75,17 @@ def discover(
         sources=tuple(source for part in parts for source in part.sources),
         unavailable=tuple(entry for part in parts for entry in part.unavailable),
     )
+
+
+def _import_libraries() -> None:
+    """Import the libraries of the sources now, not on their threads.
+
+    If a data loader forked a worker while another thread imports a module, the lock of that import
+    would stay locked in the worker.
+    """
+    with suppress(ImportError):  # the source that needs it reports that it is missing
+        import psutil  # noqa: F401
+        import pynvml  # noqa: F401
 
 
 def _nvidia(

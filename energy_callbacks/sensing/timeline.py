@@ -1,7 +1,6 @@
 """Stores the readings of an attempt, and returns values and energy of time spans."""
 
 import math
-import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Reading
+from energy_callbacks.core.yielding import YieldingLock
 from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.exposure import Shape
@@ -85,7 +85,7 @@ class Timeline:
 
     def __init__(self, keep_s: float = 600.0) -> None:
         self._keep_s = keep_s
-        self._lock = threading.RLock()
+        self._lock = YieldingLock()
         self._tracks: dict[str, _Track] = {}
         # Pinned moments, kept for sources that open later, because a source may return readings
         # from before it was opened.
@@ -346,6 +346,7 @@ class Timeline:
 
     def _reached_s(self, end_of: _EndOf, now_s: float, patience_s: float) -> float | None:
         """Return the earliest of the curves' ends that are less than ``patience_s`` ago."""
+        self._process_all()
         with self._lock:
             before_s = self._reached.get(end_of)
             if self._is_waiting(now_s, patience_s):
@@ -356,6 +357,17 @@ class Timeline:
                 return None
             self._reached[end_of] = max(min(alive), before_s or -math.inf)
             return self._reached[end_of]
+
+    def _process_all(self) -> None:
+        """Process the new readings of each device, and let other threads run in between.
+
+        Then none of the next queries takes long.
+        """
+        with self._lock:
+            tracks = tuple(self._tracks.values())
+        for track in tracks:
+            with self._lock:
+                track.curve.process()
 
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """Return the moment up to which the energy of every device with readings is final.

@@ -34,12 +34,16 @@ class InputCounter:
             counted.
         length_fn: returns the number of tokens in the inputs; with ``None``, tokens are not
             counted.
+
+    Attributes:
+        is_used: whether the user has set a function.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
         given = {"batch_size_fn": batch_size_fn, "length_fn": length_fn}
         self._functions = {name: fn for name, fn in given.items() if fn is not None}
         self._given = frozenset(self._functions)
+        self.is_used = bool(self._given)
         self._counts: list[dict[str, float]] = []
         self._expected = 0
         self._handle: RemovableHandle | None = None
@@ -99,20 +103,25 @@ class InputCounter:
                 )
         return found
 
-    def counts(self, name: str) -> bool:
-        """Return whether the user has set the function ``name``; it may have failed since."""
-        return name in self._given
-
-    def take(self, name: str, micro_batches: int) -> float | None:
-        """Return the sum of the counts of an optimizer step.
+    def take(
+        self, samples: float | None, tokens: float | None, micro_batches: int
+    ) -> tuple[float | None, float | None]:
+        """Return the numbers of samples and tokens of an optimizer step.
 
         Args:
-            name: ``batch_size_fn`` or ``length_fn``.
+            samples: number of samples if there is no ``batch_size_fn``.
+            tokens: number of tokens if there is no ``length_fn``.
             micro_batches: number of micro-batches of the step.
-
-        Returns:
-            The sum; ``None`` if there are no counts, or fewer counts than micro-batches.
         """
+        return (
+            self._sum("batch_size_fn", micro_batches)
+            if "batch_size_fn" in self._given
+            else samples,
+            self._sum("length_fn", micro_batches) if "length_fn" in self._given else tokens,
+        )
+
+    def _sum(self, name: str, micro_batches: int) -> float | None:
+        """Return the sum of a function's counts; ``None`` if some micro-batches have no count."""
         counts = [found[name] for found in self._counts if name in found]
         # A micro-batch may have fewer counts than there are replicas: DataParallel does not use all
         # replicas for a small batch.

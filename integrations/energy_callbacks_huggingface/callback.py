@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from energy_callbacks.callback import CallbackSettings, EnergyCallback, meter_from
-from energy_callbacks.core.config import check_function
+from energy_callbacks.core.config import check_function, check_log_every_n_steps
 from energy_callbacks_huggingface.hooks import EnergyHooks
 
 
@@ -17,6 +17,10 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     ``docs/reference/metrics.md``.
 
     Args:
+        log_every_n_steps: figures are added to the logs of steps that are divisible by this number;
+            1 adds figures to all logs with the loss. ``None`` adds figures at most once per second,
+            or to all logs with ``logging_strategy="epoch"``. The Trainer's ``logging_steps``
+            decides which steps are logged.
         batch_size_fn: returns the number of samples in the inputs of a forward pass; ``None`` uses
             the batch size of the loader.
         length_fn: returns the number of tokens in the inputs of a forward pass. ``None`` uses the
@@ -35,14 +39,16 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     def __init__(
         self,
         *,
+        log_every_n_steps: int | None = None,
         batch_size_fn: Callable[[Any], int] | None = None,
         length_fn: Callable[[Any], int] | None = None,
         **settings: Unpack[CallbackSettings],
     ) -> None:
         super().__init__(
-            meter_from(settings, own=("batch_size_fn", "length_fn")),
+            meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn")),
             check_function("batch_size_fn", batch_size_fn),
             check_function("length_fn", length_fn),
+            check_log_every_n_steps(log_every_n_steps),
         )
 
     def co2_eq_emissions(self, *, training_type: str | None = None) -> dict[str, str | float]:

@@ -2,13 +2,18 @@
 
 The Trainer places callbacks for loggers before the user's callbacks, such as ours, and passes the
 same dictionary of logs (a row) to all callbacks. Therefore our callback moves to the front of the
-list and adds our figures to the dictionary. TensorBoard's callback would write them with a prefix
-(``train/power/gpu_w``). Therefore a ``LogFilter`` hides our figures from that callback, and
-``TrainerTensorBoardOutput`` writes them without a prefix, through the writer of that callback.
+list and adds our figures to the dictionary. Only ``DefaultFlowCallback`` stays before ours: it
+decides at the end of a step whether a checkpoint is saved, and reads no logs.
 
-Each callback for TensorBoard or the console is between two filters. An example of the list, with
-those of our figures that the dictionary contains after each callback::
+TensorBoard's callback would write our figures with a prefix (``train/power/gpu_w``). Therefore a
+``LogFilter`` hides our figures from that callback, and ``TrainerTensorBoardOutput`` writes them
+without a prefix, through the writer of that callback.
 
+While a row with our figures is logged, each callback for TensorBoard or the console is between two
+filters. An example of the list, with those of our figures that the dictionary contains after each
+callback::
+
+    DefaultFlowCallback
     our callback             all
     filter                   none
     TensorBoard's callback   none
@@ -21,11 +26,11 @@ those of our figures that the dictionary contains after each callback::
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformers import PrinterCallback, ProgressCallback
+from transformers import DefaultFlowCallback, PrinterCallback, ProgressCallback
 from transformers.integrations.integration_utils import TensorBoardCallback, rewrite_logs
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
@@ -39,9 +44,12 @@ from energy_callbacks_huggingface.log_filter import (
     LogRow,
     console,
     nothing,
+    takes_time,
 )
+from energy_callbacks_huggingface.tensorboard_output import TrainerTensorBoardOutput
 
 _CONSOLE = (PrinterCallback, ProgressCallback)
+_ADDED = (LogFilter, LastCallback)
 _NO_FILE = "the event file of energy_callbacks cannot be written any more"
 _NO_BOARD = "figures of energy no longer reach TensorBoard"
 
@@ -61,6 +69,10 @@ class OtherTrainerCallbacks:
         self._ours = ours
         self._callbacks = callbacks
         self._row = LogRow()
+        self._last = LastCallback(ours)
+        self._unfiltered: list[Any] = []
+        self._filtered: list[Any] = []
+        self._is_filtered = False
         self._users = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
         self._boards = [
             FaultTolerantOutput(TrainerTensorBoardOutput(board), _NO_BOARD) for board in self._users
@@ -75,39 +87,71 @@ class OtherTrainerCallbacks:
         yield from () if self._file is None else (self._file,)
 
     @property
-    def _is_first(self) -> bool:
-        """Whether our callback is first. If not, filters must be neither added nor removed."""
-        return bool(self._callbacks) and self._callbacks[0] is self._ours
+    def _is_in_place(self) -> bool:
+        """Whether our callback is in its place. If not, other callbacks are not added."""
+        return self._ours in self._callbacks[: 1 + _has_flow(self._callbacks)]
 
-    def take_first_place(self) -> None:
-        """Move our callback to the front of the list.
+    def take_place(self) -> None:
+        """Move our callback to its place near the front of the list.
 
         This works even while the trainer loops over the list to pass on an event. Callbacks after
         ours keep their positions in the list, so each of them receives the event once.
         """
         others = [one for one in self._callbacks if one is not self._ours]
-        if len(others) < len(self._callbacks):
-            self._callbacks[:] = [self._ours, *others]
+        if len(others) < len(self._callbacks) and not self._is_in_place:
+            others.insert(_has_flow(others), self._ours)
+            self._callbacks[:] = others
 
-    def add_filters(self) -> None:
-        """Add filters around TensorBoard's and the console callbacks, and add ``LastCallback``.
+    def takes_time(self) -> bool:
+        """Return whether callbacks of the user have a hook at the end of each step."""
+        others = [one for one in self._callbacks if one is not self._ours]
+        return self._is_in_place and any(map(takes_time, others))
+
+    def call_last(self) -> None:
+        """Add ``LastCallback``, which is called when all others have received the current event.
+
+        ``remove_added`` removes it in the same event. It is not in the list at other events,
+        because the call of an empty hook takes a microsecond, and there are four at each step.
+        """
+        if self._callbacks and self._callbacks[-1] is not self._last:
+            self._callbacks.append(self._last)
+
+    def _add_filters(self) -> None:
+        """Add filters around TensorBoard's and the console callbacks, for the current event.
 
         The filters hide all our figures from TensorBoard's callback, and most of our figures from
-        console callbacks.
+        console callbacks. All changes of the list are after our callback, so each callback receives
+        the current event once.
         """
-        if not self._is_first:
+        if not self._is_in_place:
             return
-        filtered = []
-        for one in self._without_filters():
-            filters: tuple[LogFilter, ...] = ()
-            if isinstance(one, (TensorBoardCallback, *_CONSOLE)):
-                select = nothing if isinstance(one, TensorBoardCallback) else console
-                filters = LogFilter(self._row, select), LogFilter(self._row, dict)
-            filtered += [*filters[:1], one, *filters[1:]]
-        self._callbacks[:] = [*filtered, LastCallback(self._ours)]
+        callbacks = self._without_added()
+        if callbacks != self._unfiltered:
+            self._unfiltered = callbacks
+            self._filtered = [part for one in callbacks for part in self._with_filters(one)]
+        self._callbacks[:] = self._filtered
+        self._is_filtered = True
 
-    def _without_filters(self) -> list[Any]:
-        return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
+    def _with_filters(self, one: Any) -> list[Any]:
+        """Return a callback, with the filters before and after it if it needs them."""
+        if not isinstance(one, (TensorBoardCallback, *_CONSOLE)):
+            return [one]
+        select = nothing if isinstance(one, TensorBoardCallback) else console
+        return [LogFilter(self._row, select), one, LogFilter(self._row, dict)]
+
+    def remove_added(self) -> None:
+        """Remove filters and ``LastCallback``, unless another callback was added after them.
+
+        The trainer still loops over the list, and would not call that other callback.
+        """
+        if self._callbacks and self._callbacks[-1] is self._last:
+            self._callbacks.pop()
+            if self._is_filtered:
+                self._is_filtered = False
+                self._callbacks[:] = self._without_added()
+
+    def _without_added(self) -> list[Any]:
+        return [one for one in self._callbacks if type(one) not in _ADDED]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
         """Write ``scalars`` to TensorBoard; add ``in_logs`` to ``logs`` and to the log history.
@@ -125,37 +169,22 @@ class OtherTrainerCallbacks:
         if self._own is not None:
             row = {k: v for k, v in rewrite_logs(logs).items() if isinstance(v, int | float)}
             self._own.write(row | scalars, state.global_step, time.time())
-        for board in self._boards:
+        for board in self._boards if scalars else ():
             board.write(scalars, state.global_step, time.time())
-        if in_logs and state.log_history:
-            state.log_history[-1].update(in_logs)
-        self._row.put(logs, in_logs)
+        if in_logs:
+            if state.log_history:
+                state.log_history[-1].update(in_logs)
+            self._row.put(logs, in_logs)
+            self._add_filters()
 
     def leave(self) -> None:
-        """Remove the filters and close our own file."""
-        if self._is_first:
-            self._callbacks[:] = self._without_filters()
+        """Remove what was added to the list, and close our own file."""
+        if self._is_in_place:
+            self._callbacks[:] = self._without_added()
         if self._own is not None:
             self._own.close()
 
 
-class TrainerTensorBoardOutput:
-    """Writes scalars without a prefix, through the writer of the user's TensorBoard callback.
-
-    Args:
-        board: the TensorBoard callback, which opens and closes the writer.
-    """
-
-    def __init__(self, board: TensorBoardCallback) -> None:
-        self._board = board
-
-    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write all scalars of a step, if the writer of the callback is open."""
-        writer: Any = self._board.tb_writer
-        if writer is None:
-            return
-        for tag, value in scalars.items():
-            writer.add_scalar(tag, value, step)
-
-    def close(self) -> None:
-        """Do nothing: the user's callback closes the writer."""
+def _has_flow(callbacks: list[Any]) -> bool:
+    """Return whether the first callback is the one that decides when to log and save."""
+    return bool(callbacks) and type(callbacks[0]) is DefaultFlowCallback

@@ -9,17 +9,17 @@
       on_step_begin                     mark data_ready
       on_substep_end                    counts a micro-batch
       on_step_end                       meter.step
-      on_log                            records metrics, adds figures to the row with the loss
+      on_log                            records metrics; adds figures to the row with the loss, at
+                                          most once per second or as ``log_every_n_steps`` says
       on_prediction_step                notes when an evaluation or prediction began
       on_evaluate | on_predict          window validation | predict, from the noted time
       on_save                           window checkpoint, from the previous event
       on_epoch_end                      meter.epoch
-    on_log of the last row            phase train ends, meter.stop, report, last figures
-    on_train_end                      prints the summary of the report
+    on_log of the last row            phase train ends, meter.ending, last figures
 
 Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first
 ``on_prediction_step``. The Trainer calls no hook after an exception, so the meter watches whether
-the user's call has ended. Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or
+the user's call has ended. Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or
 synchronizes the device.
 """
 
@@ -31,12 +31,12 @@ from energy_callbacks.core.guard import harmless
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
-from energy_callbacks_huggingface.sessions import EnergySessions
+from energy_callbacks_huggingface.step_hooks import StepHooks
 
 Logs = dict[str, Any]
 
 
-class EnergyHooks(EnergySessions):
+class EnergyHooks(StepHooks):
     """Calls a meter from the Trainer's hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     @harmless
@@ -44,7 +44,7 @@ class EnergyHooks(EnergySessions):
         """Move this callback to the front, unless another energy callback has precedence."""
         callbacks = find_callback_list(self) or []
         if not self._prior(callbacks):
-            OtherTrainerCallbacks(self, callbacks, None).take_first_place()
+            OtherTrainerCallbacks(self, callbacks, None).take_place()
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -61,55 +61,17 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
-        session.others.take_first_place()
-        session.begin_training(args, state, model)
+        session.others.take_place()
+        session.begin_training(args, state, model, self._log_every_n_steps)
         self._meter.plan(state.max_steps - state.global_step)
         self._keep(state)
-
-    @harmless
-    def wait_for_data(self) -> None:
-        """Mark that the loop waits for data.
-
-        ``LastCallback`` in ``log_filter.py`` also calls this method, when all callbacks have
-        received an event.
-        """
-        if (session := self._session) is not None:
-            self._meter.mark("batch_done")
-            session.see()
 
     @harmless
     def on_epoch_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark that the loop waits for data: the Trainer creates the loader's iterator next."""
         if (session := self._session) is not None:
-            session.others.add_filters()
-            self.wait_for_data()
-
-    @harmless
-    def on_step_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start an optimizer step. All its micro-batches have been fetched."""
-        if (session := self._session) is not None:
-            session.begin_step()
-
-    @harmless
-    def on_substep_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End a micro-batch that is not the last of its step."""
-        if (session := self._session) is not None:
-            session.end_micro_batch()
-
-    def on_step_end(
-        self, /, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any
-    ) -> None:
-        """End an optimizer step."""
-        self._end_step(args, state, train_dataloader)
-        if self._meter.is_over_budget():
-            control.should_training_stop = True
-            control.should_save |= args.save_strategy != "no"
-
-    @harmless
-    def _end_step(self, args: Any, state: Any, loader: Any) -> None:
-        if (session := self._session) is not None:
-            session.end_step(args, state, loader)
-            self._keep(state)
+            session.begin_epoch()
+            session.wait_for_data()
 
     @harmless
     def on_epoch_end(
@@ -119,6 +81,7 @@ class EnergyHooks(EnergySessions):
         if (session := self._session) is not None:
             self._meter.epoch(max(math.ceil(state.epoch or 0.0) - 1, 0))
             session.end_epoch(args, state, train_dataloader)
+            session.others.call_last()
 
     @harmless
     def on_log(
@@ -131,20 +94,28 @@ class EnergyHooks(EnergySessions):
         session = self._session
         if session is None or logs is None:
             return
-        if is_final := loop.is_final_row(logs):
-            session.stop()  # now, because TensorBoard's writer may be closed in on_train_end
-            # The report is saved now, because the Trainer may load the best checkpoint next, which
-            # may fail.
-            session.summary = self._save_report(state) or ""
-        elif state.is_world_process_zero:
-            values, epoch = loop.metrics(logs), state.epoch
-            self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
-        scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
+        if loop.is_final_row(logs):
+            # Now, because TensorBoard's writer may be closed in ``on_train_end``, and because the
+            # Trainer may load the best checkpoint next, which may fail.
+            with session.ending() as ending:
+                self._write(session, logs, state, is_final=True)
+                if state.is_world_process_zero:
+                    ending.pages = session.pages(state)
+        else:
+            if state.is_world_process_zero:
+                values, epoch = loop.metrics(logs), state.epoch
+                self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
+            self._write(session, logs, state, is_final=False)
+            session.see()
+        session.others.call_last()
+
+    def _write(self, session: Session, logs: Logs, state: Any, *, is_final: bool) -> None:
+        is_due = is_final or (loop.is_training_row(logs) and session.is_row_due(state))
+        scalars = self._meter.log(state.global_step) if is_due else {}
         if state.is_world_process_zero:
             # The last row describes the whole training, so totals are added to it.
             in_logs = self._meter.totals() if is_final else scalars
             session.write(logs, scalars, in_logs, state)
-        session.see()
 
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -171,21 +142,23 @@ class EnergyHooks(EnergySessions):
         if session is not None and session.phase == "train":
             session.predicted(name)
             self._keep(state)
+            session.others.call_last()
         elif session is not None:
-            self._end(session, state)
+            self._end(session)
 
     @harmless
     def on_save(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Assign the time since the last event to the phase ``checkpoint``."""
         if (session := self._session) is not None:
             session.saved()
+            session.others.call_last()
 
     @harmless
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End the session and print the summary of the report.
+        """End the session.
 
         If there was no last row, as in a pruned trial of a hyperparameter search, measuring ends
         here.
         """
         if (session := self._session) is not None:
-            self._end(session, state)
+            self._end(session)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import DefaultFlowCallback, ProgressCallback, TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
@@ -52,9 +52,10 @@ class LogRow:
         """
         if logs is None or logs is not self._logs:
             return
-        for tag in self._scalars:
+        shown = select(self._scalars)
+        for tag in self._scalars.keys() - shown.keys():
             logs.pop(tag, None)
-        logs.update(select(self._scalars))
+        logs.update(shown)
 
 
 class LogFilter(TrainerCallback):
@@ -75,9 +76,7 @@ class LogFilter(TrainerCallback):
 
 
 class LastCallback(TrainerCallback):
-    """The trainer's last callback: tells our callback when all callbacks have received an event.
-
-    Our callback then marks that the training loop waits for data.
+    """Tells our callback when all callbacks have received an event.
 
     Args:
         ours: our callback, an ``EnergyHooks``.
@@ -90,6 +89,20 @@ class LastCallback(TrainerCallback):
         self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
         """Tell our callback that all callbacks have received the event."""
-        self._ours.wait_for_data()
+        self._ours.all_received(state, control)
 
     on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end
+
+
+# Hooks at the end of a step that take a few microseconds, apart from the ten times per second at
+# which the progress bar is drawn.
+_BRIEF_HOOKS = tuple(
+    one.on_step_end
+    for one in (TrainerCallback, DefaultFlowCallback, ProgressCallback, LastCallback)
+)
+
+
+def takes_time(callback: Any) -> bool:
+    """Return whether a callback has a hook of the user at the end of a step."""
+    is_brief = type(callback).on_step_end in _BRIEF_HOOKS
+    return not is_brief or "on_step_end" in vars(callback)

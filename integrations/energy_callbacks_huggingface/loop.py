@@ -4,8 +4,9 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from accelerate.data_loader import BatchSamplerShard
@@ -77,49 +78,70 @@ def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def samples(
-    args: Any, state: Any, loader: Any, micro_batches: int, *, since_step: int
-) -> float | None:
-    """Return the number of samples in the newest micro-batches of this rank; ``None`` if unknown.
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batches that this rank draws in an epoch.
 
-    All micro-batches count as full, except the last one of an epoch if there is a single process
-    and the length of the sampler is known. With several processes, Accelerate fills up the
-    last micro-batch with samples from the start of the epoch.
+    All batches count as full, except the last one of an epoch if there is a single process and the
+    length of the sampler is known. With several processes, Accelerate fills up the last batch with
+    samples from the start of the epoch.
 
-    Args:
-        args: ``TrainingArguments`` of the trainer.
-        state: ``TrainerState`` of the trainer.
-        loader: the training loader; if it is no ``DataLoader``, ``state`` gives the batch size.
-        micro_batches: number of micro-batches to count, up to the newest one.
-        since_step: number of micro-batches that ``state.epoch`` does not include yet: those since
-            the last optimizer step.
+    Attributes:
+        size: number of samples in a full batch; ``None`` if unknown.
+        count: number of batches in an epoch; 0 if the last batch counts as full.
+        missing: number of samples that the last batch lacks.
     """
-    is_loader = isinstance(loader, DataLoader)
-    sampler: Any = loader.batch_sampler if is_loader else None
-    # In a resumed training, ``state`` has the batch size of the checkpoint. The loader has the
-    # current batch size.
-    size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
-    if not isinstance(size, int):
-        return None
-    if isinstance(sampler, BatchSamplerShard) and sampler.split_batches:
-        size //= sampler.num_processes
-    # Online trainers of the library TRL (GRPO, RLOO) fetch prompts for several micro-batches at
-    # once.
-    size //= getattr(args, "steps_per_generation", None) or 1
-    missing = 0
-    if args.world_size == 1 and type(sampler) is BatchSampler:
-        missing = _missing(sampler, size, state.epoch, since_step)
-    return micro_batches * size - missing
 
+    size: int | None
+    count: int = 0
+    missing: int = 0
 
-def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
-    """Return how many samples the newest batch lacks; 0 unless it is the last of an epoch."""
-    try:
-        drawn, batches = len(sampler.sampler), len(sampler)
-    except TypeError:  # a stream has no length: every batch counts as full
-        return 0
-    is_last = round(epoch * batches + since_step) % batches == 0
-    return -drawn % size if is_last and not sampler.drop_last else 0
+    @classmethod
+    def of(cls, args: Any, state: Any, loader: Any) -> Self:
+        """Read the batches of the training loader.
+
+        Args:
+            args: ``TrainingArguments`` of the trainer.
+            state: ``TrainerState`` of the trainer.
+            loader: the training loader; if it is no ``DataLoader``, ``state`` gives the batch size.
+        """
+        is_loader = isinstance(loader, DataLoader)
+        sampler: Any = loader.batch_sampler if is_loader else None
+        # In a resumed training, ``state`` has the batch size of the checkpoint. The loader has the
+        # current batch size.
+        size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
+        if not isinstance(size, int):
+            return cls(None)
+        if isinstance(sampler, BatchSamplerShard) and sampler.split_batches:
+            size //= sampler.num_processes
+        # Online trainers of the library TRL (GRPO, RLOO) fetch prompts for several micro-batches at
+        # once.
+        size //= getattr(args, "steps_per_generation", None) or 1
+        is_known = args.world_size == 1 and type(sampler) is BatchSampler
+        if not is_known or sampler.drop_last:
+            return cls(size)
+        try:
+            drawn, count = len(sampler.sampler), len(sampler)
+        except TypeError:  # a stream has no length: every batch counts as full
+            return cls(size)
+        missing = -drawn % size
+        return cls(size, count if missing else 0, missing)
+
+    def samples(self, batches: int, epoch: float, since_step: int) -> int | None:
+        """Return the number of samples in the newest batches; ``None`` if unknown.
+
+        Args:
+            batches: number of batches, up to the newest one.
+            epoch: ``TrainerState.epoch``.
+            since_step: number of batches that ``epoch`` does not include yet: those since the last
+                optimizer step.
+        """
+        if self.size is None:
+            return None
+        full = batches * self.size
+        if self.count and round(epoch * self.count + since_step) % self.count == 0:
+            return full - self.missing
+        return full
 
 
 def is_training_row(logs: Iterable[str]) -> bool:

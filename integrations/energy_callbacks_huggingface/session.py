@@ -1,15 +1,19 @@
 """Measures one call of ``train``, ``evaluate`` or ``predict``, from its first event to its last."""
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
-from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.meter import Ending, EnergyMeter
+from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
+from energy_callbacks_huggingface.work_counter import WorkCounter
 
 
 class Session:
@@ -23,8 +27,7 @@ class Session:
         inputs: counts samples and tokens in the inputs of the model.
 
     Attributes:
-        summary: the report in one line; empty if no report was saved, ``None`` before the last row
-            of ``train``.
+        has_budget: whether the user has set a budget of energy or emissions.
     """
 
     def __init__(
@@ -36,13 +39,17 @@ class Session:
         inputs: InputCounter,
     ) -> None:
         self._meter = meter
+        self._marks = meter.marks()
+        self.has_budget = meter.config.has_budget
+        self._now_s = meter.clock.monotonic_s
         self.call = call
         self.phase = phase
         self.others = others
         self.inputs = inputs
-        self.summary: str | None = None
         self._dashboard = Dashboard(meter)
-        self._tokens_seen = 0
+        self._schedule = RowSchedule(meter.now_s)
+        self._calls_last = False
+        self._work = WorkCounter(inputs)
         self._micro_batches = 0
         self._predicts_since_s: float | None = None
         self._seen_s = self._settled_s = meter.now_s()
@@ -54,11 +61,15 @@ class Session:
 
     def see(self) -> None:
         """Note the time of an event. The next event may assign the time since then to a phase."""
-        self._seen_s = self._meter.now_s()
+        self._seen_s = self._now_s()
 
-    def begin_training(self, args: Any, state: Any, model: Any) -> None:
+    def begin_training(
+        self, args: Any, state: Any, model: Any, log_every_n_steps: int | None
+    ) -> None:
         """Reset counts, and start to count the model's inputs, when training starts or restarts."""
-        self._tokens_seen = state.num_input_tokens_seen
+        is_per_epoch = log_every_n_steps is None and args.logging_strategy == "epoch"
+        self._schedule = RowSchedule(self._now_s, 1 if is_per_epoch else log_every_n_steps)
+        self._work.begin_training(args, state)
         self._predicts_since_s = None
         facts = partial(loop.facts, args, state)
         self._dashboard = Dashboard(self._meter, self.others.runs, facts)
@@ -73,13 +84,24 @@ class Session:
         """
         self._name("tuning", self._settled_s)
 
+    def begin_epoch(self) -> None:
+        """Start an epoch. Its batches are read at its first optimizer step."""
+        self._calls_last = self.others.takes_time()
+        self._work.begin_epoch()
+
+    def wait_for_data(self) -> None:
+        """Mark that the loop waits for data."""
+        self._marks.done()
+        self._seen_s = self._now_s()
+
     def begin_step(self) -> None:
         """Start an optimizer step. All its micro-batches have been fetched."""
-        self._meter.mark("data_ready")
+        self._marks.ready()
+        self._seen_s = self._now_s()
         self._micro_batches = 0
         self._predicts_since_s = None
-        self.inputs.expect(is_first=True)
-        self.see()
+        if self.inputs.is_used:
+            self.inputs.expect(is_first=True)
 
     def end_micro_batch(self) -> None:
         """End a micro-batch that is not the last of its step."""
@@ -89,10 +111,15 @@ class Session:
 
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
         """End an optimizer step and its last micro-batch."""
-        self._micro_batches += 1
-        self._meter.step(*self._consumed(args, state, loader, since_step=0))
-        self.see()
-        self._settled_s = self._seen_s
+        done, self._micro_batches = self._micro_batches + 1, 0
+        size = self._work.plain_size
+        if size is None:
+            self._marks.step(*self._work.take(args, state, loader, done))
+        else:
+            self._marks.step(done * size)
+        self._seen_s = self._settled_s = self._now_s()
+        if self._calls_last:
+            self.others.call_last()
 
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
         """End an epoch, and count micro-batches that belong to no optimizer step.
@@ -100,30 +127,11 @@ class Session:
         There are such micro-batches if a callback stops the training within a step, and in
         transformers 4.50 also at the end of some epochs.
         """
-        if left_over := self._micro_batches:
-            self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
+        left_over, self._micro_batches = self._micro_batches, 0
+        if left_over:
+            taken = self._work.take(args, state, loader, left_over, since_step=left_over)
+            self._meter.count(*taken)
         self.see()
-
-    def _consumed(
-        self, args: Any, state: Any, loader: Any, *, since_step: int
-    ) -> tuple[float | None, float | None]:
-        """Return the numbers of samples and tokens since the last call of this method.
-
-        The numbers are those of this rank. However, if the Trainer counts the tokens, their number
-        is the mean over all ranks. A number is ``None`` if unknown.
-        """
-        done, self._micro_batches = self._micro_batches, 0
-        before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen
-        if self.inputs.counts("batch_size_fn"):
-            samples = self.inputs.take("batch_size_fn", done)
-        else:
-            samples = loop.samples(args, state, loader, done, since_step=since_step)
-        if self.inputs.counts("length_fn"):
-            return samples, self.inputs.take("length_fn", done)
-        if args.include_num_input_tokens_seen in (False, "no"):
-            return samples, None
-        # The Trainer's count is the sum over all ranks.
-        return samples, (self._tokens_seen - before) / float(args.world_size)
 
     def predict(self) -> None:
         """Note that a batch of an evaluation or prediction has ended.
@@ -152,20 +160,25 @@ class Session:
         self._settled_s = self._seen_s
         self._predicts_since_s = None
 
-    def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write our figures of a row; at the last row, also write the report to TensorBoard.
+    def is_row_due(self, state: Any) -> bool:
+        """Return whether figures are added to a row with the loss."""
+        return self._schedule.is_due(state.global_step, logs_loss=True)
 
-        The arguments are those of ``OtherTrainerCallbacks.write``.
-        """
+    def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
+        """Write our figures of a row; for the arguments, see ``OtherTrainerCallbacks.write``."""
+        if scalars:
+            self._schedule.logged()
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
-        if self.summary:
-            self._dashboard.end(lambda: loop.last_metrics(state), state.global_step)
 
-    def stop(self) -> None:
-        """Leave the phase and stop the meter. Its totals are final afterwards."""
+    def pages(self, state: Any) -> Pages | None:
+        """Return what is written to TensorBoard together with the report."""
+        return self._dashboard.pages(lambda: loop.last_metrics(state), state.global_step)
+
+    def ending(self) -> AbstractContextManager[Ending]:
+        """Leave the phase and end the attempt; see ``EnergyMeter.ending``."""
         self._meter.leave(self.phase)
-        self._meter.stop()
+        return self._meter.ending()
 
     def close(self) -> None:
         """Remove the model's hook and the filters of callbacks, and close our own event file."""

@@ -31,6 +31,7 @@ class EnergySessions(TrainerCallback):
             size of the loader.
         length_fn: returns the number of tokens in the model's inputs; ``None`` uses the Trainer's
             count.
+        log_every_n_steps: the user's setting for rows of figures; ``None`` for the default.
 
     Attributes:
         is_from_report_to: whether ``report_to=["energy"]`` has added the callback.
@@ -39,9 +40,14 @@ class EnergySessions(TrainerCallback):
     is_from_report_to: ClassVar[bool] = False
 
     def __init__(
-        self, meter: EnergyMeter, batch_size_fn: Counter | None, length_fn: Counter | None
+        self,
+        meter: EnergyMeter,
+        batch_size_fn: Counter | None,
+        length_fn: Counter | None,
+        log_every_n_steps: int | None,
     ) -> None:
         self._meter = meter
+        self._log_every_n_steps = log_every_n_steps
         self._inputs = InputCounter(batch_size_fn, length_fn)
         self._state_key = STATE_KEY
         self._session: Session | None = None
@@ -129,10 +135,10 @@ class EnergySessions(TrainerCallback):
         If the call was found, the meter ends the attempt by itself.
         """
         session, self._session = self._session, None
-        if session is not None:
+        if session is not None and session.call is None:
+            self._end(session)
+        elif session is not None:
             session.close()
-            if session.call is None:
-                session.stop()
 
     def _running(self) -> Session | None:
         """Return the session if its call is still running, otherwise ``None``."""
@@ -147,13 +153,8 @@ class EnergySessions(TrainerCallback):
         call = prediction or ActiveCall.find("evaluate", package="transformers")
         return self._begin("predict" if prediction else "validation", call, args, state, model)
 
-    def _end(self, session: Session, state: Any) -> None:
+    def _end(self, session: Session) -> None:
+        """End a session, whose attempt may have ended before."""
         self._session = None
-        session.stop()
-        session.close()
-        summary = self._save_report(state) if session.summary is None else session.summary
-        if summary:
-            loop.say(summary)
-
-    def _save_report(self, state: Any) -> str | None:
-        return self._meter.save_report() if state.is_world_process_zero else None
+        with session.ending():
+            session.close()

@@ -48,6 +48,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._others: OtherKerasCallbacks | None = None
         self._process = TrainingProcess()
         self._rows: Rows | None = None
+        self._checks_budget = False
         self._first_epoch = 0
         self._steps.begin(Data())
         self._waits.end()
@@ -98,6 +99,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._process = devices.process(self.model)
         if self._meter.config.has_budget:
             devices.check_budget(self._process)
+            self._checks_budget = self._process.world_size == 1
         used_gpus = devices.used_gpus(self.model)
         self._meter.start(
             self._run_folder(),
@@ -137,11 +139,8 @@ class EnergyCalls(keras.callbacks.Callback):
         folder = self._meter.run_folder
         if not self._meter.is_running or folder is None or self._others is None:
             return
-        tags = expected_tags(
-            gpu=bool(used_gpus),
-            tokens=self._steps.tokens_per_sample is not None,
-            waits=self._waits.is_used,
-        )
+        counts_tokens = self._steps.tokens_per_sample is not None
+        tags = expected_tags(gpu=bool(used_gpus), tokens=counts_tokens, waits=self._waits.is_used)
         is_alone = self._process.world_size == 1
         data = Data(
             model=self.model,
@@ -149,8 +148,7 @@ class EnergyCalls(keras.callbacks.Callback):
             steps=(self.params or {}).get("steps"),
             processes=self._process.world_size,
         )
-        logged = tags if is_alone else ()
-        every = self._batches_per_row
+        logged, every = tags if is_alone else (), self._batches_per_row
         self._rows = Rows(self._others, folder, logged, every, meter=self._meter, data=data)
         self._meter.enter("train")
         done_before = self._steps.begin(data)
@@ -168,25 +166,22 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @harmless
     def _finish(self, owner: str) -> None:
-        """End the call: write the last scalars and the report, and print a summary."""
+        """End the call: write the last scalars, and let the report be made."""
         if self._owner != owner:
             return
         if self._meter.is_running:
-            self._meter.stop()
-            self._log()
-            summary = self._meter.save_report() if self._process.rank == 0 else None
-            if summary:
-                self._say(summary)
-                if self._rows is not None:
-                    self._rows.end()
+            with self._meter.ending() as ending:
+                self._log()
+                if self._rows is not None and self._process.rank == 0:
+                    ending.pages = self._rows.pages()
         if self._rows is not None:
             self._rows.close()
         self._forget_call()
 
     def _say(self, summary: str) -> None:
         """Print a summary if Keras prints its progress; otherwise log it."""
-        is_shown = keras.config.is_interactive_logging_enabled()
-        if is_shown and (self.params or {}).get("verbose", 1):
+        is_verbose = (self.params or {}).get("verbose", 1)
+        if is_verbose and keras.config.is_interactive_logging_enabled():
             print(summary)  # noqa: T201 - Keras prints as well
         else:
             logger.info("%s", summary)

@@ -19,7 +19,7 @@ import keras
 from energy_callbacks.accounting.metrics.tags import expected_tags
 from energy_callbacks.core.active_call import find_callback_list
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_keras.checkpoints import save_timers
+from energy_callbacks_keras.checkpoints import save_timers, saves_within_epochs
 
 _OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 _BLIND: Final = (keras.callbacks.TensorBoard, keras.callbacks.ProgbarLogger)
@@ -40,7 +40,8 @@ class OtherKerasCallbacks:
     def __init__(self, member: keras.callbacks.Callback) -> None:
         self._member = member
         self.all: list[Any] = find_callback_list(member) or []
-        self._added: list[keras.callbacks.Callback] = []
+        self._filters: list[keras.callbacks.Callback] = []
+        self._timers: list[keras.callbacks.Callback] = []
 
     @property
     def tensorboard(self) -> Any:
@@ -66,36 +67,59 @@ class OtherKerasCallbacks:
                 return False
         return False
 
-    def add_filters(self, meter: EnergyMeter) -> None:
-        """Hide our figures from some callbacks, and measure callbacks that save checkpoints.
+    def add_timers(self, meter: EnergyMeter) -> None:
+        """Measure callbacks that save checkpoints within epochs.
 
-        Call this method only if ``lead`` has returned ``True``. Otherwise Keras, which is iterating
-        over the list, would call some callbacks twice.
+        Call this method and ``add_filters`` only if ``lead`` has returned ``True``. Otherwise
+        Keras, which is iterating over the list, would call some callbacks twice.
         """
-        if self._added:
-            return
+        if not self._timers:
+            for one in tuple(self.all):
+                if saves_within_epochs(one):
+                    self._timers += self._put_around(one, save_timers(one, meter))
+
+    def add_filters(self, meter: EnergyMeter) -> None:
+        """Hide our figures from some callbacks, and measure callbacks that save after an epoch.
+
+        The callbacks that this adds are needed at the end of an epoch only. Within an epoch, each
+        would take about two microseconds per batch, although its hooks are empty.
+        """
         for one in tuple(self.all):
-            hides = _hides_from(one)
-            for pair in (_pair(hides) if hides else (), save_timers(one, meter)):
-                if pair:
-                    at = self.all.index(one)
-                    self.all[at : at + 1] = [pair[0], one, pair[1]]
-                    self._added += pair
+            if hides := _hides_from(one):
+                self._filters += self._put_around(one, _pair(hides))
+            if not saves_within_epochs(one):
+                self._filters += self._put_around(one, save_timers(one, meter))
+
+    def _put_around(self, one: Any, pair: tuple[Any, ...]) -> tuple[Any, ...]:
+        if pair:
+            at = self.all.index(one)
+            self.all[at : at + 1] = [pair[0], one, pair[1]]
+        return pair
 
     def call_last(self, act: Callable[[], None]) -> None:
-        """Call ``act`` when all callbacks have received ``on_test_end`` or ``on_predict_end``."""
+        """Call ``act`` when all callbacks have received the current event.
 
-        def last(_: Logs | None) -> None:
+        The event is the end of an epoch, an evaluation or a prediction.
+        """
+
+        def last(*_: Any) -> None:
             self.all.remove(callback)
             act()
 
-        callback = keras.callbacks.LambdaCallback(on_test_end=last, on_predict_end=last)
+        events = ("on_epoch_end", "on_test_end", "on_predict_end")
+        callback = keras.callbacks.LambdaCallback(**dict.fromkeys(events, last))
         self.all.append(callback)
 
     def remove_filters(self) -> None:
-        """Remove all filters and checkpoint timers from the list; our callback keeps its place."""
-        self.all[:] = [one for one in self.all if one not in self._added]
-        self._added = []
+        """Remove what ``add_filters`` has added; call this as the last one of an event."""
+        self.all[:] = [one for one in self.all if one not in self._filters]
+        self._filters = []
+
+    def remove_all(self) -> None:
+        """Remove filters and checkpoint timers from the list; our callback keeps its place."""
+        self.remove_filters()
+        self.all[:] = [one for one in self.all if one not in self._timers]
+        self._timers = []
 
 
 def _hides_from(other: Any) -> Callable[[float], bool] | None:

@@ -46,9 +46,14 @@ def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callbac
 
     # A hook that is called at the end of every batch takes time. The timers have it only if
     # ``other`` may save within an epoch.
-    hooks = ["on_epoch_end"] + ["on_train_batch_end"] * (other.save_freq != "epoch")
+    hooks = ["on_epoch_end"] + ["on_train_batch_end"] * saves_within_epochs(other)
     timers = (dict.fromkeys(hooks, act) for act in (begin, end))
     return tuple(keras.callbacks.LambdaCallback(**timer) for timer in timers)
+
+
+def saves_within_epochs(other: Any) -> bool:
+    """Return whether ``other`` may save a checkpoint after a batch, and not only after epochs."""
+    return isinstance(other, _SAVERS) and other.save_freq != "epoch"
 
 
 def kept(others: list[Any]) -> dict[str, Any]:

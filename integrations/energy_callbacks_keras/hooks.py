@@ -9,7 +9,7 @@
         a loader from timed()             marks batch_done and data_ready
         on_test_begin / _end              phase validation
       on_epoch_end                      meter.epoch, metrics, scalars to TensorBoard and logs
-    on_train_end                        meter.stop, last scalars, report
+    on_train_end                        meter.ending, last scalars
 
 Calls of ``evaluate`` and ``predict`` outside ``fit`` are attempts of their own, from ``on_*_begin``
 to ``on_*_end``. After an exception Keras calls no more hooks, so the meter watches whether the call
@@ -17,7 +17,7 @@ has ended. Our callback has no hook at the end of a batch, because with such a h
 for the device after each batch; see Keras' ``CallbackList``.
 """
 
-from energy_callbacks.core.guard import harmless
+from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks_keras import checkpoints, devices
 from energy_callbacks_keras.call import EnergyCalls
 from energy_callbacks_keras.callback_list import Logs
@@ -50,23 +50,29 @@ class EnergyHooks(EnergyCalls):
         self._steps.begin_epoch()
         self._waits.begin(self._call)
         if self._others.lead():
-            self._others.add_filters(self._meter)
+            self._others.add_timers(self._meter)
 
-    @harmless
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         """Count the batches before batch ``batch``, write a row if one is due, check the budget.
 
-        The hook reads ``self._model``, because with JAX, reading ``self.model`` copies the whole
-        training state.
+        The hook is not decorated, because each further call of a function takes about a
+        microsecond. It reads ``self._model``, because with JAX, reading ``self.model`` copies the
+        whole training state.
         """
-        if self._rows is None or not self._meter.is_running:
+        rows = self._rows
+        if rows is None:
             return
-        self._steps.batch_begins(batch)
-        if self._rows.is_due:
-            self._log()
-        self._rows.executions += 1
-        if self._process.world_size == 1 and self._meter.is_over_budget():
-            self._model.stop_training = True
+        try:
+            self._steps.batch_begins(batch)
+            every = rows.batches_per_row
+            is_possible = every is not None and not rows.executions % every
+            if is_possible and rows.is_due and self._meter.is_running:
+                self._log()
+            rows.executions += 1
+            if self._checks_budget and self._meter.is_over_budget():
+                self._model.stop_training = True
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            give_up(self, "on_train_batch_begin")
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Record the epoch and add figures to ``logs``; the device has completed the epoch."""
@@ -75,6 +81,14 @@ class EnergyHooks(EnergyCalls):
             self._model.stop_training = True
         if self._rows is not None:
             self._rows.offer(logs, self._end_epoch(epoch, logs) or {})
+            self._filter()
+
+    @harmless
+    def _filter(self) -> None:
+        """Hide figures from some callbacks while they receive this event."""
+        if self._others is not None and self._others.lead():
+            self._others.add_filters(self._meter)
+            self._others.call_last(self._others.remove_filters)
 
     @harmless
     def _end_epoch(self, epoch: int, logs: Logs | None) -> dict[str, float]:
@@ -97,7 +111,7 @@ class EnergyHooks(EnergyCalls):
     def on_train_end(self, logs: Logs | None = None) -> None:
         """End ``fit``. TensorBoard's writer is still open, because this callback comes first."""
         if self._others is not None:
-            self._others.remove_filters()
+            self._others.remove_all()
         self._meter.leave("train")
         self._finish("fit")
 

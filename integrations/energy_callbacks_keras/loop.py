@@ -9,6 +9,7 @@ all optimizer steps so far.
 
 from typing import Any
 
+from energy_callbacks.accounting.step_marks import Step
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.counts import Data, iterations
 
@@ -41,7 +42,11 @@ class KerasStepCounter:
         self._batch_size = batch_size
         self.tokens_per_sample = tokens_per_sample
         self._data = Data()
+        self._step: Step = meter.step
         self._start_iterations: int | None = None
+        self._accumulation = 1
+        self._samples: float | None = None
+        self._tokens: float | None = None
         self.done = self._anchor = self._micro = 0
         self._begun = self._batches_done = 0
         self._given = 0.0
@@ -49,42 +54,43 @@ class KerasStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the data of a running call."""
-        return self.__dict__ | {"_data": Data()}
+        return self.__dict__ | {"_data": Data(), "_step": self._meter.step}
 
     def begin(self, data: Data) -> int | None:
         """Begin a call of ``fit``, and return the number of earlier optimizer steps if known."""
         self._data = data
+        self._step = self._meter.marks().step
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0
         return self._start_iterations
 
     def begin_epoch(self) -> None:
-        """Reset the counts of an epoch, and read the batch size."""
+        """Reset the counts of an epoch, and read what cannot change within it."""
         self._begun = self._batches_done = 0
         self._given = 0.0
         self._is_settled = True
         self._data.look()
+        self._accumulation = self._data.accumulation
+        size = self._batch_size or self._data.batch_size
+        self._samples = None if size is None else size * self._accumulation
+        self._tokens = self._tokens_in(self._samples)
 
     def batch_begins(self, index: int) -> None:
         """Count the batches before batch ``index``, without waiting for the device."""
         self._begun, self._is_settled = index, False
-        self._done_until(index)
-
-    def _done_until(self, batches: int) -> None:
-        self._micro += max(batches - self._batches_done, 0)
-        self._batches_done = max(batches, self._batches_done)
-        self._mark(self._anchor + self._micro // self._data.accumulation)
+        if index > self._batches_done:
+            self._micro += index - self._batches_done
+            self._batches_done = index
+            self._mark(self._anchor + self._micro // self._accumulation)
 
     def _mark(self, steps: int) -> None:
         """Report optimizer steps to the meter, until ``done`` equals ``steps``."""
-        size = self._batch_size or self._data.batch_size
-        samples = None if size is None else size * self._data.accumulation
-        for _ in range(steps - self.done):
-            self._meter.step(samples, self._tokens(samples))
-            self._given += samples or 0.0
-        self.done = max(self.done, steps)
+        while self.done < steps:
+            self._step(self._samples, self._tokens)
+            self._given += self._samples or 0.0
+            self.done += 1
 
-    def _tokens(self, samples: float | None) -> float | None:
+    def _tokens_in(self, samples: float | None) -> float | None:
         if samples is None or self.tokens_per_sample is None:
             return None
         return samples * self.tokens_per_sample
@@ -96,16 +102,16 @@ class KerasStepCounter:
         """
         if self._is_settled:
             return
-        self._is_settled = True
         batches = self._data.batches(self._begun, self._moved() - self._anchor)
-        self._done_until(batches)
+        self.batch_begins(batches)
+        self._is_settled = True
         if self._moved():
             self._mark(self._moved())
-            self._anchor, self._micro = self._moved(), self._micro % self._data.accumulation
+            self._anchor, self._micro = self._moved(), self._micro % self._accumulation
         counted = self._data.samples(batches, self._batch_size)
         if counted is not None:
             missing = counted - self._given
-            self._meter.count(missing, self._tokens(missing))
+            self._meter.count(missing, self._tokens_in(missing))
             self._given = counted
 
     def _moved(self) -> int:

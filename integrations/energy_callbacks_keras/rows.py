@@ -16,6 +16,7 @@ from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_keras.callback_list import Logs, OtherKerasCallbacks
 from energy_callbacks_keras.counts import Data, asked
 
@@ -36,6 +37,7 @@ class Rows:
         data: batch size and number of batches of the call.
 
     Attributes:
+        batches_per_row: as above.
         epoch: number of the current epoch.
         executions: number of calls of ``model.train_function`` since ``fit`` started.
     """
@@ -56,7 +58,7 @@ class Rows:
         self._output = FaultTolerantOutput(run, _NO_FILE)
         self._dashboard = Dashboard(meter, lambda: [run], lambda: _facts(data))
         self._tags = tags
-        self._batches_per_row = batches_per_row
+        self.batches_per_row = batches_per_row
         self.executions = self.epoch = 0
         self._written: int | None = None
         self._losses: dict[str, float] = {}
@@ -64,12 +66,12 @@ class Rows:
     @property
     def step(self) -> int:
         """The step of a row: ``epoch`` or ``executions``, as in Keras' TensorBoard callback."""
-        return self.epoch if self._batches_per_row is None else self.executions
+        return self.epoch if self.batches_per_row is None else self.executions
 
     @property
     def is_due(self) -> bool:
         """Whether a row must be written now, within an epoch."""
-        every = self._batches_per_row
+        every = self.batches_per_row
         return every is not None and self.step % every == 0 and self.step not in (0, self._written)
 
     def write(self, scalars: Mapping[str, float]) -> None:
@@ -91,9 +93,9 @@ class Rows:
         if logs is not None and self._tags:
             logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
 
-    def end(self) -> None:
-        """Write the report to TensorBoard; the report must have been saved."""
-        self._dashboard.end(lambda: self._losses, self.step)
+    def pages(self) -> Pages | None:
+        """Return what is written to TensorBoard together with the report."""
+        return self._dashboard.pages(lambda: self._losses, self.step)
 
     def close(self) -> None:
         """Close our own file; the user's writer stays open."""

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from energy_callbacks.callback import CallbackSettings, EnergyCallback, meter_from
 from energy_callbacks.core.config import check_function, check_log_every_n_steps
-from energy_callbacks_lightning import loop, spawned_ranks
+from energy_callbacks_lightning import spawned_ranks
 from energy_callbacks_lightning.hooks import EnergyHooks
+from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
@@ -23,7 +24,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     Args:
         log_every_n_steps: number of steps between logged rows, counted as Lightning counts the
-            steps of loggers (see ``loop.py``); ``None`` uses the trainer's setting.
+            steps of loggers (see ``step_counter.py``); with ``None``, rows are logged at steps at
+            which the trainer logs the loss, but at most one per second.
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
         length_fn: returns the number of tokens in a batch; with ``None`` there are no figures per
@@ -38,6 +40,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     __module__ = "energy_callbacks.lightning"
     framework_name = "Lightning"
+    state_key = ""
+    """Key of the state in a checkpoint."""
 
     def __init__(
         self,
@@ -47,14 +51,20 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         length_fn: Callable[[Any], int] | None = None,
         **settings: Unpack[CallbackSettings],
     ) -> None:
+        meter = meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn"))
         super().__init__(
-            meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn")),
-            loop.LightningStepCounter(
+            meter,
+            LightningStepCounter(
+                meter,
                 check_function("batch_size_fn", batch_size_fn),
                 check_function("length_fn", length_fn),
             ),
             check_log_every_n_steps(log_every_n_steps),
         )
+        # A property would cost 2 us per step: Lightning reads the key at every call of a hook. The
+        # key contains ``report_dir``, so that a trainer may have several of these callbacks with
+        # different folders.
+        self.state_key = self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     @property
     def report(self) -> "EnergyReport":
@@ -67,15 +77,6 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         from energy_callbacks.report import build
 
         return build(folder)
-
-    @property
-    def state_key(self) -> str:
-        """Key of the state in a checkpoint.
-
-        It contains ``report_dir``, so that a trainer may have several of these callbacks with
-        different folders.
-        """
-        return self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint: the run, its energy, and ``stepped_batches``."""
@@ -99,26 +100,15 @@ class AutomaticCallback(GpuEnergyCallback):
     ``GpuEnergyCallback``.
     """
 
-    _is_alone = False
-
-    @property
-    def state_key(self) -> str:
-        """Key of the state in a checkpoint.
-
-        If this callback measures, it has the key of ``GpuEnergyCallback()``, so that each of the
-        two classes can resume a run of the other. Before ``setup`` the keys differ, because
-        Lightning does not allow two callbacks with the same key.
-        """
-        own = super().state_key
-        if not self._is_alone:
-            return own
-        return own.replace(type(self).__qualname__, GpuEnergyCallback.__qualname__, 1)
-
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """At the start of a call like ``fit``, remove this callback if another one measures."""
         others = [one for one in trainer.callbacks if one is not self]
-        self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
-        if not self._is_alone:
+        if any(isinstance(one, GpuEnergyCallback) for one in others):
             trainer.callbacks = others  # a new list, because Lightning iterates over the old one
             return
+        # The key of ``GpuEnergyCallback()``, so that each of the two classes can resume a run of
+        # the other. Before, the keys differ, because Lightning does not allow two callbacks with
+        # the same key.
+        own, other = type(self).__qualname__, GpuEnergyCallback.__qualname__
+        self.state_key = self.state_key.replace(own, other, 1)
         super().setup(trainer, pl_module, stage)

@@ -8,26 +8,28 @@
     on_train_start                      phase train
       on_train_epoch_start                mark batch_done: the loop waits for data
       precision_plugin.convert_input      mark data_ready
-      on_train_batch_end                  meter.step or mark batch_done, scalars to the loggers
+      on_train_batch_end                  step or batch_done (step_counter), scalars to the loggers
       on_validation_start / _end          phase validation, records the metrics of the validation
     on_train_epoch_end                    meter.epoch, scalars to the loggers
     on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
     trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
-    teardown | on_exception             meter.stop, last scalars, report
+    teardown | on_exception             meter.ending, last scalars
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
-Between ``meter.start`` and ``meter.stop`` no hook reads a sensor or waits for the device. Metrics
+Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or waits for the device. Metrics
 are read when Lightning has already waited for them.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop, metrics, tensorboard
 from energy_callbacks_lightning.bases import bases
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
+from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Base
@@ -39,17 +41,19 @@ class EnergyHooks(Base):
     """Calls a meter from Lightning's hooks; its subclass ``GpuEnergyCallback`` adds settings."""
 
     def __init__(
-        self, meter: EnergyMeter, steps: loop.LightningStepCounter, log_every_n_steps: int | None
+        self, meter: EnergyMeter, steps: LightningStepCounter, log_every_n_steps: int | None
     ) -> None:
         super().__init__()
         self._meter = meter
         self._steps = steps
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
-        self._log_every_n_steps = log_every_n_steps
+        self._rows = RowSchedule(meter.now_s, log_every_n_steps)
+        self._loss_every = 1
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
+        self._offered: dict[str, Any] | None = None
 
     def _start(self, trainer: Any) -> None:
         """Begin an attempt, unless one is running."""
@@ -61,18 +65,21 @@ class EnergyHooks(Base):
         self._fetches.end()
         if not self._meter.is_running:
             return
-        self._meter.stop(error)
-        self._log(trainer)
-        if trainer.is_global_zero and (summary := self._meter.save_report()):
-            loop.say(summary)
-            self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
+        with self._meter.ending(error) as ending:
+            self._offered = metrics.offered(trainer)
+            self._log(trainer)
+            self._offered = None
+            if trainer.is_global_zero:
+                step = self._steps.logger_step
+                ending.pages = self._dashboard.pages(lambda: metrics.last_values(trainer), step)
 
     def _log(self, trainer: Any) -> None:
         """Write the newest scalars to ``callback_metrics``, and to loggers at ``logger_step``."""
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
-        metrics.offer(trainer, scalars)
+        self._rows.logged()
+        metrics.offer(self._offered, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
@@ -116,34 +123,28 @@ class EnergyHooks(Base):
         self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        metrics.begin_offers(trainer)
+        self._offered = metrics.begin_offers(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
+        self._loss_every = loop.loss_every(trainer)
+        rows_every = self._rows.every_n_steps or self._loss_every
+        self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
         self._meter.mark("batch_done")
-
-    def on_train_batch_start(
-        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Mark that data is ready. The mark is too early if ``training_step`` fetches the batch."""
-        self._meter.mark("data_ready")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        steps = self._steps.count(trainer, batch)
-        for samples, tokens in steps:
-            self._meter.step(samples, tokens)
-        if not steps:
-            self._meter.mark("batch_done")
-        if steps and self._meter.is_over_budget():
+        if not self._steps.end_batch(batch):
+            return
+        if self._meter.is_over_budget():
             trainer.should_stop = True
-        every = self._log_every_n_steps or trainer.log_every_n_steps
-        is_due = every and self._steps.stepped_batches % every == 0
-        if steps and (is_due or trainer.should_stop or trainer.fast_dev_run):
+        step = self._steps.stepped_batches
+        if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
             self._log(trainer)
+            self._steps.check_sizes()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """End an epoch, and log figures at the step of its last batch, as Lightning does."""

@@ -46,6 +46,7 @@ class _PatchedMethod:
     def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
         self._method = method
         self._meter = meter
+        self._marks = meter.marks()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _itself, (self._method,)
@@ -61,7 +62,7 @@ class TimedSave(_PatchedMethod):
             return self._method(*args, **kwargs)
         finally:
             self._meter.window("checkpoint", start_s, self._meter.now_s())
-            self._meter.mark("batch_done")  # after a checkpoint the loop waits for data
+            self._marks.done()  # after a checkpoint the loop waits for data
 
 
 class TimedFetch(_PatchedMethod):
@@ -73,9 +74,13 @@ class TimedFetch(_PatchedMethod):
     before the copy.
     """
 
+    def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
+        super().__init__(method, meter)
+        self._ready = self._marks.ready
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Mark that data is ready, and call the original method."""
-        self._meter.mark("data_ready")
+        self._ready()
         return self._method(*args, **kwargs)
 
 

@@ -3,10 +3,12 @@
 import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.lifecycle import Lifecycle, State
 from energy_callbacks.accounting.profilers import Profilers
@@ -22,23 +24,37 @@ class Call:
         return not self.is_over
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeAttempt:
     """An attempt that only records its calls; ``while_ending`` is called while it ends."""
 
     call: Call | None = field(default_factory=Call)
     heard: list[Any] = field(default_factory=list)
-    ends_itself: bool = True
+    closes: bool = True
     while_ending: Callable[[], object] = lambda: None
+    run_folder: Path = Path("run")
+    is_ending: bool = False
+    is_let_go: bool = False
 
-    def end(self, error: BaseException | None) -> None:
+    def ask_to_end(self, error: BaseException | None) -> None:
+        self.is_ending = True
         self.heard.append(("end", error))
         self.while_ending()
 
-    def end_left(self, *, on_own_thread: bool) -> bool:
-        self.heard.append(("end_left", on_own_thread))
+    def ask_to_end_left(self) -> None:
+        self.is_ending = True
+        self.heard.append("end_left")
         self.while_ending()
-        return self.ends_itself
+
+    def let_go(self, then: Callable[[], None]) -> None:
+        self.is_let_go = True
+        self.heard.append("let_go")
+        if self.closes:
+            then()
+
+    def wait_until_over(self) -> bool:
+        self.heard.append("wait")
+        return self.closes
 
     def abandon(self) -> None:
         self.heard.append("abandon")
@@ -89,22 +105,10 @@ class Bench:
 
 
 @pytest.fixture
-def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The handlers for the exit of the interpreter, as far as the test has registered any."""
-    found: list[Any] = []
-
-    def unregister(handler: Any) -> None:
-        found[:] = [one for one in found if one != handler]
-
-    monkeypatch.setattr(atexit, "register", found.append)
-    monkeypatch.setattr(atexit, "unregister", unregister)
-    return found
-
-
-@pytest.fixture
-def bench(handlers: list[Any]) -> Bench:
-    """A new one, whose handler is not registered with the interpreter."""
-    assert handlers == []
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A new one, whose attempts are not registered with the interpreter."""
+    monkeypatch.setattr(open_attempts, "_open", {})
+    monkeypatch.setattr(atexit, "register", lambda handler: None)
     return Bench()
 
 
@@ -136,23 +140,52 @@ def test_stop_ends_with_the_error_that_it_is_given(bench: Bench) -> None:
     bench.life.stop(error)
     assert (bench.life.state, bench.life.running) == ("ended", None)
     assert bench.life.own is cast("ActiveAttempt", bench.attempt)
-    assert bench.attempt.heard == [("end", error)]
+    assert bench.attempt.heard == [("end", error), "let_go", "wait", "wait_for_journal"]
     assert bench.left == []
+
+
+def test_an_attempt_that_is_asked_to_end_has_ended(bench: Bench) -> None:
+    """Nothing waits, and the journal remains open until ``close``."""
+    bench.begin()
+    attempt = bench.life.ask_to_end()
+    assert (bench.life.state, bench.life.running) == ("ended", None)
+    assert bench.attempt.heard == [("end", None)]
+    assert attempt is not None
+    done: list[bool] = []
+    bench.life.close(attempt, lambda: done.append(True))
+    assert done == [True]
+    assert bench.attempt.heard == [("end", None), "let_go"]
+
+
+def test_stop_waits_for_an_attempt_that_is_ending(bench: Bench) -> None:
+    """For example, in a signal handler that interrupts the end."""
+    bench.begin()
+    bench.life.ask_to_end()
+    bench.life.stop()
+    assert bench.attempt.heard == [("end", None), "wait"]
+
+
+def test_a_journal_that_hangs_is_a_warning(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """``stop`` returns."""
+    bench.begin()
+    bench.attempt.closes = False
+    bench.life.stop()
+    assert "cannot be written" in caplog.text
 
 
 @pytest.mark.parametrize("state", ["new", "ended", "failed"])
 @pytest.mark.parametrize(
-    "ending", [Lifecycle.stop, Lifecycle.end_if_left, Lifecycle.end_left, Lifecycle.exit]
+    "ending", [Lifecycle.stop, Lifecycle.ask_to_end, Lifecycle.end_if_left, Lifecycle.end_left]
 )
 def test_an_ending_does_nothing_unless_an_attempt_is_running(
-    bench: Bench, state: State, ending: Callable[[Lifecycle], None]
+    bench: Bench, state: State, ending: Callable[[Lifecycle], object]
 ) -> None:
     """The state and the attempt stay as they are."""
     bench.in_state(state)
     before = list(bench.attempt.heard)
     ending(bench.life)
     assert bench.life.state == state
-    assert [one for one in bench.attempt.heard if one != "wait_for_journal"] == before
+    assert [one for one in bench.attempt.heard[len(before) :] if one != "wait"] == []
     assert bench.left == []
 
 
@@ -165,7 +198,7 @@ def test_an_attempt_goes_on_while_its_call_does(bench: Bench) -> None:
     bench.attempt.call.is_over = True
     bench.life.end_if_left()
     assert bench.life.state == "ended"
-    assert bench.attempt.heard == [("end_left", False)]
+    assert bench.attempt.heard == ["end_left", "let_go", "wait"]
     assert bench.left == [bench.attempt]
 
 
@@ -184,26 +217,35 @@ def test_an_attempt_that_is_left_ends_and_is_reported(bench: Bench, on_own_threa
     bench.begin()
     bench.life.end_left(on_own_thread=on_own_thread)
     assert (bench.life.state, bench.life.running) == ("ended", None)
-    assert bench.attempt.heard == [("end_left", on_own_thread)]
+    assert ("wait" in bench.attempt.heard) != on_own_thread, "a thread cannot wait for itself"
     assert bench.left == [bench.attempt]
 
 
-def test_the_journals_thread_gives_way_to_whoever_is_ending_it(bench: Bench) -> None:
-    """An attempt that another thread is ending is still running."""
-    bench.begin()
-    bench.attempt.ends_itself = False
-    bench.life.end_left(on_own_thread=True)
-    assert bench.life.state == "running"
-    assert bench.attempt.heard == [("end_left", True)]
-    assert bench.left == []
-
-
-def test_at_exit_what_is_running_ends_and_its_journal_is_waited_for(bench: Bench) -> None:
+def test_at_exit_what_is_running_ends_and_its_report_is_waited_for(bench: Bench) -> None:
     """In this order, with a fake attempt."""
     bench.begin()
-    bench.life.exit()
+    open_attempts.close_all()
     assert bench.life.state == "ended"
-    assert bench.attempt.heard == [("end_left", False), "wait_for_journal"]
+    assert bench.attempt.heard[:2] == ["end_left", "let_go"]
+    assert bench.attempt.heard[-1] == "wait_for_journal"
+    assert bench.left == [bench.attempt]
+
+
+def test_at_exit_an_attempt_that_was_not_closed_is_closed(bench: Bench) -> None:
+    """For example, if a signal handler raised an exception in between."""
+    bench.begin()
+    bench.life.ask_to_end()
+    open_attempts.close_all()
+    assert bench.attempt.heard[:2] == [("end", None), "let_go"]
+    assert bench.left == [bench.attempt]
+
+
+def test_at_exit_a_journal_that_hangs_is_not_waited_for_again(bench: Bench) -> None:
+    """Its report cannot be made."""
+    bench.begin()
+    bench.attempt.closes = False
+    open_attempts.close_all()
+    assert "wait_for_journal" not in bench.attempt.heard
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -219,7 +261,7 @@ def test_abandoning_fails_in_every_state(bench: Bench, state: State) -> None:
 ENDINGS: dict[str, Callable[[Lifecycle], object]] = {
     "stop": Lifecycle.stop,
     "end_left": Lifecycle.end_left,
-    "exit": Lifecycle.exit,
+    "exit": lambda life: open_attempts.close_all(),
     "abandon": lambda life: life.abandon("a bug"),
 }
 
@@ -235,27 +277,23 @@ def test_profilers_stop_before_the_attempt_ends(bench: Bench, ending: str) -> No
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_the_handler_at_exit_is_registered_while_an_attempt_is_running(
-    bench: Bench, handlers: list[Any], ending: str
-) -> None:
-    """For each way to end, nothing stays registered with the interpreter."""
+def test_an_attempt_is_open_until_its_journal_is_closed(bench: Bench, ending: str) -> None:
+    """For each way to end, nothing stays registered."""
     bench.begin()
-    assert handlers == [bench.life.exit]
+    assert list(open_attempts._open) == [bench.attempt]
     ENDINGS[ending](bench.life)
-    assert handlers == []
+    assert not open_attempts._open
 
 
-def test_an_attempt_may_begin_while_the_one_before_is_reported(
-    bench: Bench, handlers: list[Any]
-) -> None:
-    """The new attempt is running, and its handler stays registered."""
+def test_an_attempt_may_begin_while_the_one_before_is_reported(bench: Bench) -> None:
+    """The new attempt is running and open."""
     bench.life.begin(
         cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: bench.begin()
     )
     bench.life.end_left()
     assert bench.life.state == "running"
     assert bench.life.running is cast("ActiveAttempt", bench.attempt)
-    assert bench.life.exit in handlers
+    assert list(open_attempts._open) == [bench.attempt]
 
 
 @pytest.mark.parametrize("ending", ["stop", "end_left"])
@@ -267,11 +305,31 @@ def test_an_attempt_that_is_abandoned_while_it_ends_has_failed(bench: Bench, end
     assert (bench.life.state, bench.life.running) == ("failed", None)
 
 
-def test_a_report_that_fails_is_a_failure_and_not_an_exception(bench: Bench) -> None:
-    """An exception during the end of an attempt ends measuring."""
+def test_a_report_that_fails_is_a_warning_and_not_an_exception(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception on the journal's thread ends nothing."""
     bench.life.begin(cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: 1 / 0)
     bench.life.end_left()
-    assert bench.life.state == "failed"
+    assert bench.life.state == "ended"
+    assert "no energy report in run" in caplog.text
+
+
+def test_waiting_for_journals_waits_for_those_that_end_in_the_folder(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """A running attempt and other folders are not waited for."""
+    bench.begin()
+    bench.attempt.run_folder = tmp_path / "energy"
+    open_attempts.wait_for_journals(tmp_path)
+    assert bench.attempt.heard == []
+    bench.life.ask_to_end()
+    open_attempts.wait_for_journals(tmp_path / "other")
+    assert "wait" not in bench.attempt.heard
+    for place in (tmp_path, tmp_path / "energy", tmp_path / "energy" / "attempts"):
+        bench.attempt.heard.clear()
+        open_attempts.wait_for_journals(place)
+        assert bench.attempt.heard == ["wait"]
 
 
 def test_in_a_forked_child_nothing_is_running(
@@ -283,8 +341,9 @@ def test_in_a_forked_child_nothing_is_running(
     monkeypatch.setattr(forks, "generation", forks.generation + 1)
     assert bench.life.running is None
     assert bench.life.own is None
-    for ending in (Lifecycle.stop, Lifecycle.end_left, Lifecycle.end_if_left, Lifecycle.exit):
+    for ending in (Lifecycle.stop, Lifecycle.end_left, Lifecycle.end_if_left):
         ending(bench.life)
+    open_attempts.close_all()
     assert parents.heard == []
     bench.begin()
     assert bench.life.running is cast("ActiveAttempt", bench.attempt)

@@ -53,7 +53,7 @@ QUICK_SHARE_BAR: Final = 0.15  # of some hundred samples
 MORE_RUNS: Final = 3  # of ours at most, if samples are too few; quick stays near a minute
 PAIRS, QUICK_PAIRS = 60, 10  # rounds with and without sampling
 ROUNDS: Final = 4  # of all tools
-SCRIPT: Final = Path(__file__).with_name("lines_script.py")
+SCRIPT: Final = Path(__file__).parent / "common" / "lines_script.py"
 _LINES: Final = {"python": "PYTHON", "native": "NATIVE", "sleep": "SLEEP"}
 
 

@@ -1,6 +1,7 @@
 """What measuring costs a training: its steps, its thread, and a core.
 
-Three questions on a real GPU, in at most eight minutes:
+``no_callback`` compares whole trainings with and without the callback; here is what one meter
+costs a plain loop. Three questions on a real GPU, in at most eight minutes:
 
 * How much longer are steps with a running meter than with one whose threads are held up? Rounds
   in turn (``pairs``) of a GPU-bound and a launch-bound loop (``loops``), each on the core where
@@ -40,8 +41,8 @@ from tests.benchmarks.common.loops import SLEEP, Loop, fake_loops, gpu_loops, ha
 from tests.benchmarks.common.pairs import HALF_S, Change, interleaved
 from tests.benchmarks.common.paused_clock import PausableClock
 from tests.benchmarks.common.quiet_core import quiet_core
-from tests.benchmarks.hook_costs import HookCost, of_callbacks, of_hook
-from tests.benchmarks.step_windows import Peer, measured_beside
+from tests.benchmarks.overhead_parts.hook_costs import HookCost, of_callbacks, of_hook
+from tests.benchmarks.overhead_parts.step_windows import Peer, measured_beside
 from tests.benchmarks.tools import nvidia_smi_stub
 
 CHANGE_BARS: Final = (0.001, 0.01)  # GPU-bound, launch-bound

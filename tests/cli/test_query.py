@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+from typing import get_args
 
 import pytest
 
 from energy_callbacks.cli import main
+from energy_callbacks.query import QueryAnswer, Skipped
+from energy_callbacks.query.locations import Why
 from energy_callbacks.report import build, save
 from tests.report.journals import Attempt, write
 
@@ -67,12 +70,37 @@ def test_what_was_left_out_is_told_beside_the_answer(runs, tmp_path, capsys):
     assert "p/energy_report.json" in captured.err
 
 
+def test_what_is_no_run_is_not_counted_as_one(runs, tmp_path, capsys, monkeypatch):
+    """Reports that are read in part, and folders that cannot be listed, have their own numbers."""
+    skipped = [
+        Skipped("a", "partly read", "phases"), Skipped("a", "partly read", "devices"),
+        Skipped("b", "not listed", "denied"), Skipped("c", "only page", "no report"),
+    ]  # fmt: skip
+    for some, expected in (
+        (skipped, "2 reports read (1 of them in part), 1 runs left out, 1 folders not listed ("),
+        (skipped[2:3], "2 reports read, 1 folders not listed ("),
+    ):
+        answer = QueryAnswer(columns=("n",), rows=[(2,)], reports=2, skipped=tuple(some))
+        monkeypatch.setattr("energy_callbacks.cli.query.query", lambda *_, it=answer: it)
+        assert main(["query", "select count(*) as n from reports", runs, "--csv"]) == 0
+        assert expected in capsys.readouterr().err
+
+
 def test_columns_are_listed(capsys):
     """Every table is listed with its columns, without a folder; also as JSON."""
     assert main(["query", "--columns"]) == 0
     out = capsys.readouterr().out
-    for word in ("reports: ", "phases: ", "total_wh", "job_id", "skipped: "):
+    for word in (
+        "reports: ",
+        "phases: ",
+        "total_wh",
+        "job_id",
+        "skipped: ",
+        "of the report or folder",
+    ):
         assert word in out
+    for why in get_args(Why):
+        assert why in out
     assert main(["query", "--columns", "--json"]) == 0
     assert "total_wh" in json.loads(capsys.readouterr().out)["reports"]
 

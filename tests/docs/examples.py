@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from energy_callbacks.accounting.open_attempts import wait_for_reports
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -25,5 +27,6 @@ def run(
     patch.chdir(folder)
     patch.setattr(sys, "argv", [str(EXAMPLES / name), *arguments])
     names = runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    wait_for_reports(folder)
     assert list(folder.rglob(leaves))
     return names

@@ -135,7 +135,7 @@ def test_report_names_the_runs_of_a_file_with_several(tmp_path, capsys):
 def test_our_gpu_stats_give_the_joules_of_the_run(tmp_path):
     """Files that ``energy-callbacks run`` writes for other programs give the energy of the run."""
     write(tmp_path / "run", Attempt())
-    attempts, _, _ = gather(tmp_path / "run")
+    attempts = gather(tmp_path / "run")
     path = tmp_path / "gpu_stats_train_20261121_001739.json"
     gpu_stats.write(gpu_stats.samples(attempts), path)
     report, run = load(path), build(tmp_path / "run")

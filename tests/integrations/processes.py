@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
+from energy_callbacks.report_process.queue import PROCESS_VARIABLE
 from tests.integrations.run_script import serve_in_a_fork
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,8 @@ _RUN = (sys.executable, "-m", "tests.integrations.run_script")
 SHARED = {
     "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "integrations"))),
     "OMP_NUM_THREADS": "1",
+    # A report process would import everything again; without it, reports are made at exit.
+    PROCESS_VARIABLE: "0",
 }
 
 

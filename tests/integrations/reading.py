@@ -33,6 +33,12 @@ def scalars(folder: Path) -> Rows:
     return found
 
 
+def training_files(folder: Path) -> list[Path]:
+    """Return the event files in a folder, except those with the report's pages."""
+    files = folder.glob("*tfevents*")
+    return [path for path in files if b"energy_report" not in path.read_bytes()]
+
+
 def steps(rows: list[tuple[int, float]]) -> list[int]:
     """Return the step of each row."""
     return [step for step, _ in rows]

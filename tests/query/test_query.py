@@ -1,6 +1,7 @@
 """SQL over reports: values equal those of the reports, and the SQL can only read them."""
 
 import json
+import os
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from energy_callbacks.accounting.journal.batch_job import Job
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.query import TABLES, QueryError, _asked, locations, query, tables
 from energy_callbacks.query.columns import REPORTS
+from energy_callbacks.query.locations import place_of
 from energy_callbacks.report import build, load, save
 from energy_callbacks.report.model import schema
 from tests.report.journals import GERMANY, Attempt, write
@@ -179,7 +181,7 @@ def test_a_damaged_list_takes_its_report_out_of_that_table(tmp_path):
     answer = query("select distinct path from phases", tmp_path)
     assert answer.rows == [(str(tmp_path / "good/energy_report.json"),)]
     (skipped,) = answer.skipped
-    assert skipped.path == str(path)
+    assert (skipped.path, skipped.why) == (str(path), "partly read")
     assert "phases" in skipped.message
 
 
@@ -252,6 +254,49 @@ def test_an_address_is_read_through_fsspec(runs):
         ("only journals", "/bucket/only"),
     }
     assert query("select count(distinct path) from phases", "memory://bucket").rows == [(3,)]
+
+
+@pytest.mark.parametrize("part", ["whole", "end"])
+def test_a_remote_report_that_cannot_be_read_says_why(runs, monkeypatch, part):
+    """The error of the file system is passed on; a report that is complete is not truncated."""
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    whole = (runs / "a/energy_report.json").read_bytes()
+    files.pipe("/bucket/a/energy_report.json", whole)
+    read = type(files).cat_file
+
+    def refuse(self, path, start=None, end=None, **more):
+        if part == "whole" or start:
+            raise PermissionError(13, "Access Denied", path)
+        return read(self, path, start, end, **more)
+
+    monkeypatch.setattr(type(files), "cat_file", refuse)
+    location = place_of("memory://bucket")
+    [head] = location.heads(list(location.find([])))
+    assert isinstance(head, PermissionError)
+    assert "Access Denied" in str(head)
+    if part == "whole":
+        [skipped] = query("select * from reports", "memory://bucket").skipped
+        assert skipped.why == "not read"
+        assert "Access Denied" in skipped.message
+    else:  # the head is read again together with the rest
+        assert query("select * from reports", "memory://bucket").reports == 1
+
+
+def test_a_folder_that_cannot_be_listed_is_no_run(runs, monkeypatch):
+    """It has a reason of its own, because nobody knows how many runs are in it."""
+    (runs / "locked").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    [skipped] = query("select * from reports", runs).skipped
+    assert (skipped.why, skipped.path) == ("not listed", str(runs / "locked"))
 
 
 @pytest.mark.parametrize(

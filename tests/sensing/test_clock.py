@@ -1,15 +1,18 @@
 """Jobs on the real clock's threads and on the fake one's virtual time."""
 
 import math
+import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from energy_callbacks.sensing import clock as clock_module
-from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.clock import Latch, SystemClock
 from energy_callbacks.testing import FakeClock
 
 LONG_S = 60.0  # never waited for: a test that needs it has failed
@@ -68,7 +71,7 @@ def test_a_job_runs_soon_if_it_is_asked_to() -> None:
 
 
 class VirtualTime:
-    """Replaces ``time`` and ``threading.Event``; time passes by waiting."""
+    """Replaces ``time`` and the alarm of a thread; time passes by waiting."""
 
     def __init__(self) -> None:
         self.now_s, self.is_stopping = 0.0, False
@@ -82,9 +85,6 @@ class VirtualTime:
     def wait(self, duration_s: float) -> None:
         assert duration_s >= 0.0
         self.now_s += duration_s
-
-    def is_set(self) -> bool:
-        return self.is_stopping
 
     def clear(self) -> None:
         """Nothing wakes these jobs."""
@@ -100,8 +100,7 @@ def test_a_late_run_does_not_delay_the_ones_after_it(monkeypatch: pytest.MonkeyP
         virtual.is_stopping = len(runs) == 4
 
     monkeypatch.setattr(clock_module, "time", virtual)
-    threads = SimpleNamespace(Event=lambda: virtual, Thread=threading.Thread)
-    monkeypatch.setattr(clock_module, "threading", threads)
+    monkeypatch.setattr(clock_module, "_Alarm", lambda: virtual)
     assert SystemClock().every(1.0, job, name="test").wait(AT_MOST_S)
     assert runs == pytest.approx([0.0, 1.0, 2.0, 4.5, 5.5])
 
@@ -124,8 +123,7 @@ def test_a_turn_that_is_late_brings_no_second_one(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(virtual, "wait", late_wait)
     monkeypatch.setattr(clock_module, "time", virtual)
-    threads = SimpleNamespace(Event=lambda: virtual, Thread=threading.Thread)
-    monkeypatch.setattr(clock_module, "threading", threads)
+    monkeypatch.setattr(clock_module, "_Alarm", lambda: virtual)
     assert SystemClock().every(9.0, job, name="test").wait(AT_MOST_S)
     assert runs == pytest.approx([0.0, 1.3, 2.05, 3.2, 4.0, 5.1])
 
@@ -261,3 +259,41 @@ def test_both_clocks_tell_seconds() -> None:
     clock = SystemClock()
     assert clock.monotonic_s() == pytest.approx(time.monotonic(), abs=1.0)
     assert clock.unix_s() == pytest.approx(time.time(), abs=1.0)
+
+
+def test_a_latch_may_be_used_in_a_handler_that_interrupts_it() -> None:
+    """At each line of ``set`` and ``wait``, the same thread may call both of them again."""
+    interrupted: list[str] = []
+
+    def handler(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code in (Latch.set.__code__, Latch.wait.__code__) and event == "line":
+            sys.settrace(None)
+            interrupted.append(frame.f_code.co_name)
+            latch.set()
+            assert latch.wait(AT_MOST_S)
+            sys.settrace(handler)
+        return handler
+
+    latch = Latch()
+    before_s = time.monotonic()
+    tracer = sys.gettrace()
+    sys.settrace(handler)
+    try:
+        latch.set()
+        assert latch.wait(AT_MOST_S)
+    finally:
+        sys.settrace(tracer)
+    assert set(interrupted) == {"set", "wait"}
+    assert time.monotonic() - before_s < AT_MOST_S
+
+
+def test_all_threads_that_wait_for_a_latch_go_on() -> None:
+    """Also those that begin to wait afterwards."""
+    latch, passed = Latch(), queue.SimpleQueue[bool]()
+    threads = [threading.Thread(target=lambda: passed.put(latch.wait(AT_MOST_S))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    latch.set()
+    assert [passed.get(timeout=AT_MOST_S) for _ in threads] == [True] * 3
+    assert latch.wait(0.0)
+    assert not Latch().wait(0.0)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
+from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.version import __version__
 
 _PACKAGES: Final = (
@@ -22,13 +24,20 @@ _JOB_VARIABLES: Final = (
 )  # fmt: skip
 
 
-def describe() -> dict[str, Any]:
-    """Return versions, command, git commit and batch job: facts needed to repeat the run."""
+def describe(*, with_command: bool = True) -> dict[str, Any]:
+    """Return versions, command, git commit and batch job: facts needed to repeat the run.
+
+    Secrets in the command are replaced, see ``accounting.journal.redaction``.
+
+    Args:
+        with_command: ``False`` returns ``None`` instead of the command.
+    """
+    words = redaction.words([sys.executable, *sys.argv])
     return {
         "tool_version": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "command": shlex.join([sys.executable, *sys.argv]),
+        "command": shlex.join(words) if with_command else None,
         "git_commit": _git_commit(),
         "packages": _packages(),
         "cpu_count": os.cpu_count(),
@@ -46,10 +55,15 @@ def _packages() -> dict[str, str]:
 
 @cache
 def _version(package: str) -> str:
-    """Return the version of an installed package; cached, because reading it takes milliseconds."""
-    from importlib.metadata import version
+    """Return the version of an installed package; cached, because reading it takes time.
 
-    return version(package)
+    ``importlib.metadata.version`` parses the whole file as an e-mail, which takes 2 ms.
+    """
+    from importlib.metadata import distribution
+
+    found = distribution(package)
+    version = re.search(r"^Version: (.*)$", found.read_text("METADATA") or "", re.MULTILINE)
+    return version[1].strip() if version else found.version
 
 
 def _git_commit() -> str | None:

@@ -21,6 +21,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.accounting.journal import headers, redaction
 from energy_callbacks.core import atomic_files, json_lines
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy
@@ -88,9 +89,8 @@ class JournalWriter:
         self.path = path
         self.failures = self.lost = 0
         self.last_error: OSError | None = None
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._unwritten = bytearray()
-        self._file: FileIO | None = path.open("ab", buffering=0)
+        self._file: FileIO | None = FileIO(atomic_files.open_to_append(path), "a")
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record; NaN and infinity become ``null``, unsupported objects become text."""
@@ -156,27 +156,41 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def read(path: Path) -> Iterator[Record]:
+def read(path: Path, damage: json_lines.Damage | None = None) -> Iterator[Record]:
     """Yield the records of one journal, in the order in which they were written.
 
     Damaged lines are skipped, such as a last line that was cut off by a crash.
 
+    Args:
+        path: path of the journal.
+        damage: counts the damaged lines.
+
     Raises:
-        JournalError: unless the first undamaged line is the header of a journal, and its version is
-            at most ``VERSION``.
+        JournalError: if the file cannot be read, or unless the first undamaged line is the header
+            of a journal, with values of the right types and a version of at most ``VERSION``.
     """
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        records = json_lines.parsed(lines)
-        first = next(records, None)
-        if first is None or first.get("format") != FORMAT:
-            raise JournalError(
-                f"{path} is not a journal of energy_callbacks: its first line is no header; "
-                "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
-                "another program that docs/old-logs.md names"
-            )
-        json_lines.check_version(first, VERSION, "journal", path)
-        yield first
-        yield from records
+    damage = json_lines.Damage() if damage is None else damage
+    try:
+        if not path.is_file() and path.exists():
+            raise JournalError(f"{path} is no regular file; remove it from the run folder")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from _records(path, json_lines.parsed(json_lines.lines(file), damage), damage)
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _records(path: Path, records: Iterator[Record], damage: json_lines.Damage) -> Iterator[Record]:
+    first = next(records, None)
+    if first is None or first.get("format") != FORMAT:
+        raise JournalError(
+            f"{path} is not a journal of energy_callbacks: its first line is no header; "
+            "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
+            "another program that docs/old-logs.md names"
+        )
+    json_lines.check_version(first, VERSION, "journal", path)
+    headers.check(first, path, damage.line)
+    yield first
+    yield from records
 
 
 def header(path: Path) -> Record:
@@ -197,7 +211,7 @@ def newest_run_id(folder: Path) -> str | None:
     """Return the run id in the newest journal; ``None`` if this journal is missing or damaged."""
     journals = find(folder)
     try:
-        return str(header(journals[-1])["run_id"]) if journals else None
+        return header(journals[-1]).get("run_id") if journals else None
     except JournalError:
         return None
 
@@ -228,7 +242,7 @@ def claim_attempt(
         The attempt's number, from 1, and the run's id.
     """
     attempts = folder / "attempts"
-    attempts.mkdir(parents=True, exist_ok=True)
+    atomic_files.make_folder(attempts)
     while True:
         newest = max((_number(path.name) for path in attempts.iterdir()), default=0)
         if launch is not None and not path_for(folder, newest, host, rank).exists():
@@ -236,7 +250,7 @@ def claim_attempt(
             if joined is not None:
                 return newest, joined
         try:
-            (attempts / str(newest + 1)).mkdir()
+            atomic_files.make_folder(attempts / str(newest + 1), exist_ok=False)
         except FileExistsError:
             continue  # another process was faster: try again
         run_id = run_id or os.urandom(6).hex()
@@ -309,7 +323,7 @@ def check_writable(folder: Path) -> None:
     problem = f"{str(existing)!r} is not a writable folder"
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         try:
-            (folder / "attempts").mkdir(parents=True, exist_ok=True)
+            atomic_files.make_folder(folder / "attempts")
         except OSError as error:  # some file systems refuse only when a folder is created
             problem = str(error)
         else:
@@ -354,7 +368,11 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 
 
 def totals(t_s: float, status: str, error: str | None, energy: Record, **values: Any) -> Record:
-    """Return the ``totals`` line, the last one of a journal: the attempt's energy by device."""
+    """Return the ``totals`` line, the last one of a journal: the attempt's energy by device.
+
+    Secrets in the text of the error are replaced, such as the address of a server.
+    """
+    error = error and redaction.text(error)
     line = {"type": "totals", "t_s": t_s, "status": status, "error": error, "energy": energy}
     return line | values
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from energy_callbacks.core.atomic_files import make_folder
+
 COMMAND: Final = "command"
 """Value of ``framework``, and name of the phase, if the process measures another program."""
 
@@ -100,7 +102,7 @@ def new_folder(wished: Path) -> Path:
     for number in itertools.count(1):
         folder = wished if number == 1 else wished.with_name(f"{wished.name}-{number}")
         try:
-            folder.mkdir(parents=True)
+            make_folder(folder, exist_ok=False)
         except FileExistsError:
             continue
         except OSError:  # ``journal.check_writable`` then raises an error

@@ -1,21 +1,22 @@
 """Finds the location of a run and the carbon intensity of its grid, and computes emissions.
 
-All carbon intensities are read by CodeCarbon's own code from CodeCarbon's tables, so that they
-agree with CodeCarbon's reports for the same place. The network and CodeCarbon's trackers are not
-used. The carbon intensities are annual averages and do not depend on the time of day. If there is
-no figure for the place, the average is ``None``, and the interval is the 5th to 95th percentile of
-all countries.
+All carbon intensities are read from CodeCarbon's tables, and the tests compare them with those of
+CodeCarbon's own code for every place. The network and CodeCarbon's trackers are not used. The
+carbon intensities are annual averages and do not depend on the time of day. If there is no figure
+for the place, the average is ``None``, and the interval is the 5th to 95th percentile of all
+countries.
 """
 
-import re
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
-from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
+from energy_callbacks.sensing.codecarbon_tables import path, table
 
 # Relative half-width of the interval of a known carbon intensity: the typical relative difference
 # between two estimates of the same annual average. CodeCarbon 3.3.2's table has 126 countries that
@@ -24,6 +25,24 @@ from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 # of the differences is 18 %, and their 90th percentile is 43 %.
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
+# Tables of regions, by country. A folder is named after the year: 2023 in CodeCarbon 3.3.2.
+_REGIONS: Final = {
+    "USA": "private_infra/20*/usa_emissions.json",
+    "CAN": "private_infra/20*/canada_energy_mix.json",
+}
+# Carbon intensity of fuels in the table of Canada; of other sources it is 0 (codecarbon 3.3.2,
+# core/emissions.py).
+_CANADIAN_KG_PER_KWH: Final = {
+    "coal": 0.995725971,
+    "petroleum": 0.8166885263,
+    "naturalGas": 0.7438415916,
+}
+# 1 lb/MWh in kg/kWh: a pound is 0.45359237 kg (NIST Special Publication 811, appendix B.8).
+_KG_PER_KWH: Final = 0.00045359237
+# As a factor, so that the last digit is that of CodeCarbon; a division may round otherwise.
+_KG_PER_G: Final = 0.001
+# Beginning of the environment variables that configure CodeCarbon.
+_PREFIX: Final = "codecarbon_"
 
 SET_BY_USER: Final = "set by the user"
 """The ``origin`` of a place whose country was passed as an argument."""
@@ -133,12 +152,10 @@ def intensity(place: Place) -> Intensity:
     are too low: 0 for the Central African Republic (CodeCarbon 3.3.2), for example. If there is no
     figure for the place, the interval is the 5th to 95th percentile of all countries.
     """
-    with quiet_codecarbon():
-        if place.country is None or place.country not in _countries():
-            return _unknown_intensity(place)
-        kg_per_kwh = _codecarbon_kg_per_kwh(place)
-        water_g_per_kwh = _data().get_carbon_intensity_per_source_data()["hydroelectricity"]
-        year = _year(place)
+    kg_per_kwh = _kg_per_kwh(place)
+    if kg_per_kwh is None:
+        return _unknown_intensity(place)
+    water_g_per_kwh = table("private_infra/carbon_intensity_per_source.json")["hydroelectricity"]
     return Intensity(
         kg_per_kwh=kg_per_kwh,
         low_kg_per_kwh=kg_per_kwh * (1 - _ANNUAL_SPREAD),
@@ -147,7 +164,7 @@ def intensity(place: Place) -> Intensity:
         ),
         place=place.label,
         source=f"{_table_name()}, annual average with 20 % either way; place {place.origin}",
-        year=year,
+        year=_year(place),
     )
 
 
@@ -184,9 +201,8 @@ class _RegionError(ValueError):
 
 
 def _known_place(country: str, region: str | None, origin: str) -> Place:
-    with quiet_codecarbon():
-        code, name = _country(country)
-        key = None if region is None else _region(code, name, region)
+    code, name = _country(country)
+    key = None if region is None else _region(code, name, region)
     return Place(country=code, country_name=name, region=key, origin=origin)
 
 
@@ -259,11 +275,11 @@ def _regions(code: str) -> dict[str, str]:
     are in lower case. For countries other than the USA and Canada, the result is empty.
     """
     if code == "CAN":
-        return {name: name for name in _data().get_country_energy_mix_data("can")}
+        return {name: name for name in table(_REGIONS["CAN"])}
     if code != "USA":
         return {}
     # The table also has notes, whose names begin with an underscore, and a row for the country.
-    rows = _data().get_country_emissions_data("usa")
+    rows = table(_REGIONS["USA"])
     states = [name for name in rows if not name.startswith("_") and name != "usa"]
     codes = {str(rows[name]["regionCode"]).casefold(): name for name in states}
     return codes | {name: name for name in states}
@@ -284,43 +300,36 @@ def _unknown_intensity(place: Place) -> Intensity:
     )
 
 
-def _codecarbon_kg_per_kwh(place: Place) -> float:
-    """Return CodeCarbon's carbon intensity of a known place, kg per kWh."""
-    from codecarbon.core.emissions import Emissions as CodeCarbonEmissions
-    from codecarbon.core.units import Energy as CodeCarbonEnergy
-    from codecarbon.external.geography import GeoMetadata
-
-    assert place.country is not None, "an unknown place has no figure"
-    where = GeoMetadata(place.country, country_name=place.country_name, region=place.region)
-    model = CodeCarbonEmissions(_data())
-    is_country = place.region is None
-    emissions_of = model.get_country_emissions if is_country else model.get_region_emissions
-    return float(emissions_of(CodeCarbonEnergy.from_energy(kWh=1.0), where))
+def _kg_per_kwh(place: Place) -> float | None:
+    """Return the carbon intensity of a place, kg per kWh; ``None`` if there is no figure."""
+    if place.country is None:
+        return None
+    if place.region is None:
+        g_per_kwh = _countries().get(place.country, {}).get("carbon_intensity")
+        return None if g_per_kwh is None else float(g_per_kwh) * _KG_PER_G
+    row = table(_REGIONS[place.country])[place.region]
+    if place.country == "USA":
+        return float(row["emissions"]) * _KG_PER_KWH
+    return sum(
+        float(row[fuel]) / float(row["total"]) * kg for fuel, kg in _CANADIAN_KG_PER_KWH.items()
+    )
 
 
 def _year(place: Place) -> int | None:
-    """Return the year of the carbon intensity of a known place; ``None`` if unknown.
+    """Return the year of the carbon intensity of a place with a figure; ``None`` if unknown.
 
-    For a country, the year is in the country's row of the table. For a region, the year is in the
-    path of the table of regions.
+    For a country, the year is in the country's row of the table. For a region, the year is the name
+    of the folder of the table.
     """
+    country = str(place.country)
     if place.region is None:
-        return int(_countries()[str(place.country)]["year"])
-    tables = _data().config
-    paths = (path for name, path in tables.items() if name.startswith(f"{place.country}_".lower()))
-    years = [match[1] for path in paths if (match := re.search(r"/(\d{4})/", path))]
-    return int(years[0]) if years else None
+        return int(_countries()[country]["year"])
+    folder = path(_REGIONS[country]).parent.name
+    return int(folder) if folder.isdigit() else None
 
 
 def _countries() -> dict[str, dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = _data().get_global_energy_mix_data()
-    return rows
-
-
-def _data() -> Any:
-    from codecarbon.input import DataSource
-
-    return DataSource()
+    return table("private_infra/global_energy_mix.json")
 
 
 def _table_name() -> str:
@@ -330,13 +339,20 @@ def _table_name() -> str:
 
 
 def _codecarbon_configuration() -> dict[str, str]:
-    with quiet_codecarbon():
-        from codecarbon.core.config import get_hierarchical_config
+    """Return CodeCarbon's configuration; see ``place`` for where it is stored."""
+    from configparser import ConfigParser
 
-        try:
-            return dict(get_hierarchical_config())
-        except Exception as error:
-            raise ValueError(
-                f"CodeCarbon's configuration cannot be read: {error}; "
-                "mend .codecarbon.config, or set country="
-            ) from error
+    found: dict[str, str] = {}
+    try:
+        for folder in (Path.home(), Path.cwd()):
+            parser = ConfigParser()
+            parser.read(folder / ".codecarbon.config")
+            found |= dict(parser["codecarbon"]) if "codecarbon" in parser else {}
+    except Exception as error:
+        raise ValueError(
+            f"CodeCarbon's configuration cannot be read: {error}; "
+            "mend .codecarbon.config, or set country="
+        ) from error
+    lower = {name.lower(): value for name, value in os.environ.items()}
+    names = (name for name in lower if name.startswith(_PREFIX))
+    return found | {name.removeprefix(_PREFIX): lower[name] for name in names}

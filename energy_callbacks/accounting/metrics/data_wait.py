@@ -82,7 +82,7 @@ class _Sum:
             waited_s: waiting time in each interval, s, shape (n,).
         """
         width_s = np.diff(found.t_s)
-        whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * np.median(width_s))
+        whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * _median(width_s))
         if whole.any():
             highest_w = float((found.energy_j[whole] / found.seen_s[whole]).max())
             self.highest_w = max(self.highest_w, highest_w)
@@ -126,6 +126,16 @@ class _Sum:
         )
 
 
+def _median(values: Array) -> float:
+    """Return the median, as ``np.median`` does.
+
+    ``np.median`` imports a module when it is first called. On the journal's thread, that is not
+    safe: a data loader may fork a worker at any time.
+    """
+    middle = (len(values) - 1) // 2
+    return float(np.sort(values)[middle : len(values) // 2 + 1].mean())
+
+
 def _edge_j(
     energy_j: Array, waited_s: Array, width_s: Array, most_w: float, least_j: Array
 ) -> Array:
@@ -162,9 +172,9 @@ class DataWaitEnergy:
             now_s: monotonic time.
             is_final: whether the attempt ends, so that no more waits will follow.
         """
+        new, known_s = self._steps.take_waits(now_s)
         if not self._steps.sees_waits:
             return
-        new, known_s = self._steps.take_waits(now_s)
         known_s = now_s if is_final else known_s
         if new:
             self._waits = np.concatenate([self._waits, np.array(new)])

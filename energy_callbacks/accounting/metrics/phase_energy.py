@@ -16,6 +16,7 @@ import numpy as np
 
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
+from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.phase_fit import PhaseEnergies, phase_energies
@@ -199,6 +200,7 @@ class PhaseEnergy:
         firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
         for first, last in zip(firsts, [*firsts[1:], len(kinds)], strict=True):
             for start in range(first, last, _BATCH):
+                yield_if_due()
                 end = min(start + _BATCH, last)
                 t_s = intervals.t_s[start : end + 1]
                 sums = device.sums
@@ -262,7 +264,11 @@ class PhaseEnergy:
         Args:
             until_s: time up to which energies are final and all spans are known.
         """
-        ahead = copy.deepcopy(self, {id(self._timeline): self._timeline})
+        copies: dict[int, object] = {id(self._timeline): self._timeline}
+        for device in self._devices.values():
+            yield_if_due()
+            copy.deepcopy(device, copies)  # stores the copy in ``copies``
+        ahead = copy.deepcopy(self, copies)
         ahead.update(until_s, is_final=True)
         return ahead.energies()
 

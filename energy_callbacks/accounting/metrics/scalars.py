@@ -11,6 +11,7 @@ from energy_callbacks.accounting.journal.previous_attempts import PreviousAttemp
 from energy_callbacks.accounting.metrics import pooling
 from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used, unknown_emissions
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
+from energy_callbacks.accounting.metrics.newest_energy import newest_energy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
 from energy_callbacks.core.records import Energy, Quantity
@@ -115,7 +116,7 @@ class ScalarBoard:
         self._rows: deque[tuple[float, float]] = deque(maxlen=_ROWS)
         self.emissions_kg = emissions_kg
         self._renewing = threading.Lock()
-        self._is_due = self._is_final = False
+        self._is_due = self._is_final = self._extrapolates = False
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
@@ -137,14 +138,17 @@ class ScalarBoard:
         """Return a warning and advice for the report; ``None`` if random errors were small."""
         return pooling.short_span(self._rows)
 
-    def update(self, *, is_final: bool = False) -> None:
+    def update(self, *, is_final: bool = False, extrapolates: bool = False) -> None:
         """Note that there are new readings, and compute figures if a request is expected soon.
 
         Args:
             is_final: whether the attempt has ended. If so, the figures are computed even if no
                 request is expected, and their span ends at the newest readings, not at the last
                 step.
+            extrapolates: whether some readings up to the end are still missing; energies are then
+                extrapolated.
         """
+        self._extrapolates = extrapolates
         self._recent.add(self.recorder.steps.tally)
         # ``_is_due`` is set last: once it is true, another thread may read ``_is_final``.
         self._is_final, self._is_due = is_final, True
@@ -218,7 +222,11 @@ class ScalarBoard:
         window = (key, start_s, end_s)
         found = self._energies.get(window)
         if found is None:
-            found = self._energies[window] = self._timeline.energy(*window)
+            if self._extrapolates:
+                found = newest_energy(self._timeline, *window, now_s=end_s)
+            else:
+                found = self._timeline.energy(*window)
+            self._energies[window] = found
         return found
 
     def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:

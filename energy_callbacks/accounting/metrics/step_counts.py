@@ -1,22 +1,28 @@
 """Queues optimizer steps on the training thread, and counts them on the journal's thread."""
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from energy_callbacks.core import forks
+
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-# An entry that the training thread queues: an optimizer step, or counts that were missing in
-# earlier steps. The fields are monotonic time; samples; tokens; waiting time since the previous
-# step, s; number of steps (1, or 0 for counts of earlier steps); the end of the step, if CUDA
-# events measure the ends; and whether the phase has changed since the previous step. The entry is a
-# plain tuple, because creating a named tuple would take three times as long.
+READY, DONE, STEP = range(3)
+"""Kinds of events: a batch has arrived, a batch is done, a batch with an optimizer step is done."""
+_COUNTS, _PAUSE = range(3, 5)
+
+# An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
+# measure the ends. It is a plain tuple, because creating a named tuple would take three times as
+# long.
+Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
+# An optimizer step, or counts that were missing in earlier steps: monotonic time; samples; tokens;
+# waiting time since the previous step, s; number of steps (1, or 0 for counts of earlier steps);
+# the end of the step; and whether the phase has changed since the previous step.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None", bool]
 
-# Maximum number of waits that are kept while the journal's thread is delayed: enough for a delay of
-# one minute if a batch takes 1.6 ms, because there is one wait per batch.
-_KEPT_WAITS: Final = 40_000
 # Numbers of steps from which ``period_s`` is computed. Over 64 steps, steps that vary by 4 %
 # have a mean period with a standard error of 0.5 %, which ``sensing.estimation.beats`` assumes.
 _FEWEST_STEPS: Final = 16
@@ -72,13 +78,10 @@ class _WorkCount:
 
 
 class StepLog:
-    """Queue of steps from the training thread to the journal's thread, which counts them.
+    """Queue of events from the training thread to the journal's thread, which counts them.
 
-    The training thread calls::
-
-        mark_ready   when a batch has arrived; the wait began when the previous batch was done
-        mark_done    when a batch without an optimizer step is done
-        step         when a batch with an optimizer step is done
+    The training thread only appends events. The journal's thread finds the waits for data, from
+    ``DONE`` or ``STEP`` to the next ``READY``, and counts the steps.
 
     Args:
         start_s: monotonic time of the attempt's start.
@@ -86,60 +89,41 @@ class StepLog:
             steps were queued.
 
     Attributes:
-        marked_s: monotonic time of the newest call of ``mark_ready``, ``mark_done`` or ``step``;
-            ``start_s`` before the first call.
-        sees_waits: whether ``mark_ready`` has been called, so that waits are measured.
+        append: appends an ``Event``. It is called directly at every step, because each call of a
+            Python function lengthens a training step by about 1 us.
+        ends: as above.
+        generation: ``forks.generation`` at the attempt's start; ``None`` after its end.
+        sees_waits: whether ``READY`` has been seen, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
-        self._ends = ends
+        self.ends = ends
+        self.generation: int | None = forks.generation
+        self._events: deque[Event] = deque()
+        self.append = self._events.append
         self._new: deque[_Step] = deque()
         self._samples, self._tokens = _WorkCount(), _WorkCount()
         self._done_s: float | None = None
         self._is_paused = True
         self._durations_s: deque[float] = deque(maxlen=_MOST_STEPS)
         self._wait_s = 0.0
-        self._waits: deque[tuple[float, float]] = deque(maxlen=_KEPT_WAITS)
+        self._waits: list[tuple[float, float]] = []
+        self._marked_s = start_s
         self.sees_waits = False
-        self.marked_s = start_s
         self.tally = StepCounts(t_s=start_s)
 
     def mark_ready(self, t_s: float) -> None:
         """Record that a batch has arrived."""
-        self.sees_waits = True
-        self.marked_s = max(self.marked_s, t_s)
-        if self._done_s is not None:
-            if t_s > self._done_s:
-                self._wait_s += t_s - self._done_s
-                self._waits.append((self._done_s, t_s))
-            self._done_s = None
+        self.append((READY, t_s, None, None, None))
 
     def mark_done(self, t_s: float) -> None:
         """Record that a batch is done: from now on the loop waits for data."""
-        self._done_s = t_s
-        self.marked_s = max(self.marked_s, t_s)
-
-    def pause(self) -> None:
-        """Record that the phase changes: the time until the next batch is not a wait for data."""
-        self._done_s = None
-        self._is_paused = True
-
-    def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
-        """Return the waits that ended since the last call, and the time up to which all are known.
-
-        Each wait is a pair of monotonic times, start and end.
-        """
-        waiting_since_s = self._done_s  # read first, because the training thread keeps running
-        waits = [self._waits.popleft() for _ in range(len(self._waits))]
-        return waits, now_s if waiting_since_s is None else min(waiting_since_s, now_s)
+        self.append((DONE, t_s, None, None, None))
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """Record an optimizer step that Python finished at ``t_s``; unknown counts are ``None``."""
-        end = self._ends.mark(t_s) if self._ends else None
-        self._new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
-        self._wait_s, self._is_paused = 0.0, False
-        self.marked_s = self._done_s = t_s
+        self.append((STEP, t_s, samples, tokens, self.ends.mark(t_s) if self.ends else None))
 
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """Record samples and tokens of earlier steps that were reported without these counts.
@@ -151,12 +135,59 @@ class StepLog:
                 ``None`` changes nothing.
             tokens: number of tokens, with the same rules as ``samples``.
         """
-        self._new.append((t_s, samples, tokens, 0.0, 0, None, False))
+        self.append((_COUNTS, t_s, samples, tokens, None))
+
+    def pause(self) -> None:
+        """Record that the phase changes: the time until the next batch is not a wait for data."""
+        self.append((_PAUSE, -math.inf, None, None, None))
+
+    @property
+    def marked_s(self) -> float:
+        """Monotonic time of the newest event; the attempt's start before the first event."""
+        queued = self._events.copy()  # the training thread may append meanwhile
+        return max([self._marked_s, *(event[1] for event in queued)])
+
+    # The methods from here on run on the journal's thread.
+
+    def _read_events(self) -> None:
+        """Find waits, and the steps to count, in the events since the last call."""
+        events = self._events
+        while events:
+            kind, t_s, samples, tokens, end = events.popleft()
+            self._marked_s = max(self._marked_s, t_s)
+            if kind == READY:
+                self._end_wait(t_s)
+            elif kind == DONE:
+                self._done_s = t_s
+            elif kind == STEP:
+                self._new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
+                self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
+            elif kind == _COUNTS:
+                self._new.append((t_s, samples, tokens, 0.0, 0, None, False))
+            else:
+                self._done_s, self._is_paused = None, True
+
+    def _end_wait(self, t_s: float) -> None:
+        self.sees_waits = True
+        done_s, self._done_s = self._done_s, None
+        if done_s is not None and t_s > done_s:
+            self._wait_s += t_s - done_s
+            self._waits.append((done_s, t_s))
+
+    def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
+        """Return the waits that ended since the last call, and the time up to which all are known.
+
+        Each wait is a pair of monotonic times, start and end.
+        """
+        self._read_events()
+        waits, self._waits = self._waits, []
+        return waits, now_s if self._done_s is None else min(self._done_s, now_s)
 
     def advance(self, until_s: float) -> StepCounts:
         """Count the steps that ended by ``until_s``; return the counts at the last of them."""
-        if self._ends:
-            self._ends.settle()
+        if self.ends:
+            self.ends.settle()
+        self._read_events()
         before, new = self.tally, self._new
         t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
         while new:
@@ -197,10 +228,10 @@ class StepLog:
 
     def close(self) -> None:
         """End the log; for a step that still runs, the end is the time when it was queued."""
-        if self._ends:
-            self._ends.close()
+        if self.ends:
+            self.ends.close()
 
     @property
     def host_marks(self) -> tuple[int, int]:
         """Numbers of steps without a CUDA event, and of all steps; ``(0, 0)`` without ``ends``."""
-        return (self._ends.host_marks, self._ends.steps) if self._ends else (0, 0)
+        return (self.ends.host_marks, self.ends.steps) if self.ends else (0, 0)

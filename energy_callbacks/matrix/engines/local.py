@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.signals import ENDING, SignalHold
@@ -193,7 +194,7 @@ def launch(
     words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
 ) -> subprocess.Popen[bytes]:
     """Start a program whose standard output and standard error go to a file."""
-    with output.open("wb") as file:
+    with os.fdopen(atomic_files.open_new(output), "wb") as file:
         return subprocess.Popen(  # noqa: S603 - the user's command
             words,
             cwd=folder,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.extras import requires
 from energy_callbacks.core.signals import ENDING, SignalHold
 from energy_callbacks.matrix.attempts import Results, read_jobs, write_jobs
@@ -61,6 +62,7 @@ class RayEngine(Engine):
 
         Raises:
             MissingExtraError: if Ray is not installed.
+            ValueError: if a command or an environment variable contains a secret.
         """
         with requires("ray", extra="ray"):
             import ray
@@ -138,7 +140,8 @@ def run_task(file: str, number: int) -> int:
     """
     read_jobs(Path(file))  # raises a clear error if the folder is not shared
     words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
-    with Path(file).with_name(f"ray_{number}.txt").open("wb") as output:
+    output_file = atomic_files.open_new(Path(file).with_name(f"ray_{number}.txt"))
+    with os.fdopen(output_file, "wb") as output:
         process = subprocess.Popen(  # noqa: S603 - this package itself
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import EnergyCallbacksError
-from energy_callbacks.matrix.attempts import Results, write_jobs, write_json
+from energy_callbacks.matrix.attempts import Results, check_no_secret, write_jobs, write_json
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
@@ -99,9 +99,11 @@ class SlurmEngine(Engine):
 
         Raises:
             SlurmFailed: if ``sbatch`` is missing, fails, or does not answer in time.
+            ValueError: if a secret would be written to a file.
         """
+        check_no_secret("[slurm]", [self.setup, self.lines])
         for folder, chunk in _chunks(jobs, results):
-            folder.mkdir(parents=True)
+            atomic_files.make_folder(folder, exist_ok=False)
             write_jobs(folder / "jobs.json", results, chunk)
             script = folder / "array.sh"
             atomic_files.write(script, self._script(results, folder, len(chunk)))

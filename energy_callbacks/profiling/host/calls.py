@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.common.main_thread import on_thread
 
 Function = tuple[str, int, str]
@@ -87,9 +88,7 @@ class ProfileWindow:
         """
         self.end()
         self._profile.snapshot_stats()  # unlike create_stats, it does not disable a profiler
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            marshal.dump(vars(self._profile)["stats"], file)
+        atomic_files.write(path, marshal.dumps(vars(self._profile)["stats"]))
         return Calls.read(path)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.common.spans import spans
 from energy_callbacks.profiling.frameworks.kineto import Trace
 from energy_callbacks.profiling.kernels import xplane
@@ -75,9 +76,9 @@ class Capture:
         # HolisticTraceAnalysis finds the rank only if there is a space before the number.
         document.setdefault("distributedInfo", {"rank": rank})
         compressed = self.path.with_suffix(".json.gz")
-        with gzip.open(compressed, "wt", encoding="utf-8", compresslevel=5) as file:
-            # json.dump uses the encoder written in Python, which takes four times as long.
-            file.write(json.dumps(document, separators=(",", ": ")))
+        # json.dump uses the encoder written in Python, which takes four times as long.
+        text = json.dumps(document, separators=(",", ": "))
+        atomic_files.write(compressed, gzip.compress(text.encode(), compresslevel=5))
         self.path.unlink()
         return sums, compressed
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.protocol import (
     NotNowError,
@@ -171,7 +172,7 @@ class _Run(KernelRun):
             self.captures[-1].keep_readings(self.meter, t_s)
 
     def _open(self, t_s: float) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        atomic_files.make_folder(self.folder)
         settings, name = self.settings, f"kernels-{self.meter.rank}-{len(self.captures) + 1}"
         self.recorder = select_backend.recorder(
             settings.framework or select_backend.framework(),

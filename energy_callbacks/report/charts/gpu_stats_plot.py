@@ -1,9 +1,11 @@
 """The chart of GPU statistics: power, utilisation, memory and temperature of GPUs over time."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.report.charts.drawing import panels
 from energy_callbacks.report.charts.palette import BLUES
 from energy_callbacks.report.collect.gpu_stats import Sample
@@ -35,4 +37,6 @@ def save(samples: Sequence[Sample], path: Path) -> None:
             axes.set_ylim(bottom=0.0)
         drawn[-1].set_xlabel("time measured (s)")
         drawn[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=8)
-        canvas.savefig(path, dpi=120, facecolor="white")
+        image = io.BytesIO()
+        canvas.savefig(image, dpi=120, facecolor="white")
+    atomic_files.write(path, image.getvalue())

@@ -1,17 +1,24 @@
 """Reads the journal of one process of one attempt, and converts its ``series`` lines to columns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from energy_callbacks import importers
-from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal import headers, journal, redaction
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.json_lines import Damage
+from energy_callbacks.core.records import Device, Energy, Sensor
+from energy_callbacks.report.collect import checks
 from energy_callbacks.report.collect.rows import DeviceColumns, RowLog
+from energy_callbacks.report.model.runs import Status
+from energy_callbacks.report.model.schema import from_record
+
+_STATUSES = get_args(Status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,82 +162,103 @@ class ProcessJournal:
         return float(known[-1]) if len(known) else None
 
 
+_Taker = Callable[[ProcessJournal, Record], None]
+
+
 def load(path: Path) -> ProcessJournal:
     """Read a journal, or a log of another program that an importer recognises.
 
-    Lines that cannot be parsed are skipped without a warning. Lines with missing or invalid values
-    are skipped too, and a warning states their number.
+    Lines that cannot be parsed and lines with missing or invalid values are skipped, and a warning
+    states their number. Only a last line without line end is skipped without a warning.
 
     Raises:
         JournalError: see ``journal.read`` and ``importers.records``.
     """
-    imported = importers.records(path)
-    records = journal.read(path) if imported is None else imported
-    process = ProcessJournal(path=path, header=_encodable(next(records)))
-    damaged = 0
+    imported, damage = importers.records(path), Damage()
+    records = journal.read(path, damage) if imported is None else imported
+    process = ProcessJournal(path=path, header=_header(next(records), path, damage.line))
     for record in records:
         try:
             _take(process, record)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            damaged += 1
+        except checks.INVALID:
+            damage.add()
     names = tuple(process.header.get("columns") or journal.COLUMNS)
     process.columns = process.rows.columns(names)
     process.rows = RowLog()
     process.newest_s = process.end_s
-    if damaged:
-        message = f"{damaged} damaged lines of {path.name} are left out"
+    if damage.count:
+        where = f", the first is line {damage.first}" if damage.first else ""
+        message = f"{damage.count} damaged lines of {path.name} are left out{where}"
         process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
     return process
 
 
-def _take(process: ProcessJournal, record: Record) -> None:
-    """Add one line to the process; lines of unknown kinds are ignored."""
-    kind = record["type"]
-    if kind == "event":
-        process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
-        kind = record["kind"]
-    # Lines of these kinds make up nearly the whole journal, and contain no text from users. To
-    # save time, they are not passed to ``_encodable``.
-    is_bulk = kind in ("series", "so_far", "steps")
-    if take := _TAKERS.get(kind):
-        take(process, record if is_bulk else _encodable(record))
+def _header(record: Record, path: Path, line: int) -> Record:
+    """Return a header for the report; journals of earlier versions may contain secrets.
 
-
-def _encodable(value: Any) -> Any:
-    """Replace lone surrogates in all texts of a JSON value.
-
-    Undecodable bytes of a command line become lone surrogates, which UTF-8 cannot encode.
+    Raises:
+        JournalError: if a value of the header is invalid.
     """
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_encodable(item) for item in value]
-    return value
+    headers.check(record, path, line)
+    try:
+        header: Record = redaction.record(checks.encodable(record))
+    except checks.INVALID as error:
+        raise JournalError(f"{path}, line {line}: the header is damaged ({error!r})") from error
+    return header
+
+
+def _take(process: ProcessJournal, record: Record) -> None:
+    """Add one line to the process; lines of unknown kinds are ignored.
+
+    Raises:
+        Exception: one of ``checks.INVALID`` if a value of the line is missing or invalid.
+    """
+    kind, end_s = record["type"], 0.0
+    if kind == "event":
+        kind = record["kind"]
+        end_s = max(checks.number(record.get("t_s", 0.0)), checks.number(record.get("end_s", 0.0)))
+    if take := _TAKERS.get(kind):
+        # ``series`` lines make up most of the journal and contain no text from users. To save time,
+        # they are not passed to ``_encodable``.
+        take(process, record if kind == "series" else checks.encodable(record))
+    process.end_s = max(process.end_s, end_s)
 
 
 def _take_device(process: ProcessJournal, record: Record) -> None:
-    process.devices[record["device"]["key"]] = record
+    device = from_record(Device, record["device"])
+    sensors = {name: from_record(Sensor, value) for name, value in record["sensors"].items()}
+    process.devices[device.key] = record | {
+        "device": asdict(device),
+        "sensors": {name: asdict(sensor) for name, sensor in sensors.items()},
+    }
 
 
 def _take_series(process: ProcessJournal, record: Record) -> None:
-    process.end_s = max(process.end_s, record["t_s"])
-    rows = record.get("rows")
+    end_s, rows = max(process.end_s, checks.number(record["t_s"])), record.get("rows")
     if rows is None:  # version 1 of the format has the name of each value
         devices = record["devices"].items()
         rows = {key: [row.get(name) for name in journal.COLUMNS] for key, row in devices}
     process.rows.add(record["t_s"], rows)
+    process.end_s = end_s
 
 
 def _take_steps(process: ProcessJournal, record: Record) -> None:
+    checks.numbers(record, ("samples", "tokens", "last_step", "data_wait_s"))
+    for name in ("start_s", "end_s"):
+        checks.number(record[name])
+    checks.whole(record["steps"])
+    if record["last_step"] is not None:
+        checks.whole(record["last_step"])
     _settle(process.steps, record)
     record.pop("energy", None)  # version 1 repeats the energy of rows and spans
     process.steps.append(record)
 
 
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
-    values = {name: float(value) for name, value in record["values"].items()}
+    values = {name: checks.number(value) for name, value in record["values"].items()}
+    checks.numbers(record, ("step", "epoch"))
+    if record["step"] is not None:
+        checks.whole(record["step"])
     process.metrics.append(record | {"values": values})
 
 
@@ -248,18 +276,28 @@ def _settle(earlier: list[Record], line: Record) -> None:
 
 
 def _take_phase(process: ProcessJournal, record: Record) -> None:
+    process.changes.append((checks.number(record["t_s"]), checks.text(record["phase"])))
     process.open_phase = record["phase"]
-    process.changes.append((record["t_s"], record["phase"]))
 
 
 def _take_so_far(process: ProcessJournal, record: Record) -> None:
-    process.so_far, process.so_far_s = record["energy"], record["t_s"]
-    process.data_wait = record.get("data_wait", {})
+    energies(record["energy"])  # raises an exception if an energy is invalid
+    data_wait = _data_wait(record)
+    process.so_far, process.so_far_s = record["energy"], checks.number(record["t_s"])
+    process.data_wait = data_wait
+
+
+def _data_wait(record: Record) -> Record:
+    found: Record = record.get("data_wait", {})
+    if found:
+        checks.number(found["duration_s"])
+        energies(found["energy"])
+    return found
 
 
 def _take_phases(process: ProcessJournal, record: Record) -> None:
-    process.phases_s, process.phases_so_far = record["t_s"], process.so_far
     process.phases = {key: energies(by_phase) for key, by_phase in record["energy"].items()}
+    process.phases_s, process.phases_so_far = checks.number(record["t_s"]), process.so_far
 
 
 def _take_forecast(process: ProcessJournal, record: Record) -> None:
@@ -267,24 +305,50 @@ def _take_forecast(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_totals(process: ProcessJournal, record: Record) -> None:
+    energies(record["energy"])  # raises an exception if an energy is invalid
+    if record["status"] not in _STATUSES:
+        raise ValueError(f"no status is called {record['status']!r}")
+    checks.texts(record, ("error",))
+    checks.numbers(record, ("sampler_cpu_s",))
+    process.data_wait = _data_wait(record)
+    process.end_s = checks.number(record["t_s"])
     process.totals = record
-    process.data_wait = record.get("data_wait", {})
-    process.end_s = record["t_s"]
 
 
-def _set(name: str, key: str) -> Callable[[ProcessJournal, Record], None]:
-    """Return a function that stores the value ``key`` of a line in the field ``name``."""
-    return lambda process, record: setattr(process, name, record[key])
+def _take_resume(process: ProcessJournal, record: Record) -> None:
+    process.resumed_at_step = checks.whole(record["step"])
+
+
+def _take_epoch(process: ProcessJournal, record: Record) -> None:
+    checks.number(record["t_s"])
+    process.epochs.append(record)
+
+
+def _take_note(lines: Callable[[ProcessJournal], list[Record]], *texts: str) -> _Taker:
+    """Return a function that appends a line to a list of the process.
+
+    Args:
+        lines: returns the list.
+        texts: names of the values that must be texts.
+    """
+
+    def take(process: ProcessJournal, record: Record) -> None:
+        for name in texts:
+            checks.text(record[name])
+        checks.texts({"fix": None, **record}, ("fix",))
+        lines(process).append(record)
+
+    return take
 
 
 # Functions that add a line to the process, by the kind of an ``event`` line, or by the type of any
 # other line.
-_TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
+_TAKERS: Mapping[str, _Taker] = {
     "device": _take_device,
     "series": _take_series,
-    "unavailable": lambda process, record: process.unavailable.append(record),
-    "warning": lambda process, record: process.warnings.append(record),
-    "remark": lambda process, record: process.remarks.append(record),
+    "unavailable": _take_note(lambda process: process.unavailable, "source", "reason"),
+    "warning": _take_note(lambda process: process.warnings, "code", "message"),
+    "remark": _take_note(lambda process: process.remarks, "source", "message"),
     "so_far": _take_so_far,
     "phases": _take_phases,
     "totals": _take_totals,
@@ -292,25 +356,36 @@ _TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
     "window": lambda process, record: process.windows.append(_timed(record, "name")),
     "steps": _take_steps,
     "phase": _take_phase,
-    "resume": _set("resumed_at_step", "step"),
+    "resume": _take_resume,
     "forecast": _take_forecast,
     "batch_sizes": lambda process, record: process.batch_sizes.append(record),
     "profile": lambda process, record: process.profiles.update({record["of"]: record["record"]}),
     "metrics": _take_metrics,
-    "epoch": lambda process, record: process.epochs.append(record),
-    "used": lambda process, record: process.used.update(record["devices"]),
+    "epoch": _take_epoch,
+    "used": lambda process, record: process.used.update(map(checks.text, record["devices"])),
 }
 
 
 def _timed(record: Record, name_key: str) -> TimedEnergy:
     return TimedEnergy(
-        name=record[name_key],
-        start_s=record["start_s"],
-        end_s=record["end_s"],
+        name=checks.text(record[name_key]),
+        start_s=checks.number(record["start_s"]),
+        end_s=checks.number(record["end_s"]),
         energy=energies(record["energy"]),
     )
 
 
 def energies(record: Record) -> dict[str, Energy]:
-    """Convert the value ``energy`` of a journal line to energies by device key."""
-    return {key: journal.energy_from_json(value) for key, value in record.items()}
+    """Convert the value ``energy`` of a journal line to energies by device key.
+
+    Raises:
+        TypeError: if a value of an energy has the wrong type.
+    """
+    found = {key: journal.energy_from_json(value) for key, value in record.items()}
+    for energy in found.values():
+        checks.text(energy.method)
+        for number in (energy.stderr_j, energy.systematic_j, energy.edge_j, energy.coverage):
+            checks.number(number)
+        if energy.energy_j is not None:
+            checks.number(energy.energy_j)
+    return found

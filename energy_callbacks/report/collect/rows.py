@@ -12,6 +12,8 @@ from energy_callbacks.accounting.journal import journal
 
 Array = NDArray[np.float64]
 Row = Sequence[float | None]
+# Maximum number of values in a row; a longer row is damaged. Rows have 15 values in version 2.
+_MOST_VALUES = 1000
 
 
 class DeviceColumns:
@@ -100,12 +102,15 @@ class RowLog:
 
         Raises:
             TypeError: for a value that is neither a number nor a text, such as a list.
-            ValueError: for a text that is not a number.
+            ValueError: for a text that is not a number, or for a row with too many values.
+            OverflowError: for a whole number that is too large for a ``float``.
         """
         t_s, known = float(t_s), len(self._values)
+        if any(len(row) > _MOST_VALUES for row in rows.values()):
+            raise ValueError(f"a row has more than {_MOST_VALUES} values")
         try:
             self._values.extend(chain.from_iterable(rows.values()))  # type: ignore[arg-type]
-        except TypeError:  # a value is None
+        except (OverflowError, TypeError):  # a value is None, or invalid
             del self._values[known:]
             self._values.extend([_number(value) for row in rows.values() for value in row])
         self._lengths.extend(map(len, rows.values()))
@@ -118,7 +123,8 @@ class RowLog:
         Args:
             names: names of the values in a row, in the order of the values.
         """
-        t_s, values = np.asarray(self._t_s), np.asarray(self._values)
+        t_s, values = np.asarray(self._t_s), np.array(self._values)
+        values[np.isinf(values)] = np.nan  # JSON has no infinity, but 1e999 is read as infinity
         devices, lengths = np.asarray(self._devices), np.asarray(self._lengths)
         owners = np.repeat(devices, lengths)
         columns = {}

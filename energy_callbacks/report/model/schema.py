@@ -181,9 +181,12 @@ def from_json(text: str) -> EnergyReport:
 def _check_format(text: str) -> None:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (RecursionError, ValueError) as error:  # ValueError: also for numbers of 4300 digits
+        problem = f"that can be read ({error})"
+        if isinstance(error, json.JSONDecodeError):
+            problem = f"at line {error.lineno} ({error.msg})"
         raise JournalError(
-            f"this is not an energy report: no JSON at line {error.lineno} ({error.msg}); "
+            f"this is not an energy report: no JSON {problem}; "
             "give an energy_report.json, an energy_report.html or a run folder"
         ) from error
     found = value.get("format") if isinstance(value, dict) else type(value).__name__

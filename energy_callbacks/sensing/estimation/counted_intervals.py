@@ -92,6 +92,9 @@ class Shaped(NamedTuple):
     points: Array
 
 
+_NOTHING: Final = Shaped(np.empty((0, iv.WIDTH)), np.empty(0), np.empty(0))
+
+
 class CountedIntervals:
     """Consecutive intervals between two readings of the counter, until ``take`` removes them.
 
@@ -188,6 +191,8 @@ class CountedIntervals:
 
     def _shaped(self, count: int) -> Shaped:
         """Return the first ``count`` intervals."""
+        if not count:
+            return _NOTHING
         intervals = self._waiting[:count]
         unknown = [math.nan] * _NEIGHBOURS
         powers = [interval.power_w for interval in self._waiting[: count + _NEIGHBOURS]]

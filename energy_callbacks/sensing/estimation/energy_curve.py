@@ -126,7 +126,7 @@ class EnergyCurve:
     @property
     def settled_s(self) -> float | None:
         """The moment up to which the curve is final; ``None`` if no part of it is final yet."""
-        self._process_unread()
+        self.process()
         return self._knots.time_of(self._committed - 1) if self._committed else None
 
     @property
@@ -139,13 +139,13 @@ class EnergyCurve:
     @property
     def start_s(self) -> float | None:
         """Start of the curve; ``None`` before the first interval."""
-        self._process_unread()
+        self.process()
         return self._knots.time_of(0) if len(self._knots) else None
 
     @property
     def newest_s(self) -> float | None:
         """End of the curve, including the provisional part; ``None`` before the first interval."""
-        self._process_unread()
+        self.process()
         return self._knots.time_of(-1) if len(self._knots) else None
 
     @property
@@ -154,7 +154,7 @@ class EnergyCurve:
 
         Includes segments in which the counter decreased or rose faster than ``MOST_POWER_W``.
         """
-        self._process_unread()
+        self.process()
         return self._disagreements
 
     @property
@@ -169,7 +169,7 @@ class EnergyCurve:
 
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Return the energy from ``start_s`` to the later time ``end_s``, with its errors."""
-        self._process_unread()
+        self.process()
         width_s = end_s - start_s
         is_scaled = self._factor is not None
         scale_error = _SCALE_NOISE * min(width_s, self._segment_s) / width_s if is_scaled else 0.0
@@ -200,7 +200,7 @@ class EnergyCurve:
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
         """Return ``energy_j`` and ``coverage`` as ``energy`` does, without computing errors."""
-        self._process_unread()
+        self.process()
         return self._knots.seen(start_s, end_s)
 
     def intervals(
@@ -235,10 +235,10 @@ class EnergyCurve:
                 self._beats.reach(reading.t_s)
                 self._unread += 1
         if self._unread > _MOST_UNREAD:
-            self._process_unread()
+            self.process()
 
-    def _process_unread(self) -> None:
-        """Process the readings added since the last query, all at once."""
+    def process(self) -> None:
+        """Process the readings added since the last query, all at once; each query does this."""
         if self._unread:
             self._unread = 0
             self._update(is_final=False)

@@ -14,11 +14,13 @@ of the delays u are negative for a sensor that is faster than assumed.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 
 _FIRST_S: Final = -0.02
@@ -62,6 +64,8 @@ _EARLY_S: Final = 0.02
 _CUBIC: Final = np.array([[0, -2, 3, -1], [6, -3, -6, 3], [0, 6, 3, -3], [0, -1, 0, 1]]) / 6.0
 # A uniform distribution is at least this wide, in steps of the grid.
 _NARROWEST: Final = 1e-4
+# Number of candidates whose weights are computed at once: this takes less than 1 ms.
+_AT_ONCE: Final = 60
 # After this many response times, the grid has no further delays for slower responses.
 _LATEST: Final = 4.0
 # Places and weights by which integrals over one step of the grid are computed (Gauss-Legendre).
@@ -115,14 +119,27 @@ class Candidates:
         """Weights of the delays of the grid, (n, D)."""
         # Candidates that differ by the response alone have the same distribution of delays.
         both_s, places = np.unique(self.delay_s + 1j * self.blur_s, return_inverse=True)
-        middle = (both_s.real - _FIRST_S) / self._step_s
-        half = np.maximum(both_s.imag / self._step_s, _NARROWEST) / 2.0
-        weights = _uniform(middle - half, middle + half, len(self.grid_s))[places]
+        uniform = [self._uniform(part) for part in pieces(both_s, _AT_ONCE)]
+        yield_if_due()
+        weights = np.concatenate(uniform)[places]
         if not self.response_s:
             return weights
+        parts = zip(pieces(weights, _AT_ONCE), pieces(self.response, _AT_ONCE), strict=True)
+        mixed = [self._mixed(part, response) for part, response in parts]
+        yield_if_due()
+        return np.concatenate(mixed)
+
+    def _uniform(self, both_s: NDArray[np.complex128]) -> Array:
+        """Return the weights of uniform distributions: means + 1j * widths, (n,)."""
+        middle = (both_s.real - _FIRST_S) / self._step_s
+        half = np.maximum(both_s.imag / self._step_s, _NARROWEST) / 2.0
+        return _uniform(middle - half, middle + half, len(self.grid_s))
+
+    def _mixed(self, weights: Array, response: Array) -> Array:
+        """Return weights for other responses, (n, D)."""
         weights = np.ascontiguousarray(weights.T)
-        later = _later(weights, self._step_s / (self.response * self.response_s))
-        mixed: Array = later + (weights - later) / self.response
+        later = _later(weights, self._step_s / (response * self.response_s))
+        mixed: Array = later + (weights - later) / response
         return mixed.T
 
     def shares(self, cost: Array) -> Array:
@@ -233,13 +250,20 @@ def _uniform(first: Array, last: Array, size: int) -> Array:
 
 def _integrals(places: Array, size: int) -> Array:
     """Return the weights of a grid for integrals from the first point to each place, (n, size)."""
-    steps = np.arange(size)
-    sums = np.zeros((size, size))
-    sums[1:] = _integrals_in_step(steps[1:].astype(float), steps[:-1], size).cumsum(axis=0)
+    sums = _integrals_to_points(size)
     step = np.clip(np.floor(places).astype(np.intp), 0, size - 2)
     integrals: Array = sums[step]
     integrals += _integrals_in_step(places, step, size)
     return integrals
+
+
+@cache
+def _integrals_to_points(size: int) -> Array:
+    """Return the weights of a grid for integrals from the first point to each point."""
+    steps = np.arange(size)
+    sums = np.zeros((size, size))
+    sums[1:] = _integrals_in_step(steps[1:].astype(float), steps[:-1], size).cumsum(axis=0)
+    return sums
 
 
 def _integrals_in_step(places: Array, step: NDArray[np.intp], size: int) -> Array:

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
 from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums, Stretch
@@ -33,6 +34,8 @@ _REFINED: Final = 12
 # The fit counts if its cost is lower than that of equal delays by at least this number. Two delays
 # that are equal in truth lower the cost by about 1.
 _DECISIVE: Final = 15.0
+# Number of rows of a matrix that are computed at once: this takes less than 1 ms.
+_ROWS: Final = 4
 # Fewer edges of each kind than this do not show a delay.
 _FEWEST: Final = 4
 
@@ -52,15 +55,20 @@ class KindsFit:
 
 def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
     """Return the sums over intervals with these exposures, (P, G, N)."""
-    sums = GridSums(exposed.shape[1])
-    sums.count = len(exposed)
+    count, size, _ = exposed.shape
+    sums = GridSums(size)
+    sums.count = count
     sums.square = float((recent.energy_j**2 / recent.width_s).sum())
-    sums.durations_s = exposed.sum(axis=-1).T
-    sums.rates = (exposed @ (recent.energy_j / recent.width_s)).T
-    weighted = exposed / recent.width_s
-    sums.products = {
-        (p, q): weighted[p] @ exposed[q].T for p, q in combinations(range(sums.count), 2)
-    }
+    sums.durations_s, sums.rates = np.empty((size, count)), np.empty((size, count))
+    sums.products = {pair: np.empty((size, size)) for pair in combinations(range(count), 2)}
+    for rows in pieces(np.arange(size), _ROWS):
+        part = exposed[:, rows]
+        sums.durations_s[rows] = part.sum(axis=-1).T
+        sums.rates[rows] = (part @ (recent.energy_j / recent.width_s)).T
+        weighted = part / recent.width_s
+        for (p, q), products in sums.products.items():
+            yield_if_due()
+            products[rows] = weighted[p] @ exposed[q].T
     return sums
 
 
@@ -69,8 +77,11 @@ def _exposed(sums: PhaseSums, recent: RecentIntervals) -> Array:
 
     The exposures for two delays are the sum of three rows: one of each kind.
     """
-    by_kind = np.concatenate([_by_kind(sums, stretch) for stretch in sums.recent], axis=-1)
-    later, earlier = by_kind
+    parts = []
+    for stretch in sums.recent:
+        yield_if_due()
+        parts.append(_by_kind(sums, stretch))
+    later, earlier = np.concatenate(parts, axis=-1)
     return np.concatenate([later, earlier, recent.whole_s[:, None]], axis=1)
 
 
@@ -126,7 +137,9 @@ def _around(pairs: Array, step: float) -> Array:
     shifts = step * np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * 2), axis=-1).reshape(-1, 2)
     around = (pairs[:, None] + shifts).reshape(-1, 2)
     inside = ((around >= 0.0) & (around <= len(_DELAYS_S) - 1.0)).all(axis=1)
-    return np.unique(around[inside], axis=0)
+    # Without ``return_index``, NumPy imports a module, which is not safe on this thread (see
+    # ``discovery``).
+    return np.unique(around[inside], axis=0, return_index=True)[0]
 
 
 def _fits(sums: GridSums, weights: Array, mean_w: float) -> Fits:
@@ -141,5 +154,6 @@ def _weights(pairs: Array) -> Array:
 
 def _linear(places: Array) -> Array:
     """Return the weights of the grid's delays for linear interpolation, (n, D)."""
+    yield_if_due()
     weights: Array = np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)
     return weights

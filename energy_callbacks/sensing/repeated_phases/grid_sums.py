@@ -7,15 +7,20 @@ The exposures of an interval to all phases sum to its width. So M_pp, the produc
 itself, is T_p minus the products with all other phases, and is not stored.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
 
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 
 LEAST_RIDGE_S: Final = 1e-6
 """Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
+# Number of products of points that are summed for some candidates at once: less than 1 ms.
+# With fewer candidates than _LEAST, most of the time would be spent on reading the products.
+_PRODUCTS: Final = 3e5
+_LEAST: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +82,21 @@ class GridSums:
         self.square = 0.0
 
     def fits(self, weights: Array, ridge_s: float, mean_w: float) -> Fits:
-        """Fit the powers of n candidates.
+        """Fit the powers of n candidates, some of them at a time.
 
         Args:
             weights: weights of the grid's points, (n, G).
             ridge_s: duration whose readings are worth as much as ``mean_w``.
             mean_w: power of a phase before any reading.
         """
+        at_once = max(int(_PRODUCTS / len(self.rates) ** 2), _LEAST)
+        parts = [self._fits(part, ridge_s, mean_w) for part in pieces(weights, at_once)]
+        names = [field.name for field in fields(Fits)]
+        return Fits(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        )
+
+    def _fits(self, weights: Array, ridge_s: float, mean_w: float) -> Fits:
         products, rates = self._products(weights), weights @ self.rates
         right = (rates + ridge_s * mean_w)[..., None]
         matrix = products + ridge_s * np.eye(self.count)
@@ -102,6 +115,7 @@ class GridSums:
         products = np.zeros((len(weights), self.count, self.count))
         by_point = np.ascontiguousarray(weights.T)
         for (p, q), pairs in self.products.items():
+            yield_if_due()
             products[:, p, q] = products[:, q, p] = ((pairs.T @ by_point) * by_point).sum(axis=0)
         of_others = products.sum(axis=2)
         phases = np.arange(self.count)

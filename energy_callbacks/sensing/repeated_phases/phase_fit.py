@@ -30,6 +30,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
+from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse
 from energy_callbacks.sensing.repeated_phases.edge_kinds import fit_kinds
@@ -72,6 +73,8 @@ _SUSPECT: Final = 1.0
 # this number of times.
 _ENOUGH: Final = 15.0
 _MOST_ROUNDS: Final = 4
+# Number of candidates whose variances are computed at once: this takes less than 1 ms.
+_AT_ONCE: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +165,9 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     """Return the energies of the phases in ``sums``, which must contain an interval."""
     if not sums.changes.any() or sums.mean_w <= 0.0:
         return _in_proportion(sums)
+    yield_if_due()
     recent = RecentIntervals(sums)
+    yield_if_due()
     fit = _fit(sums, recent, coarse(sums.response_s, sums.shortest_s), 0.0)
     if (sums.changes * fit.fits.jumps_w).sum() < sums.mean_w:
         # A delay would move less energy at all edges than between the first and the last phase, at
@@ -212,9 +217,12 @@ def _ridge_s(sums: PhaseSums, noise: float) -> float:
 
 
 def _fit(sums: PhaseSums, recent: RecentIntervals, candidates: Candidates, noise: float) -> _Fit:
+    yield_if_due()
     weights = candidates.weights
     fits = sums.fits(weights, _ridge_s(sums, noise), sums.mean_w)
+    yield_if_due()
     exposed = recent.exposed(sums.exposures_for(weights[fits.best]))
+    yield_if_due()
     left_j = recent.energy_j - fits.levels_w[fits.best] @ exposed
     return _Fit(
         sums=sums,
@@ -256,6 +264,7 @@ def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int)
 
 def _averaged(fit: _Fit) -> PhaseEnergies:
     """Return the mean over the candidates, weighted by their likelihood."""
+    yield_if_due()
     energy_j = fit.fits.energy_j
     weights = fit.candidates.shares(fit.cost)
     mean_j = weights @ energy_j
@@ -283,12 +292,18 @@ def _not_negative(energy_j: Array) -> Array:
 
 def _variances(fit: _Fit) -> Array:
     """Return the variances due to noise: of the powers, and inside mixed intervals, (n, P)."""
-    sums, fits, noise = fit.sums, fit.fits, fit.noise
-    unit, mixed = np.eye(sums.count), mixing(fits.products)
+    parts = pieces(fit.fits.products, _AT_ONCE)
+    return np.concatenate([_variances_of(products, fit) for products in parts])
+
+
+def _variances_of(products: Array, fit: _Fit) -> Array:
+    """Return the same for some candidates, whose M are ``products``."""
+    sums, noise = fit.sums, fit.noise
+    unit, mixed = np.eye(sums.count), mixing(products)
     ridge_s = _ridge_s(sums, noise.highest)
-    inverse = np.linalg.inv(fits.products + ridge_s * unit)
+    inverse = np.linalg.inv(products + ridge_s * unit)
     density = np.sqrt(np.outer(noise.by_phase, noise.by_phase))
-    spread = density * fits.products + noise.highest * ridge_s * unit
+    spread = density * products + noise.highest * ridge_s * unit
     covariance = inverse @ spread @ inverse
     variances: Array = np.einsum("npq,nqr,npr->np", mixed, covariance, mixed)
     # Inside an interval, power that changes slowly is more alike on both sides of an edge.
@@ -304,14 +319,19 @@ def _jitter(fit: _Fit) -> Array:
     A phase that a late edge makes longer uses more energy, while the fit keeps its mean duration.
     The differences are at most those that explain what the fit leaves at the edges.
     """
-    fits = fit.fits
+    columns = (fit.fits.levels_w, fit.candidates.blur_s)
+    parts = zip(*(pieces(column, _AT_ONCE) for column in columns), strict=True)
+    return np.concatenate([_jitter_of(levels_w, blur_s, fit) for levels_w, blur_s in parts])
+
+
+def _jitter_of(levels_w: Array, blur_s: Array, fit: _Fit) -> Array:
+    """Return the same for some candidates, with these powers and blurs."""
     low_w, high_w = (
-        choose(fits.levels_w[..., None], fits.levels_w[:, None])
-        for choose in (np.minimum, np.maximum)
+        choose(levels_w[..., None], levels_w[:, None]) for choose in (np.minimum, np.maximum)
     )
     moved_w = low_w + _MOVED_SHARE * (high_w - low_w)
-    possible = fit.noise.at_edge_j2 / np.maximum(fits.jumps_w, 1e-9) ** 2
-    variance_s2 = np.minimum(fit.candidates.blur_s[:, None, None] ** 2 / 12.0, possible)
+    possible = fit.noise.at_edge_j2 / np.maximum(fit.fits.jumps_w, 1e-9) ** 2
+    variance_s2 = np.minimum(blur_s[:, None, None] ** 2 / 12.0, possible)
     both = fit.sums.changes + fit.sums.changes.T
     jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
@@ -326,6 +346,7 @@ def _late_s(fit: _Fit, errors: float) -> Array:
         fit: the fit.
         errors: number of standard errors by which this energy is reduced.
     """
+    yield_if_due()
     best = fit.fits.best
     delay_s, blur_s = float(fit.candidates.delay_s[best]), float(fit.candidates.blur_s[best])
     half_s = blur_s / 2.0 + fit.sums.mean_width_s

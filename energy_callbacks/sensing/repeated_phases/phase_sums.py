@@ -67,6 +67,10 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.energy_j)
 
+    def __deepcopy__(self, memo: object) -> "Stretch":
+        """Return the stretch itself, because it never changes."""
+        return self
+
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Phase before and after each edge inside the intervals, if they differ."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing.estimation.exposure import Exposure
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
@@ -38,13 +39,17 @@ class RecentIntervals:
         self.energy_j = np.concatenate([one.energy_j for one in stretches])
         self.width_s = np.concatenate([np.diff(one.t_s) for one in stretches])
         numbers = np.arange(len(self.width_s))
+        yield_if_due()
         self.place = numbers - np.repeat(_starts(sizes), sizes)
         self.whole_s = np.zeros((sums.count, len(numbers)))
         self.whole_s[np.repeat([one.labels[0] for one in edges], sizes), numbers] = self.width_s
         self.changes = np.zeros((sums.count, sums.count))
-        for change in (change for one in stretches for change in one.changes):
-            self.changes[change] += 1.0
+        for one in stretches:
+            yield_if_due()
+            for change in one.changes:
+                self.changes[change] += 1.0
 
+        yield_if_due()
         self._pairs = np.repeat(counts, sizes)
         self._firsts = _starts(self._pairs)
         self._interval = np.repeat(numbers, self._pairs)
@@ -52,6 +57,7 @@ class RecentIntervals:
         edge = np.arange(len(self._interval)) + shifts[self._interval]
         self.before = np.concatenate([one.labels[:-1] for one in edges]).astype(np.intp)[edge]
         self.after = np.concatenate([one.labels[1:] for one in edges]).astype(np.intp)[edge]
+        yield_if_due()
         edges_s = np.concatenate([one.t_s for one in edges])
         starts_s = np.concatenate([one.t_s[:-1] for one in stretches])
         self._start_s = starts_s[self._interval] - edges_s[edge]
@@ -78,6 +84,7 @@ class RecentIntervals:
         start_s, end_s = self._start_s - delays_s, self._end_s - delays_s
         after_s: Array = np.empty_like(start_s)
         for is_exact, one in enumerate(exposures):
+            yield_if_due()
             used = self._is_exact == is_exact
             if used.any():
                 after_s[..., used] = one.between(start_s[..., used], end_s[..., used])
@@ -95,6 +102,7 @@ class RecentIntervals:
 
     def _by_interval(self, of_pairs: Array) -> Array:
         """Return the sum over the pairs of each interval, (..., N)."""
+        yield_if_due()
         padded = np.concatenate([of_pairs, np.zeros((*of_pairs.shape[:-1], 1))], axis=-1)
         sums: Array = np.add.reduceat(padded, self._firsts, axis=-1) * (self._pairs > 0)
         return sums

@@ -1,27 +1,22 @@
 """Estimates CPU and memory power with CodeCarbon's models, for machines without sensors.
 
-CPU: ``P = TDP * (0.1 + 0.9 * load**3)``, the ``cpu_load`` mode of CodeCarbon 3.3.2
-(``external/hardware.py``). The TDP (thermal design power) comes from CodeCarbon's table; for a CPU
-that is not in the table, 4 W per hardware thread are assumed. Memory: a constant power that
-CodeCarbon guesses from the size of the memory. The devices are marked as estimated. This module
-reads the load itself: if CodeCarbon read it, that would reset the baseline of
-``psutil.cpu_percent``, which the user may be using too.
+CPU: ``P = TDP * (0.1 + 0.9 * load**3)``. The TDP (thermal design power) comes from CodeCarbon's
+table; for a CPU that is not in the table, 4 W per hardware thread are assumed. Memory: a constant
+power that depends on the size of the memory. The devices are marked as estimated. See
+``codecarbon_models``.
 """
 
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from math import isfinite
 from pathlib import Path
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import gibibytes
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 from energy_callbacks.sensing.schedule import until_reading_s
+from energy_callbacks.sensing.sources import codecarbon_models
 
 # TDP per hardware thread that is assumed for a CPU that is not in the table (codecarbon 3.3.2,
 # core/cpu.py, DEFAULT_POWER_PER_CORE).
@@ -35,8 +30,6 @@ _KNOWN_TDP_ERROR = 0.5
 # memory: the true power may be anywhere between zero and twice the estimate.
 _GUESS_ERROR = 1.0
 _CITATION = "bound assumed; CodeCarbon against a meter: errors up to 40 %, arXiv 2509.22092"
-
-_REINSTALL = "run: pip install 'codecarbon>=2.8,<4'"
 
 _MeanPower = Callable[[], float | None]
 """Returns the mean power, W, since the last call that returned a power; ``None`` if not known."""
@@ -92,17 +85,16 @@ class HostEstimateSource:
         This uses no network and no subprocess.
 
         Raises:
-            SourceUnavailable: if CodeCarbon is not installed or its version is not supported, or if
-                the operating system does not report CPU times.
+            SourceUnavailable: if CodeCarbon's table cannot be read, or if the operating system does
+                not report CPU times.
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
-        load = _Load()  # created first, so that the load covers the look-up, which takes 1 s
-        with quiet_codecarbon():
-            if self._wants_cpu:
-                self._models.append(_cpu(load))
-            if self._wants_ram:
-                self._models.append(_ram())
+        load = _Load()  # created first, so that the load covers the look-up
+        if self._wants_cpu:
+            self._models.append(_cpu(load))
+        if self._wants_ram:
+            self._models.append(_ram())
         return [channel for channel, _ in self._models]
 
     def read(self) -> Sequence[Reading]:
@@ -182,7 +174,7 @@ def _cpu(load: _Load) -> tuple[Channel, _MeanPower]:
     import psutil
 
     processor = _processor(_cpuinfo())
-    tdp_w = _table_tdp_w(processor.model)
+    tdp_w = codecarbon_models.tdp_w(processor.model)
     is_known = tdp_w is not None
     if tdp_w is None:
         total_tdp_w = _UNKNOWN_POWER_PER_THREAD_W * (psutil.cpu_count() or 1)
@@ -197,7 +189,7 @@ def _cpu(load: _Load) -> tuple[Channel, _MeanPower]:
 
     def mean_power_w() -> float | None:
         load_frac = load.mean_frac()
-        return None if load_frac is None else total_tdp_w * (0.1 + 0.9 * load_frac**3)
+        return None if load_frac is None else codecarbon_models.cpu_power_w(total_tdp_w, load_frac)
 
     channel = _channel("cpu", "cpu", processor.model, sensor=(sensor, error), notes=notes)
     return channel, mean_power_w
@@ -246,60 +238,12 @@ def _processor(cpuinfo: str) -> _Processor:
     )
 
 
-@cache
-def _table_tdp_w(model: str) -> float | None:
-    """Return the thermal design power of one package, W; ``None`` for a CPU not in the table.
-
-    The result is cached, because CodeCarbon compares ``model`` with every name in the table.
-    """
-    try:
-        from codecarbon.core.cpu import TDP
-
-        # The constructor of ``TDP`` is not called, because it detects the CPU with py-cpuinfo,
-        # which forks processes.
-        table = TDP.__new__(TDP)
-        tdp_w = table._get_cpu_power_from_registry(model)  # noqa: SLF001 - no public look-up
-    except Exception as error:
-        raise _unusable("CPU table", error) from error
-    return None if tdp_w is None else _checked_w(float(tdp_w), "CPU table")
-
-
 def _ram() -> tuple[Channel, _MeanPower]:
     import psutil
 
     size_gib = gibibytes(psutil.virtual_memory().total)
-    try:
-        power_w = _ram_power_w(size_gib)
-    except Exception as error:
-        raise _unusable("memory model", error) from error
-    power_w = _checked_w(power_w, "memory model")
+    power_w = codecarbon_models.memory_power_w(size_gib)
     name = f"memory, {size_gib:.0f} GiB"
     sensor = (f"CodeCarbon memory model: {name}, constant {power_w:g} W", _GUESS_ERROR)
     notes = ("a constant guessed from the size of the whole machine's memory, not its use",)
     return _channel("ram", "dram", name, sensor=sensor, notes=notes), lambda: power_w
-
-
-def _ram_power_w(size_gib: float) -> float:
-    try:
-        from codecarbon.external.ram import RAM  # pyright: ignore[reportAttributeAccessIssue]
-    except ModuleNotFoundError:  # CodeCarbon 2.8 has one power per GiB, in another module
-        from codecarbon.external import hardware
-
-        return float(hardware.RAM.power_per_GB * size_gib)  # pyright: ignore[reportAttributeAccessIssue]
-    # The public ``total_power`` is not used, because it returns 0 W after any failure.
-    return float(RAM()._calculate_ram_power(size_gib))  # noqa: SLF001
-
-
-def _checked_w(power_w: float, part: str) -> float:
-    if not (isfinite(power_w) and power_w > 0):
-        raise _unusable(part, ValueError(f"it says {power_w} W"))
-    return power_w
-
-
-def _unusable(part: str, error: Exception) -> SourceUnavailable:
-    try:
-        installed = version("codecarbon")
-    except PackageNotFoundError:
-        installed = "is not installed"
-    reason = f"CodeCarbon's {part} cannot be used (codecarbon {installed}): {error!r}"
-    return SourceUnavailable(reason, _REINSTALL)

@@ -136,12 +136,11 @@ def test_another_file_is_no_journal(tmp_path: Path, text: str) -> None:
 # --- writing fails
 
 
-def test_a_full_disk_is_counted_and_never_raises(tmp_path: Path) -> None:
+def test_a_full_disk_is_counted_and_never_raises() -> None:
     """Lines that do not fit on the disk are counted as failures."""
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    (tmp_path / "a.jsonl").symlink_to("/dev/full")
-    writer = JournalWriter(tmp_path / "a.jsonl")
+    writer = JournalWriter(Path("/dev/full"))
     for number in range(5000):
         writer.write(event(number))
         writer.flush()

@@ -4,6 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from codecarbon.core.emissions import Emissions
+from codecarbon.core.units import Energy as CodeCarbonEnergy
+from codecarbon.external.geography import GeoMetadata
+from codecarbon.input import DataSource
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place, emissions, intensity, place
@@ -40,6 +44,19 @@ def test_figures_are_the_published_ones(country, region, grams):
     assert found.year == 2023
     assert "CodeCarbon" in found.source
     assert "20 %" in found.source
+
+
+def test_every_figure_is_codecarbons():
+    """For each country, state and province, the figure is that of CodeCarbon's own code."""
+    model, kwh = Emissions(DataSource()), CodeCarbonEnergy.from_energy(kWh=1.0)
+    countries = [(code, None) for code in carbon._countries()]
+    regions = [(code, name) for code in ("USA", "CAN") for name in carbon._regions(code).values()]
+    for code, region in countries + regions:
+        theirs = model.get_region_emissions if region else model.get_country_emissions
+        expected = theirs(kwh, GeoMetadata(code, region=region))
+        found = intensity(place(code, region)).kg_per_kwh
+        assert found == pytest.approx(expected, rel=1e-12), (code, region)
+    assert (len(countries), len(regions)) >= (200, 60)
 
 
 def test_state_agrees_with_its_source():
@@ -109,6 +126,12 @@ def test_unknown_place_is_an_interval():
         for code in carbon._countries()
     ]
     assert sum(inside) / len(inside) == pytest.approx(0.9, abs=0.01)
+
+
+def test_row_without_figure_is_an_interval(monkeypatch):
+    """A country whose row has no carbon intensity has an interval only."""
+    monkeypatch.setitem(carbon._countries()["DEU"], "carbon_intensity", None)
+    assert intensity(place("DEU")).kg_per_kwh is None
 
 
 def test_country_without_figure_is_an_interval():
@@ -221,6 +244,7 @@ def test_it_leaves_no_trace(tmp_path):
         "from energy_callbacks.accounting.metrics import carbon\n"
         "assert not {'codecarbon', 'pandas', 'pycountry'} & set(sys.modules)\n"
         "carbon.intensity(carbon.place('USA', 'texas')); carbon.intensity(carbon.place())\n"
+        "assert not {'codecarbon', 'pandas'} & set(sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -88,8 +88,8 @@ def test_waiting_is_from_the_end_of_a_batch_to_the_next_data() -> None:
     log.step(5.0, 1, None)
     log.mark_ready(5.25)
     log.step(6.0, 1, None)
-    assert log.sees_waits
     assert log.advance(5.0).wait_s == pytest.approx(0.5)
+    assert log.sees_waits
     assert log.advance(6.0).wait_s == pytest.approx(0.75)
 
 

@@ -137,15 +137,16 @@ class FaultsContract:
         try:
             training = bench.training(Plan(before_batch=before_batch), ours)
             training.fit()
+            ended_s = time.monotonic()
+            report = ours.report
         finally:
             source.let_go.set()
-        ended_s = time.monotonic()
         _assert_same(training, bench.without_us(Plan()))
         assert max(after - before for before, after in pairwise(began_s)) < HANG_S / 2
-        assert ended_s - began_s[-1] < HANG_S / 2, "6 s for the driver, once, and the report"
-        assert ours.report.run.status == "finished"
-        assert ours.report.throughput.steps == 20
-        assert _says(ours.report, "scripted did not answer")
+        assert ended_s - began_s[-1] < 1.0, "the driver is waited for on another thread"
+        assert report.run.status == "finished"
+        assert report.throughput.steps == 20
+        assert _says(report, "scripted did not answer")
 
     @pytest.mark.parametrize("jump_s", [2.0, -2.0])
     def test_the_wall_clock_may_be_set(

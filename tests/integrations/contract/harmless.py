@@ -90,6 +90,7 @@ class HarmlessContract:
         bench.fit(Plan(epochs=1), ours)
         assert ours.report.run.status == "finished"
         assert ours.report.throughput.samples == 10 * BATCH_SIZE
+        assert ours.wait_for_report() is not None
         left = [t.name for t in set(threading.enumerate()) - before if "energy" in t.name]
         assert left == []
 
@@ -102,7 +103,9 @@ class HarmlessContract:
             raise RuntimeError("our bug")
 
         without = bench.without_us(Plan(validation_samples=20)).rows()
-        monkeypatch.setattr("energy_callbacks.accounting.metrics.step_counts.StepLog.step", broken)
+        monkeypatch.setattr(
+            "energy_callbacks.accounting.metrics.forecast.Forecaster.end_epoch", broken
+        )
         ours = bench.callback()
         found = bench.fit(Plan(validation_samples=20), ours, folder="with").rows()
         assert {tag: found[tag] for tag in without} == without

@@ -1,6 +1,7 @@
 """Hugging Face's lab: the contract's trainings in a real ``Trainer``."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,8 @@ class HuggingFaceLab:
         Stock(name="report_to a word", settings={"report_to": "tensorboard"}),
         Stock(name="CodeCarbon", settings={"report_to": ["tensorboard", "codecarbon"]}),
     )
-    callback = GpuEnergyCallback
+    # By default, not every row of the loss has our figures; ``test_logging.py`` tests the default.
+    callback = partial(GpuEnergyCallback, log_every_n_steps=1)
     loss_tags = ("train/loss", "train/train_loss")
 
     def training(

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from transformers import TrainerCallback
+import torch
+from transformers import TrainerCallback, TrainerState
 from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
 
 from energy_callbacks.huggingface import GpuEnergyCallback
@@ -20,7 +21,6 @@ from tests.integrations.huggingface.training import (
     BATCHES,
     STEP_S,
     STEPS,
-    FailingModel,
     Remembering,
     Rows,
     TinyModel,
@@ -70,7 +70,7 @@ def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
 
 
 def test_the_list_is_as_it_was(tmp_path: Path) -> None:
-    """After training there is no filter, ours is first, and the user's list is unchanged."""
+    """After training there is no filter, ours is near the front, the user's list is unchanged."""
     clock = FakeClock()
     ours, other = callback(clock), Counting()
     given = [other, ours]
@@ -78,7 +78,7 @@ def test_the_list_is_as_it_was(tmp_path: Path) -> None:
     for _ in range(2):
         one.train()
         assert names(one) == [
-            "GpuEnergyCallback", "DefaultFlowCallback", "TensorBoardCallback", "Counting",
+            "DefaultFlowCallback", "GpuEnergyCallback", "TensorBoardCallback", "Counting",
             "PrinterCallback",
         ]  # fmt: skip
     assert given == [other, ours]
@@ -86,9 +86,18 @@ def test_the_list_is_as_it_was(tmp_path: Path) -> None:
 
 def test_curtains_of_a_broken_call_are_replaced(tmp_path: Path) -> None:
     """After an exception the next training logs each figure once, under its own name."""
+
+    class Failing(TrainerCallback):
+        def on_log(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step == 50:
+                one.remove_callback(self)
+                raise RuntimeError("boom")
+
     clock = FakeClock()
-    model = FailingModel(clock, RuntimeError("boom"), at_pass=50)
-    one = trainer(tmp_path, model, callback(clock), data=Rows(160), report_to=["tensorboard"])
+    ours = callback(clock, log_every_n_steps=1)
+    one = trainer(
+        tmp_path, TinyModel(clock), ours, Failing(), data=Rows(160), report_to=["tensorboard"]
+    )
     with pytest.raises(RuntimeError, match="boom"):
         one.train()
     assert names(one).count("LogFilter") == 4
@@ -109,7 +118,7 @@ def test_report_to_energy(tmp_path: Path) -> None:
     one.train()
     [ours] = [o for o in one.callback_handler.callbacks if isinstance(o, GpuEnergyCallback)]
     assert ours.report.throughput.steps == BATCHES
-    assert (tmp_path / "energy" / "energy_report.html").is_file()
+    assert ours.wait_for_report() == tmp_path / "energy" / "energy_report.html"
 
 
 def test_report_to_energy_stands_back_for_an_instance(
@@ -121,7 +130,7 @@ def test_report_to_energy_stands_back_for_an_instance(
     one = trainer(tmp_path, TinyModel(clock), ours, report_to=["energy"], eval_data=Rows(20))
     one.train()
     one.evaluate()
-    assert names(one)[0] == "GpuEnergyCallback"
+    assert names(one)[:2] == ["DefaultFlowCallback", "GpuEnergyCallback"]
     [other] = [o for o in one.callback_handler.callbacks if type(o) is ReportedEnergyCallback]
     assert other._meter.run_folder is None
     assert ours.report.throughput.steps == STEPS
@@ -145,7 +154,7 @@ def test_the_second_of_two_in_one_folder_stands_back(
 def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None:
     """Each has its report; rows in event file and logs are those of the first."""
     clock = FakeClock()
-    first = callback(clock, report_dir=tmp_path / "one")
+    first = callback(clock, log_every_n_steps=1, report_dir=tmp_path / "one")
     second = callback(clock, power_w=50.0, report_dir=tmp_path / "two")
     one = trainer(
         tmp_path / "out", TinyModel(clock), first, second, report_to=["tensorboard"],
@@ -219,11 +228,15 @@ def test_our_own_file_that_fails_does_not_end_the_training(
 
 def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
     """After TensorBoard they would move ours in the list, and repeat its hook."""
-    ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=object())
+    ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=None)
+    state = TrainerState(log_history=[{}])
     behind, before = [board, ours], [ours, board]
-    OtherTrainerCallbacks(ours, behind, tmp_path).add_filters()
-    assert behind == [board, ours]
-    OtherTrainerCallbacks(ours, before, tmp_path).add_filters()
+    for given in (behind, before):
+        others = OtherTrainerCallbacks(ours, given, tmp_path)
+        others.write({"loss": 1.0}, {TAG: 2.0}, {TAG: 2.0}, state)
+        others.call_last()
+    assert behind[:2] == [board, ours]
+    assert [type(one).__name__ for one in behind[2:]] == ["LastCallback"]
     assert [type(one).__name__ for one in before] == [
         "GpuEnergyCallback", "LogFilter", "TensorBoardCallback", "LogFilter", "LastCallback",
     ]  # fmt: skip
@@ -239,3 +252,67 @@ def test_a_curtain_lets_other_rows_pass() -> None:
     assert theirs == {TAG: 3.0}
     LogFilter(row, nothing).on_log(None, None, None, logs=mine)
     assert mine == {"loss": 1.0}
+
+
+class Watching(TrainerCallback):
+    """A callback that records the callbacks of the list at an event."""
+
+    def __init__(self, event: str) -> None:
+        self.trainer: Any = None
+        self.seen: set[str] = set()
+        setattr(self, event, lambda *_, **__: self.seen.update(names(self.trainer)))
+
+
+@pytest.mark.parametrize(
+    ("event", "added"),
+    [
+        ("on_step_begin", set()),
+        ("on_optimizer_step", set()),
+        ("on_step_end", {"LastCallback"}),
+        ("on_log", {"LastCallback", "LogFilter"}),
+    ],
+)
+def test_what_we_add_to_the_list_is_there_only_where_it_is_needed(
+    tmp_path: Path, event: str, added: set[str]
+) -> None:
+    """The Trainer calls four hooks of every callback at each step, even if they are empty."""
+    clock = FakeClock()
+    watching = Watching(event)
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), watching, report_to=["tensorboard"])
+    watching.trainer = one
+    one.train()
+    assert watching.seen & {"LastCallback", "LogFilter"} == added
+
+
+def test_the_loader_is_not_read_at_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch size and the length of the loader are read at most three times per epoch."""
+
+    def lengths(*callbacks: Any) -> int:
+        found = []
+        original = torch.utils.data.BatchSampler.__len__
+        monkeypatch.setattr(
+            torch.utils.data.BatchSampler, "__len__", lambda one: found.append(1) or original(one)
+        )
+        clock = callbacks[0]._meter.clock if callbacks else FakeClock()
+        trainer(tmp_path, TinyModel(clock), *callbacks).train()
+        monkeypatch.undo()
+        return len(found)
+
+    assert lengths(callback(FakeClock())) - lengths() <= 2 * 3
+
+
+def test_a_callback_may_ask_for_a_checkpoint(tmp_path: Path) -> None:
+    """The checkpoint of a step that another callback chose has our state at that step."""
+
+    class Saving(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_save = state.global_step == 37
+
+    clock = FakeClock()
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), Saving())
+    one.train()
+    path = tmp_path / "checkpoint-37" / "trainer_state.json"
+    kept = TrainerState.load_from_json(str(path)).stateful_callbacks["energy_callbacks"]
+    assert kept["energy_j"]["gpu"] == pytest.approx(200.0 * 37 * STEP_S, abs=200.0)

@@ -21,7 +21,7 @@ from tests.integrations.ranks import (
     fake_cards,
     start_ranks,
 )
-from tests.integrations.reading import scalars
+from tests.integrations.reading import scalars, training_files
 
 RANKS = "tests.integrations.huggingface.ddp_script"
 
@@ -75,7 +75,7 @@ def test_the_host_is_counted_once(trained: Path) -> None:
 def test_only_the_first_rank_writes_rows(trained: Path) -> None:
     """There is one event file, and the other ranks' logs are unchanged."""
     assert boards(trained) == [trained / "energy"]
-    assert len(list((trained / "energy").glob("events.*"))) == 1
+    assert len(training_files(trained / "energy")) == 1
     assert "energy/total_wh" in (trained / "tags-0.txt").read_text()
     assert (trained / "tags-1.txt").read_text() == ""
 

@@ -266,7 +266,9 @@ def test_nothing_is_kept_alive(tmp_path: Path) -> None:
 def test_no_thread_is_left(tmp_path: Path) -> None:
     """No thread of ours remains after a run in real time."""
     before = set(threading.enumerate())
-    trainer(tmp_path, TinyModel(FakeClock()), GpuEnergyCallback(), num_train_epochs=1).train()
+    ours = GpuEnergyCallback()
+    trainer(tmp_path, TinyModel(FakeClock()), ours, num_train_epochs=1).train()
+    assert ours.wait_for_report() is not None
     left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
     assert left == []
 

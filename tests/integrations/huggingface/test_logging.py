@@ -216,7 +216,7 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     assert ours.report.run.status == "finished"
     assert ours.report.run.framework == "huggingface"
     assert ours.report.throughput.samples == BATCHES * BATCH_SIZE
-    assert (tmp_path / "energy" / "energy_report.json").is_file()
+    assert ours.wait_for_report() == tmp_path / "energy" / "energy_report.html"
     assert "scripted GPU" not in {device.name for device in ours.report.devices}
 
 
@@ -242,3 +242,45 @@ def test_the_metrics_are_means_of_the_whole_training(tmp_path: Path) -> None:
     assert scalars(board)[TAG][-1][1] == pytest.approx(5.0, rel=1e-3)
     assert metrics[TAG] > 6.0
     assert metrics[TAG] == pytest.approx(ours.report.efficiency.gpu.j_per_sample.value_j, rel=1e-6)
+
+
+def steps_with_figures(root: Path, *, data: Any = None, ours: Any = None, **settings: Any) -> list:
+    """Return the steps of the rows of the loss that have our figures, without the last row."""
+    clock = FakeClock()
+    one = callback(clock, **(ours or {}))
+    history, found = run(root, TinyModel(clock), one, data=data, **settings)
+    rows = [row for row in history if "loss" in row and "energy/gpu_wh" in row]
+    assert steps(found["energy/gpu_wh"])[: len(rows)] == [row["step"] for row in rows]
+    assert "energy/gpu_wh" in history[-1]
+    return [row["step"] for row in rows]
+
+
+def test_figures_are_logged_at_most_once_per_second(tmp_path: Path) -> None:
+    """By default, the loss is logged at each step of 0.1 s, and our figures at every tenth one."""
+    found = steps_with_figures(tmp_path, logging_steps=1)
+    assert found == list(range(found[0], STEPS + 1, 10))
+    assert found[0] <= 20
+
+
+def test_log_every_n_steps_is_obeyed(tmp_path: Path) -> None:
+    """With a number, exactly the logged steps that it divides have our figures."""
+    found = steps_with_figures(tmp_path, logging_steps=1, ours={"log_every_n_steps": 3})
+    assert found == [step for step in range(found[0], STEPS + 1) if step % 3 == 0]
+    assert found[0] <= 21
+
+
+def test_every_epoch_has_figures(tmp_path: Path) -> None:
+    """Epochs of half a second, and a loss per epoch."""
+    epochs = 8
+    found = steps_with_figures(
+        tmp_path, data=Rows(5 * BATCH_SIZE), num_train_epochs=epochs, logging_strategy="epoch"
+    )
+    assert found == list(range(found[0], 5 * epochs + 1, 5))
+    assert found[0] <= 15
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "10"])
+def test_log_every_n_steps_is_a_whole_number(value: Any) -> None:
+    """Another value is refused at once."""
+    with pytest.raises(ValueError, match="log_every_n_steps"):
+        callback(FakeClock(), log_every_n_steps=value)

@@ -1,6 +1,7 @@
 """Keras goes on while the device works: our callback must not make it wait."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -52,6 +53,38 @@ def test_curtains_keep_it_too() -> None:
     assert len(listed.callbacks) == 5
     again = CallbackList([one for one in listed.callbacks if one is not listed._progbar])
     assert [getattr(again, flag) for flag in FLAGS] == [True] * 3
+
+
+class Watching(keras.callbacks.Callback):
+    """A callback that records the list of callbacks within and after epochs."""
+
+    def __init__(self, ours: GpuEnergyCallback) -> None:
+        super().__init__()
+        self._ours = ours
+        self.within: set[str] = set()
+        self.after: set[str] = set()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.within |= self._names()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.after |= self._names()
+
+    def _names(self) -> set[str]:
+        return {type(one).__name__ for one in self._ours._others.all}
+
+
+def test_nothing_of_ours_is_called_at_every_batch_but_the_callback(tmp_path: Path) -> None:
+    """Keras calls two hooks of every callback per batch, even if they are empty."""
+    ours = callback(FakeClock())
+    watching = Watching(ours)
+    saving = keras.callbacks.ModelCheckpoint(tmp_path / "model.keras")
+    model().fit(
+        *data(), batch_size=BATCH_SIZE, epochs=2, verbose=2, callbacks=[ours, watching, saving]
+    )
+    own = {"GpuEnergyCallback", "Watching", "ModelCheckpoint", "History", "ProgbarLogger"}
+    assert watching.within == own
+    assert watching.after == own | {"_LogFilter", "LambdaCallback"}
 
 
 @thread_safe

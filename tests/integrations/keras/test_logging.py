@@ -19,7 +19,7 @@ from keras.callbacks import (
 from energy_callbacks.accounting.metrics.tags import expected_tags
 from energy_callbacks.testing import FakeClock
 from tests.integrations.keras.training import IS_3_6, callback, data, fit
-from tests.integrations.reading import scalars, steps
+from tests.integrations.reading import scalars, steps, training_files
 
 TAG = "efficiency/total_j_per_sample"
 OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
@@ -44,7 +44,7 @@ def test_every_row_of_tensorboard_is_there_bit_for_bit(tmp_path: Path, freq: Any
     assert {tag: with_ours[tag] for tag in without} == without
     new = set(with_ours) - set(without)
     assert {tag for tag in new if not tag.startswith("final/")} <= OURS
-    assert len(list((tmp_path / "with" / "train").glob("events.*"))) == 1
+    assert len(training_files(tmp_path / "with" / "train")) == 1
 
 
 def test_rows_an_epoch(tmp_path: Path) -> None:

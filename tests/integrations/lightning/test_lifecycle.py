@@ -82,7 +82,9 @@ def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
 def test_no_thread_is_left(tmp_path: Path) -> None:
     """No thread of ours remains after a run in real time."""
     before = set(threading.enumerate())
-    trainer(tmp_path, GpuEnergyCallback(), max_epochs=1).fit(TinyModule(FakeClock()), loader(4))
+    ours = GpuEnergyCallback()
+    trainer(tmp_path, ours, max_epochs=1).fit(TinyModule(FakeClock()), loader(4))
+    assert ours.wait_for_report() is not None
     left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
     assert left == []
 
@@ -224,7 +226,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     def broken(*_: object) -> None:
         raise RuntimeError("our bug")
 
-    monkeypatch.setattr("energy_callbacks.accounting.metrics.step_counts.StepLog.step", broken)
+    monkeypatch.setattr("energy_callbacks.accounting.metrics.forecast.Forecaster.end_epoch", broken)
     lightning = trainer(tmp_path, ours)
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80

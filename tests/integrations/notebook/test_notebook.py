@@ -18,6 +18,7 @@ import json, os, signal, time
 from tests.integrations.notebook.kernel import Session, boom
 
 def figures():
+    saved = session.callback.wait_for_report() is not None
     report = session.callback.report
     by_name = {phase.name: phase for phase in report.phases}
     print(json.dumps({
@@ -26,7 +27,7 @@ def figures():
         "train_s": by_name["train"].duration_s, "train_j": by_name["train"].gpu.energy_j,
         "all_j": report.energy.gpu.energy_j, "threads": session.threads(),
         "attempts": [(attempt.status, attempt.steps) for attempt in report.attempts],
-        "saved": os.path.exists(session.callback._meter.run_folder / "energy_report.json"),
+        "saved": saved,
     }))
 
 def wait_for_threads():

@@ -32,7 +32,7 @@ def samples(tmp_path: Path) -> list[gpu_stats.Sample]:
     with path.open("a") as file:
         event = {"type": "event", "kind": "epoch", "t_s": 50.0, "epoch": 0}
         file.write(json.dumps(event) + "\n")
-    return gpu_stats.samples(gather(tmp_path)[0])
+    return gpu_stats.samples(gather(tmp_path))
 
 
 def test_one_record_a_sample_of_each_card(samples: list[gpu_stats.Sample]) -> None:
@@ -85,7 +85,7 @@ def test_memory_of_a_card_whose_size_is_known(tmp_path: Path) -> None:
     for line in lines:
         writer.write(line)
     writer.close()
-    first = gpu_stats.samples(gather(tmp_path)[0])[0]
+    first = gpu_stats.samples(gather(tmp_path))[0]
     assert first["memory_percent"] == pytest.approx(50.06, abs=0.01)
 
 

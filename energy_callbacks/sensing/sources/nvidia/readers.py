@@ -20,6 +20,7 @@ from energy_callbacks.core.units import (
     seconds_from_microseconds,
     watts_from_milliwatts,
 )
+from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.counter_ticks import CounterTicks, Tick
@@ -122,6 +123,7 @@ def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader |
     Raises:
         NVMLError: if the card is gone.
     """
+    yield_if_due()
     try:
         return make(card)
     except card.nvml.NVMLError as error:

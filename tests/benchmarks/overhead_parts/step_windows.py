@@ -1,7 +1,7 @@
 """Measures what other tools cost a loop with one window per step, each in its own process.
 
-``python -m tests.benchmarks.step_windows NAME PAIRS OUT [--fake]`` measures one tool with the
-interpreter that has it; OUT gets a JSON list with an entry for each loop.
+``python -m tests.benchmarks.overhead_parts.step_windows NAME PAIRS OUT [--fake]`` measures one tool
+with the interpreter that has it; OUT gets a JSON list with an entry for each loop.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.benchmarks.common.loops import Loop, fake_loops, gpu_loops
 from tests.benchmarks.common.pairs import Change, interleaved
-from tests.benchmarks.hook_costs import HookCost, of_windows
+from tests.benchmarks.overhead_parts.hook_costs import HookCost, of_windows
 from tests.benchmarks.tools import CODECARBON, MAKERS, Tool, closed, interpreter
 
 TOOLS: Final = ("Zeus", CODECARBON)
@@ -70,7 +70,14 @@ def measured_beside(
 def _in_a_process(python: str, name: str, pairs: int, *, is_fake: bool) -> list[Peer]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        command = [python, "-m", "tests.benchmarks.step_windows", name, str(pairs), str(out)]
+        command = [
+            python,
+            "-m",
+            "tests.benchmarks.overhead_parts.step_windows",
+            name,
+            str(pairs),
+            str(out),
+        ]
         answer = subprocess.run(
             [*command, "--fake"] if is_fake else command,
             cwd=_ROOT,

@@ -1,7 +1,7 @@
 """A program with fixed work on known lines, run alone, with our profiler, or by Scalene.
 
-``python tests/benchmarks/lines_script.py {alone,ours} FILE [turns]``: writes JSON with the time of
-each line by its own clock, what our profiler reports, and the duration of each stack sample.
+``python tests/benchmarks/common/lines_script.py {alone,ours} FILE [turns]``: writes JSON with the
+time of each line by its own clock, what our profiler reports, and the duration of each sample.
 """
 
 import json

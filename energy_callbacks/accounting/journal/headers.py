@@ -1,0 +1,101 @@
+"""Checks the types of the values in the header of a journal, so that readers can rely on them."""
+
+import math
+import reprlib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from energy_callbacks.core.errors import JournalError
+
+REQUIRED: Final = ("run_id", "attempt", "host", "rank", "unix_s")
+"""Names of the values without which a journal cannot be merged with others."""
+# Type of each value by its path. A parent comes before its children. Other values of a header are
+# only shown, as text.
+_KINDS: Final[Mapping[str, str]] = {
+    "run_id": "a text",
+    "attempt": "a whole number",
+    "host": "a text",
+    "rank": "a whole number",
+    "unix_s": "a time",
+    "pid": "a whole number",
+    "local_rank": "a whole number",
+    "world_size": "a whole number",
+    "local_world_size": "a whole number",
+    "launch": "a text",
+    "run_name": "a text",
+    "framework": "a text",
+    "framework_version": "a text",
+    "columns": "a list of texts",
+    "tags": "an object",
+    "before": "an object",
+    "before.folder": "a text",
+    "before.energy_j": "an object of numbers",
+    "config": "an object",
+    "config.place": "an object",
+    "config.pue": "a number",
+    "config.price_per_kwh": "a number",
+    "environment": "an object",
+    "environment.command": "a text",
+    "environment.git_commit": "a text",
+    "imported": "an object",
+}
+# Largest whole number: no run has more attempts, ranks or processes.
+_MOST: Final = 2**31
+# Unix time of the end of the year 9999, s: ``datetime`` has no later dates.
+_LAST_S: Final = 253_402_300_799
+
+
+def check(header: Mapping[str, Any], path: Path, line: int, required: Collection[str] = ()) -> None:
+    """Check the types of the values in a header.
+
+    Args:
+        header: the header.
+        path: path of the journal, for the message.
+        line: number of the header's line, for the message.
+        required: names of the values that must not be missing or null.
+
+    Raises:
+        JournalError: if a value has the wrong type, or if a required value is missing.
+    """
+    for name, kind in _KINDS.items():
+        value: Any = header
+        for key in name.split("."):
+            value = value.get(key) if value is not None else None
+        is_right = name not in required if value is None else _CHECKS[kind](value)
+        if not is_right:
+            raise JournalError(
+                f"{path}, line {line}: {name} of the header must be {kind}, got "
+                f"{reprlib.repr(value)}; the file is damaged, or another program wrote it"
+            )
+
+
+def is_number(value: object) -> bool:
+    """Return whether a JSON value is a number that a ``float`` can hold.
+
+    >>> is_number(1.5), is_number(True), is_number("1"), is_number(10**400)
+    (True, False, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "a text": lambda value: isinstance(value, str),
+    "a number": is_number,
+    "a whole number": lambda value: (
+        isinstance(value, int) and is_number(value) and 0 <= value < _MOST
+    ),
+    "a time": lambda value: is_number(value) and abs(value) <= _LAST_S,
+    "a list of texts": lambda value: (
+        isinstance(value, list) and all(isinstance(one, str) for one in value)
+    ),
+    "an object": lambda value: isinstance(value, dict),
+    "an object of numbers": lambda value: (
+        isinstance(value, dict) and all(map(is_number, value.values()))
+    ),
+}

@@ -1,0 +1,80 @@
+"""The attempts of this process whose journals are not closed or whose reports are not made yet.
+
+A training does not wait for the end of its attempt. Whoever needs a complete journal waits here:
+the interpreter at its exit, an attempt that continues a run, and ``report.build``.
+"""
+
+import atexit
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from energy_callbacks.core import forks
+from energy_callbacks.core.active_call import keep_interrupt
+
+if TYPE_CHECKING:
+    from energy_callbacks.accounting.attempt import ActiveAttempt
+
+REPORT_S: Final = 30.0
+"""Maximum wait for the report of an attempt, s."""
+
+# For each attempt: the function that ends it at exit, and ``forks.generation`` at its start. Single
+# operations on a dictionary need no lock, so a signal handler may interrupt any of them.
+_open: Final[dict["ActiveAttempt", tuple[Callable[[], object], int]]] = {}
+
+
+def add(attempt: "ActiveAttempt", at_exit: Callable[[], object]) -> None:
+    """Add an attempt that begins.
+
+    Args:
+        attempt: the attempt.
+        at_exit: called when the interpreter exits; ends the attempt if it is running, and waits for
+            its journal and its report.
+    """
+    _open[attempt] = (at_exit, forks.generation)
+    # The last handler that is registered runs first: before those of libraries that the training
+    # has imported until now.
+    atexit.unregister(close_all)
+    atexit.register(close_all)
+
+
+def remove(attempt: "ActiveAttempt") -> None:
+    """Remove an attempt that has ended completely; do nothing if it was removed before."""
+    _open.pop(attempt, None)
+
+
+def wait_for_journals(path: Path) -> None:
+    """Wait for the journals of attempts that are ending; running attempts are not waited for.
+
+    Args:
+        path: run folder of the attempts, a file in it, or a folder that contains it.
+    """
+    for attempt in _ending(path):
+        attempt.wait_until_over()
+
+
+def wait_for_reports(path: Path) -> None:
+    """Wait for the journals and the reports of attempts that are ending.
+
+    Args:
+        path: as for ``wait_for_journals``.
+    """
+    for attempt in _ending(path):
+        attempt.wait_for_journal(REPORT_S)
+
+
+def _ending(path: Path) -> Iterator["ActiveAttempt"]:
+    place = path.resolve()
+    for attempt, (_, generation) in tuple(_open.items()):
+        if generation == forks.generation and attempt.is_ending:
+            folder = attempt.run_folder.resolve()
+            if folder.is_relative_to(place) or place.is_relative_to(folder):
+                yield attempt
+
+
+def close_all() -> None:
+    """End all attempts of this process; the interpreter calls this when it exits."""
+    for at_exit, generation in tuple(_open.values()):
+        if generation == forks.generation:
+            at_exit()
+    keep_interrupt()

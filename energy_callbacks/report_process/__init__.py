@@ -1,0 +1,8 @@
+"""Makes the report of a training after the training, usually in a separate process.
+
+::
+
+    training process                      report process
+    ReportQueue.make(job) ── starts ──▶   python -m energy_callbacks.report_process
+                                          job.make: report files, pages of TensorBoard
+"""

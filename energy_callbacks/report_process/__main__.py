@@ -1,0 +1,13 @@
+"""The report process: makes the job that it reads from the standard input.
+
+It runs at the lowest priority, so that it does not slow down a training that runs at the same time.
+"""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    os.nice(19)
+    from energy_callbacks.report_process.job import ReportJob
+
+    ReportJob.from_json(sys.stdin.read()).make()

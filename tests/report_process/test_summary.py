@@ -1,0 +1,47 @@
+"""The line at the end of a training."""
+
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.core.records import Device
+from energy_callbacks.report_process.summary import line
+
+GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="a GPU")
+HOST = Device(key="cpu0", kind="cpu", scope="host", name="a CPU", origin="estimated")
+PATH = Path("energy_report.html")
+
+
+def test_it_has_the_energy_its_origin_and_the_path() -> None:
+    """As in the example of its documentation."""
+    figures = {
+        "energy/total_wh": 12.3,
+        "energy/gpu_wh": 10.1,
+        "energy/host_wh": 2.2,
+        "efficiency/gpu_j_per_sample": 0.41,
+        "efficiency/gpu_j_per_step": 4.1,
+        "emissions/total_g": 4.5,
+    }
+    assert line(figures, [GPU, HOST], PATH) == (
+        "12.3 Wh (gpu 10.1 Wh measured, host 2.20 Wh estimated) · 0.410 J/sample · 4.50 gCO2e · "
+        "report: energy_report.html"
+    )
+
+
+def test_without_a_location_emissions_are_a_range() -> None:
+    """Both ends are in the same unit."""
+    figures = {"energy/total_wh": 1.0, "emissions/total_g_lo": 0.0, "emissions/total_g_hi": 2.5}
+    assert "· 0 to 2.50 gCO2e (place not known) ·" in line(figures, [], PATH)
+
+
+@pytest.mark.parametrize("figures", [{}, {"power/host_w": 3.0}])
+def test_an_unknown_energy_is_named(figures: dict[str, float]) -> None:
+    """There is no zero."""
+    assert line(figures, [HOST], PATH) == "energy not known · report: energy_report.html"
+
+
+def test_devices_of_several_origins_are_mixed() -> None:
+    """For example, measured CPUs and estimated RAM."""
+    ram = Device(key="ram", kind="ram", scope="host", name="RAM")
+    figures = {"energy/total_wh": 1.0, "energy/host_wh": 1.0}
+    assert "(host 1.00 Wh mixed)" in line(figures, [HOST, ram], PATH)
