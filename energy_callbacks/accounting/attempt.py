@@ -335,6 +335,7 @@ class ActiveAttempt:
     def _ask_to_end(self, status: str, error: str | None, left_s: float | None = None) -> None:
         if self._end is None:
             self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
+            self.steps.generation = None
             self._sampler.ask_to_stop()
 
     def wait_for_last_row(self, timeout_s: float) -> None:

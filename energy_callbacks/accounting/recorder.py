@@ -436,11 +436,12 @@ class JournalRecorder:
         row: dict[str, float | None] = {}
         newest_s = self.timeline.newest_s(key)
         if newest_s is not None and newest_s > self.start_s:
-            newest_s = min(newest_s, now_s)  # the last readings are after the end
+            newest_s = min(newest_s, now_s)
             row["energy_j"], _ = self.timeline.seen(key, self.start_s, newest_s)
             row["seen_s"] = newest_s - self.start_s
             row["power_w"] = self._mean_power_w(key, newest_s)
-        for quantity, values in self.timeline.gauges(key, self._row_s, now_s).items():
+        until_s = now_s if self._end_s is None else math.inf  # the last readings are after the end
+        for quantity, values in self.timeline.gauges(key, self._row_s, until_s).items():
             if quantity in _SERIES:
                 name, reduce = _SERIES[quantity]
                 row[name] = reduce(values)

@@ -91,8 +91,13 @@ def keep_interrupt() -> None:
     clears the flag. This function sets the flag again: it executes a string that raises
     ``KeyboardInterrupt`` (CPython 3.11 to 3.14, ``run_eval_code_obj`` in ``pythonrun.c``). Only
     exit handlers may call this function.
+
+    IPython also keeps the exception of a cell as the last one, although it does not end the
+    interpreter.
     """
-    if isinstance(_last_error(), KeyboardInterrupt):
+    error = _last_error()
+    trace = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
+    if trace is not None and _package(trace.tb_frame) != "IPython":
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")  # noqa: S102 - see above
 

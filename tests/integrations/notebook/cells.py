@@ -26,7 +26,7 @@ def run_cells(forking: Forking, folder: Path, sources: Iterable[str]) -> list[li
         client.wait_for_ready(timeout=600.0)
         found = [_outputs(client, source) for source in sources]
         client.shutdown()
-        assert wait(running) == 0, script.output
+        assert (rc := wait(running)) == 0, (rc, script.output)
     finally:
         client.stop_channels()
     return found
