@@ -2,8 +2,8 @@
 
 import contextlib
 import logging
-import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,13 +31,13 @@ from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.report_process import summary
 from energy_callbacks.report_process.job import ReportJob
-from energy_callbacks.report_process.pages import Pages
 from energy_callbacks.report_process.queue import make_here, reports
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
+    from energy_callbacks.report_process.pages import Pages
     from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 logger = logging.getLogger("energy_callbacks")
@@ -62,7 +62,7 @@ class Ending:
         pages: pages of TensorBoard that are written together with the report; ``None`` for none.
     """
 
-    pages: Pages | None = None
+    pages: "Pages | None" = None
 
 
 class EnergyMeter:
@@ -577,7 +577,7 @@ class EnergyMeter:
             attempt.wait_for_last_row(_LAST_ROW_S)
 
     @harmless
-    def _close(self, attempt: ActiveAttempt, pages: Pages | None) -> None:
+    def _close(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
         self._announce(attempt)
         self._lifecycle.close(attempt, lambda: self._make_report(attempt, pages))
         if not _has_exit_handlers():
@@ -595,7 +595,7 @@ class EnergyMeter:
             with contextlib.suppress(Exception):  # for example, standard output may be closed
                 self._say(summary.line(attempt.board.whole(), attempt.devices, path))
 
-    def _make_report(self, attempt: ActiveAttempt, pages: Pages | None) -> None:
+    def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
         """Have the report made, on rank 0; runs on the journal's thread."""
         if attempt.rank != 0:
             return
@@ -717,4 +717,6 @@ def _has_exit_handlers() -> bool:
     Child processes of ``multiprocessing`` do not (Python 3.11 to 3.13, ``popen_fork._launch``), so
     that nothing may be left to do after the training.
     """
-    return multiprocessing.parent_process() is None
+    # A child has imported multiprocessing; the import takes 10 ms.
+    process = sys.modules.get("multiprocessing.process")
+    return process is None or process.parent_process() is None

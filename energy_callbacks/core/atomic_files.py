@@ -6,7 +6,6 @@ could create a link with the name of a file that is going to be written.
 
 import errno
 import os
-import secrets
 from pathlib import Path
 from typing import Final
 
@@ -68,7 +67,7 @@ def write(path: Path, content: str | bytes) -> None:
     Readers therefore never see a partly written file. Missing folders are created. If ``path`` is a
     symbolic link, the link is replaced.
     """
-    draft = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+    draft = path.with_name(f".{path.name[:200]}.{os.urandom(8).hex()}")
     descriptor = open_new(draft)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -3,9 +3,12 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from energy_callbacks.report_process.pages import Pages
 from energy_callbacks.sensing.clock import Latch
+
+if TYPE_CHECKING:
+    from energy_callbacks.report_process.pages import Pages
 
 
 class ReportJob:
@@ -19,7 +22,7 @@ class ReportJob:
         done: set when the job was made, has failed or was skipped.
     """
 
-    def __init__(self, run_folder: Path, pages: Pages | None = None) -> None:
+    def __init__(self, run_folder: Path, pages: "Pages | None" = None) -> None:
         self.run_folder = run_folder
         self.pages = pages
         self.done = Latch()
@@ -46,6 +49,8 @@ class ReportJob:
     @classmethod
     def from_json(cls, text: str) -> "ReportJob":
         """Return the job that ``as_json`` has encoded."""
+        from energy_callbacks.report_process.pages import Pages
+
         values = json.loads(text)
         pages = values["pages"]
         return cls(Path(values["run_folder"]), None if pages is None else Pages(**pages))

@@ -3,16 +3,18 @@
 import atexit
 import logging
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import keep_interrupt
 from energy_callbacks.core.config import is_off
 from energy_callbacks.report_process.job import ReportJob
+
+if TYPE_CHECKING:
+    import subprocess
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -55,6 +57,8 @@ class ReportQueue:
         return job
 
     def _start(self, job: ReportJob) -> None:
+        import subprocess  # imported before, when the attempt began (``journal.environment``)
+
         try:
             process = _started()
         except (OSError, RuntimeError) as error:
@@ -101,6 +105,8 @@ def _started() -> "subprocess.Popen[str]":
         RuntimeError: if the executable of this process is not Python, or if the interpreter can
             start no more processes because it exits.
     """
+    import subprocess
+
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
     if not is_python or getattr(sys, "frozen", False) or is_off(PROCESS_VARIABLE):
         raise RuntimeError("this program cannot or must not start Python")

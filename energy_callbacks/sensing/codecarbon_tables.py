@@ -4,7 +4,6 @@ CodeCarbon reads the same files with pandas, and importing both takes 0.3 to 0.6
 the start of the training.
 """
 
-import csv
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -39,6 +38,8 @@ def cpu_rows() -> Iterator[tuple[str, str]]:
 
     The power is the text in the table, usually a number of watts; in some rows it is misspelled.
     """
+    import csv  # takes 3 ms
+
     with path("hardware/cpu_power.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             yield row["Name"], row["TDP"]

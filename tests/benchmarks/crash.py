@@ -350,11 +350,12 @@ def train(folder: Path, done: Path, *, resumes: bool) -> None:
         accelerator="cpu", max_steps=STEPS, max_epochs=-1, log_every_n_steps=10,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
         logger=CSVLogger(folder, name="logs", flush_logs_every_n_steps=10),
-        callbacks=[GpuEnergyCallback(devices=[0]), saves],
+        callbacks=[ours := GpuEnergyCallback(devices=[0]), saves],
     )  # fmt: skip
     last = folder / "checkpoints" / "last.ckpt"
     data = DataLoader(TensorDataset(torch.randn(STEPS * 4, 4)), batch_size=4)
     trainer.fit(Module(done), data, ckpt_path=last if resumes and last.exists() else None)
+    ours.wait_for_report()  # ``forked`` ends without exit handlers
 
 
 if __name__ == "__main__":
