@@ -121,7 +121,8 @@ class Batches:
         if not is_known or sampler.drop_last:
             return cls(size)
         try:
-            drawn, count = len(sampler.sampler), len(sampler)
+            samples: Any = sampler.sampler
+            drawn, count = len(samples), len(sampler)
         except TypeError:  # a stream has no length: every batch counts as full
             return cls(size)
         missing = -drawn % size

@@ -40,7 +40,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     __module__ = "energy_callbacks.lightning"
     framework_name = "Lightning"
-    state_key = ""
+    state_key: str = ""
     """Key of the state in a checkpoint."""
 
     def __init__(
@@ -64,7 +64,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         # A property would cost 2 us per step: Lightning reads the key at every call of a hook. The
         # key contains ``report_dir``, so that a trainer may have several of these callbacks with
         # different folders.
-        self.state_key = self._generate_state_key(report_dir=str(self._meter.config.report_dir))
+        key = self._generate_state_key(report_dir=str(self._meter.config.report_dir))
+        self.state_key = key  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def report(self) -> "EnergyReport":
