@@ -29,9 +29,8 @@ from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
-from energy_callbacks.report_process import summary
+from energy_callbacks.report_process import queue, summary
 from energy_callbacks.report_process.job import ReportJob
-from energy_callbacks.report_process.queue import make_here, reports
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 
@@ -602,9 +601,9 @@ class EnergyMeter:
         attempt.wait_for_ranks(_RANKS_S)
         job = self._job = ReportJob(attempt.run_folder, pages)
         if isinstance(self._clock, SystemClock) and _has_exit_handlers():
-            reports.make(job)
+            queue.reports.make(job)
         else:  # in virtual time, a report is made at once
-            make_here(job)
+            queue.make_here(job)
 
     def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
         """Wait for the report of the last attempt, which another process makes after the training.
@@ -626,7 +625,7 @@ class EnergyMeter:
         if last.is_ending:
             last.wait_for_journal(timeout_s)
         if self._job is not None:
-            reports.wait(self._job, timeout_s)
+            queue.reports.wait(self._job, timeout_s)
         path = last.run_folder / "energy_report.html"
         return path if path.is_file() else None
 
@@ -687,13 +686,7 @@ class EnergyMeter:
             report = build(last.run_folder)
             paths = save(report, last.run_folder)
         except (OSError, JournalError) as error:
-            logger.warning(
-                "no energy report in %s: %s; what is left can be read with: "
-                "energy-callbacks report %s --out ELSEWHERE",
-                last.run_folder,
-                error,
-                last.run_folder,
-            )
+            queue.warn(last.run_folder, error)
             return None
         return summary_line(report, paths[0])
 

@@ -6,7 +6,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,9 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.core.active_call import ActiveCall
-from energy_callbacks.core.records import Reading
 from energy_callbacks.report_process.queue import PROCESS_VARIABLE
 from energy_callbacks.testing import FakeClock, ScriptedSource
-from tests.accounting.interrupted import Steady
+from tests.accounting.interrupted import Hanging, Steady
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking, Script, wait
 
@@ -183,23 +182,9 @@ def test_a_meter_that_was_stopped_is_free(tmp_path: Path) -> None:
     assert gone() is None
 
 
-class Slow(Steady):
-    """A source whose last reading hangs until ``let_go`` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_reached, self.let_go = threading.Event(), threading.Event()
-
-    def finish(self) -> Sequence[Reading]:
-        """See ``FinishingSource``."""
-        self.is_reached.set()
-        self.let_go.wait(60.0)
-        return self.read()
-
-
 def test_the_end_of_a_training_waits_for_no_sensor(tmp_path: Path) -> None:
     """The last row is logged and the meter has ended while the last reading still hangs."""
-    source, said = Slow(), queue.SimpleQueue[str]()
+    source, said = Hanging(), queue.SimpleQueue[str]()
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source])
     meter.start(say=said.put)
     try:
@@ -224,7 +209,7 @@ def test_the_end_of_a_training_waits_for_no_sensor(tmp_path: Path) -> None:
 
 def test_reports_wait_for_the_last_readings(tmp_path: Path) -> None:
     """``report`` is called while the last reading still hangs."""
-    source = Slow()
+    source = Hanging()
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source])
     meter.start()
     with meter.ending():
@@ -243,7 +228,7 @@ def test_reports_wait_for_the_last_readings(tmp_path: Path) -> None:
 
 def test_a_run_continues_after_the_end_of_its_journal(tmp_path: Path) -> None:
     """A second meter in the same folder waits for the journal of the first one."""
-    source = Slow()
+    source = Hanging()
     config = EnergyConfig(report_dir=tmp_path)
     first, second = (EnergyMeter(config=config, sources=[one]) for one in (source, Steady()))
     first.start()

@@ -72,7 +72,7 @@ class ReportQueue:
             process.kill()
             message = str(error)
         if process.wait():
-            _warn(job, message.strip()[-_MESSAGE:] or f"exit status {process.returncode}")
+            warn(job.run_folder, message.strip()[-_MESSAGE:] or f"exit status {process.returncode}")
         job.done.set()
 
     def wait(self, job: ReportJob, timeout_s: float) -> None:
@@ -93,7 +93,7 @@ def make_here(job: ReportJob) -> None:
     try:
         job.make()
     except Exception as error:  # noqa: BLE001 - must not end the training
-        _warn(job, f"{type(error).__name__}: {error}")
+        warn(job.run_folder, f"{type(error).__name__}: {error}")
     job.done.set()
 
 
@@ -141,13 +141,14 @@ def _skip(skipped: ReportJob | None, newer: ReportJob) -> None:
         )
 
 
-def _warn(job: ReportJob, message: str) -> None:
+def warn(run_folder: Path, problem: object) -> None:
+    """Log that a run folder has no report, and why."""
     logger.warning(
         "no energy report in %s: %s; what is left can be read with: "
         "energy-callbacks report %s --out ELSEWHERE",
-        job.run_folder,
-        message,
-        job.run_folder,
+        run_folder,
+        problem,
+        run_folder,
     )
 
 

@@ -47,7 +47,7 @@ class Session:
         self.others = others
         self.inputs = inputs
         self._dashboard = Dashboard(meter)
-        self._schedule = RowSchedule(meter.now_s)
+        self._schedule = RowSchedule(self._now_s)
         self._calls_last = False
         self._work = WorkCounter(inputs)
         self._micro_batches = 0

@@ -12,6 +12,7 @@ import itertools
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -47,6 +48,20 @@ class Steady:
 
     def close(self) -> None:
         """Nothing to do."""
+
+
+class Hanging(Steady):
+    """A source whose last reading sets ``is_reached``, and hangs until ``let_go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reached, self.let_go = threading.Event(), threading.Event()
+
+    def finish(self) -> Sequence[Reading]:
+        """See ``FinishingSource``."""
+        self.is_reached.set()
+        self.let_go.wait(60.0)
+        return self.read()
 
 
 def start(meter: EnergyMeter) -> None:

@@ -3,15 +3,14 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.core.records import Reading
-from tests.accounting.interrupted import STAGES, Steady
+from tests.accounting.interrupted import STAGES, Hanging
 from tests.integrations.processes import Forking, Running, Script, wait
 
 # All lines take minutes.
@@ -41,20 +40,6 @@ def test_a_handler_may_stop_the_meter_or_save_a_checkpoint(
     assert wait(running, timeout_s=300.0) == 0, script.output
     assert int(script.output.split()[-1]) > 1
     assert "Traceback" not in script.output
-
-
-class Hanging(Steady):
-    """A source whose last reading sets ``is_reached``, and hangs until ``let_go`` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_reached, self.let_go = threading.Event(), threading.Event()
-
-    def finish(self) -> Sequence[Reading]:
-        """See ``FinishingSource``."""
-        self.is_reached.set()
-        self.let_go.wait(60.0)
-        return self.read()
 
 
 def test_a_handler_may_stop_the_meter_while_stop_waits(tmp_path: Path) -> None:

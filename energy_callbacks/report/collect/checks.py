@@ -1,7 +1,7 @@
 """Checks the values in lines of a journal, so that a damaged line raises an exception at once."""
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal.headers import is_number
@@ -27,13 +27,6 @@ def whole(value: Any) -> int:
     return value
 
 
-def numbers(record: Record, names: Sequence[str]) -> None:
-    """Raise ``TypeError`` unless each of these values is a number or null."""
-    for name in names:
-        if record[name] is not None:
-            number(record[name])
-
-
 def text(value: Any) -> str:
     """Return a text; raise ``TypeError`` for any other value."""
     if not isinstance(value, str):
@@ -41,11 +34,11 @@ def text(value: Any) -> str:
     return value
 
 
-def texts(record: Record, names: Sequence[str]) -> None:
-    """Raise ``TypeError`` unless each of these values is a text or null."""
+def optional(check: Callable[[Any], object], record: Record, names: Sequence[str]) -> None:
+    """Call ``check`` with each of these values of a line that is not null."""
     for name in names:
         if record[name] is not None:
-            text(record[name])
+            check(record[name])
 
 
 def encodable(value: Any) -> Any:

@@ -219,7 +219,7 @@ def _take(process: ProcessJournal, record: Record) -> None:
         end_s = max(checks.number(record.get("t_s", 0.0)), checks.number(record.get("end_s", 0.0)))
     if take := _TAKERS.get(kind):
         # ``series`` lines make up most of the journal and contain no text from users. To save time,
-        # they are not passed to ``_encodable``.
+        # they are not passed to ``encodable``.
         take(process, record if kind == "series" else checks.encodable(record))
     process.end_s = max(process.end_s, end_s)
 
@@ -243,12 +243,11 @@ def _take_series(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_steps(process: ProcessJournal, record: Record) -> None:
-    checks.numbers(record, ("samples", "tokens", "last_step", "data_wait_s"))
+    checks.optional(checks.number, record, ("samples", "tokens", "data_wait_s"))
+    checks.optional(checks.whole, record, ("last_step",))
     for name in ("start_s", "end_s"):
         checks.number(record[name])
     checks.whole(record["steps"])
-    if record["last_step"] is not None:
-        checks.whole(record["last_step"])
     _settle(process.steps, record)
     record.pop("energy", None)  # version 1 repeats the energy of rows and spans
     process.steps.append(record)
@@ -256,9 +255,8 @@ def _take_steps(process: ProcessJournal, record: Record) -> None:
 
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
     values = {name: checks.number(value) for name, value in record["values"].items()}
-    checks.numbers(record, ("step", "epoch"))
-    if record["step"] is not None:
-        checks.whole(record["step"])
+    checks.optional(checks.number, record, ("epoch",))
+    checks.optional(checks.whole, record, ("step",))
     process.metrics.append(record | {"values": values})
 
 
@@ -308,8 +306,8 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
     energies(record["energy"])  # raises an exception if an energy is invalid
     if record["status"] not in _STATUSES:
         raise ValueError(f"no status is called {record['status']!r}")
-    checks.texts(record, ("error",))
-    checks.numbers(record, ("sampler_cpu_s",))
+    checks.optional(checks.text, record, ("error",))
+    checks.optional(checks.number, record, ("sampler_cpu_s",))
     process.data_wait = _data_wait(record)
     process.end_s = checks.number(record["t_s"])
     process.totals = record
@@ -335,7 +333,7 @@ def _take_note(lines: Callable[[ProcessJournal], list[Record]], *texts: str) -> 
     def take(process: ProcessJournal, record: Record) -> None:
         for name in texts:
             checks.text(record[name])
-        checks.texts({"fix": None, **record}, ("fix",))
+        checks.optional(checks.text, {"fix": None, **record}, ("fix",))
         lines(process).append(record)
 
     return take

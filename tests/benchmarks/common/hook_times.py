@@ -6,6 +6,7 @@ framework's method inside a method that we have replaced.
 
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -48,7 +49,35 @@ class Costs:
     row_hooks_us: dict[str, float]
 
 
-class HookTimes:
+class HookTimer(ABC):
+    """Times calls of hooks; the trainings in ``hook_trainings`` say which calls."""
+
+    def wrap(self, holder: Any, name: str, **options: Any) -> None:
+        """Replace a method of an object or class with one that is timed; see ``timed``."""
+        setattr(holder, name, self.timed(getattr(holder, name), name, **options))
+
+    @abstractmethod
+    def timed(
+        self,
+        call: Callable[..., Any],
+        name: str,
+        *,
+        owner: Owner = "ours",
+        begins_step: bool = False,
+        is_row: bool = False,
+    ) -> Callable[..., Any]:
+        """Return a function that times another one.
+
+        Args:
+            call: the other function.
+            name: its name in the table.
+            owner: whose time it is.
+            begins_step: whether a call begins a new step.
+            is_row: whether a call makes the step one with a row.
+        """
+
+
+class HookTimes(HookTimer):
     """Times calls of one training, and adds them up for each step.
 
     ::
@@ -77,10 +106,6 @@ class HookTimes:
         self._began_s: list[float] = []
         self._empty = self.timed(lambda: None, _EMPTY, owner="nobody")
 
-    def wrap(self, holder: Any, name: str, **options: Any) -> None:
-        """Replace a method of an object or class with one that is timed; see ``timed``."""
-        setattr(holder, name, self.timed(getattr(holder, name), name, **options))
-
     def timed(
         self,
         call: Callable[..., Any],
@@ -90,15 +115,7 @@ class HookTimes:
         begins_step: bool = False,
         is_row: bool = False,
     ) -> Callable[..., Any]:
-        """Return a function that times another one.
-
-        Args:
-            call: the other function.
-            name: its name in the table.
-            owner: whose time it is.
-            begins_step: whether a call begins a new step.
-            is_row: whether a call makes the step one with a row.
-        """
+        """See ``HookTimer``."""
         self._names[name] = owner
         inside, clock_ns = self._inside_ns, self._clock_ns
 

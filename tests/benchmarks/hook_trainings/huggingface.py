@@ -10,7 +10,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks_huggingface.log_filter import LastCallback, LogFilter
 from energy_callbacks_huggingface.tensorboard_output import TrainerTensorBoardOutput
-from tests.benchmarks.common.hook_times import HookTimes
+from tests.benchmarks.common.hook_times import HookTimer
 
 BATCH, FEATURES, BATCHES = 32, 64, 200
 
@@ -29,7 +29,7 @@ class Model(torch.nn.Module):
         return {"loss": self.layers(x).square().mean()}
 
 
-def train(times: HookTimes, *, steps: int, every: int | None) -> None:
+def train(times: HookTimer, *, steps: int, every: int | None) -> None:
     """Train; see ``tests.benchmarks.hook_trainings``."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
@@ -48,7 +48,7 @@ def train(times: HookTimes, *, steps: int, every: int | None) -> None:
         Trainer(model=Model(), args=arguments, train_dataset=rows, callbacks=[callback]).train()
 
 
-def callback_of(times: HookTimes, every: int | None, folder: Path) -> GpuEnergyCallback:
+def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyCallback:
     """Return a callback whose hooks are timed, also those of the callbacks that it adds."""
     callback = GpuEnergyCallback(log_every_n_steps=every, report_dir=folder)
     for holder in (callback, LogFilter, LastCallback):

@@ -15,12 +15,12 @@ from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks_keras.callback_list import _LogFilter
 from energy_callbacks_keras.rows import KerasTensorBoardOutput
-from tests.benchmarks.common.hook_times import HookTimes
+from tests.benchmarks.common.hook_times import HookTimer
 
 BATCH, FEATURES, BATCHES = 32, 64, 200
 
 
-def train(times: HookTimes, *, steps: int, every: int | None) -> None:
+def train(times: HookTimer, *, steps: int, every: int | None) -> None:
     """Train; see ``tests.benchmarks.hook_trainings``. By default there is a row per epoch."""
     model = keras.Sequential(
         [
@@ -41,7 +41,7 @@ def train(times: HookTimes, *, steps: int, every: int | None) -> None:
         )
 
 
-def callback_of(times: HookTimes, every: int | None, folder: Path) -> GpuEnergyCallback:
+def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyCallback:
     """Return a callback whose hooks are timed, also those of the filters that it adds."""
     callback = GpuEnergyCallback(update_freq="epoch" if every is None else every, report_dir=folder)
     for name in dir(keras.callbacks.Callback):

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks_lightning import method_patch
-from tests.benchmarks.common.hook_times import HookTimes
+from tests.benchmarks.common.hook_times import HookTimer
 
 BATCH, FEATURES, BATCHES = 32, 64, 200
 
@@ -36,7 +36,7 @@ class Model(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-3)
 
 
-def train(times: HookTimes, *, steps: int, every: int | None) -> None:
+def train(times: HookTimer, *, steps: int, every: int | None) -> None:
     """Train; see ``tests.benchmarks.hook_trainings``."""
     with tempfile.TemporaryDirectory() as folder:
         callback = callback_of(times, every, Path(folder) / "energy")
@@ -60,7 +60,7 @@ def train(times: HookTimes, *, steps: int, every: int | None) -> None:
         trainer.fit(Model(), DataLoader(TensorDataset(*rows), batch_size=BATCH))
 
 
-def callback_of(times: HookTimes, every: int | None, folder: Path) -> GpuEnergyCallback:
+def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyCallback:
     """Return a callback whose hooks are timed."""
     callback = GpuEnergyCallback(log_every_n_steps=every, report_dir=folder)
     for name in dir(pl.Callback):

@@ -1,7 +1,6 @@
 """Sums the processor time that our code takes on the training thread, over a whole training.
 
-``HookProcessorTime`` has the methods of ``HookTimes`` that the trainings in ``hook_trainings``
-call. It counts from the entry into a hook or replaced method of ours to its end, without the
+It counts from the entry into a hook or replaced method of ours to its end, without the
 framework's own methods inside. Loggers that write a row of ours count, because the row is ours.
 """
 
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tests.benchmarks.common.hook_times import HookTimer
 from tests.benchmarks.overhead_parts.fit_pairs import START_S
 
 _EMPTY_CALLS: Final = 2000
@@ -25,7 +25,7 @@ class _Sum:
     steps: int = 0
 
 
-class HookProcessorTime:
+class HookProcessorTime(HookTimer):
     """Processor time of our calls in steps that begin later than 3 s after the first step."""
 
     def __init__(self) -> None:
@@ -34,10 +34,6 @@ class HookProcessorTime:
         self._first_s: float | None = None
         self._sum = _Sum()
         self._ended = _Sum()
-
-    def wrap(self, holder: Any, name: str, **options: Any) -> None:
-        """Replace a method of an object or class; see ``HookTimes``."""
-        setattr(holder, name, self.timed(getattr(holder, name), name, **options))
 
     def timed(
         self,
@@ -48,7 +44,7 @@ class HookProcessorTime:
         begins_step: bool = False,
         is_row: bool = False,
     ) -> Callable[..., Any]:
-        """See ``HookTimes``."""
+        """See ``HookTimer``."""
         if owner == "logger":
             return call
 
