@@ -11,7 +11,6 @@ training on the page "HParams". TensorBoard reads only one layout and one sessio
 run. If the TensorBoard run already has a layout, no layout is added; the same applies to a session.
 """
 
-import logging
 import math
 import time
 from collections import Counter
@@ -20,14 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs import hparams
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.protocol import Board
 from energy_callbacks.report_process.pages import Pages
-
-logger = logging.getLogger("energy_callbacks")
 
 Facts = Mapping[str, hparams.Value | None]
 # Prefixes of the tags of a layout and of a session.

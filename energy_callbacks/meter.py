@@ -1,7 +1,6 @@
 """``EnergyMeter``: measures the energy of a training; adapters and training loops call it."""
 
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.guard import give_up, harmless
+from energy_callbacks.core.guard import give_up, harmless, logger
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
     from energy_callbacks.sensing.sources.protocol import DiscoveredSources
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
 # not delay the report for long.

@@ -1,7 +1,6 @@
 """Starts report processes, one at a time; only the newest of several waiting reports is made."""
 
 import atexit
-import logging
 import os
 import sys
 import threading
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import keep_interrupt
 from energy_callbacks.core.config import is_off
+from energy_callbacks.core.guard import logger
 from energy_callbacks.report_process.job import ReportJob
 
 if TYPE_CHECKING:
     import subprocess
-
-logger = logging.getLogger("energy_callbacks")
 
 PROCESS_VARIABLE: Final = "ENERGY_CALLBACKS_REPORT_PROCESS"
 """Environment variable that, set to 0, makes the training process make its reports at its exit."""

@@ -5,7 +5,6 @@ two energies is used for each scope: the energy in the journals of the folder th
 names, and the energy in the checkpoint, which covers the time until the checkpoint was written.
 """
 
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import logger
 
 Joules = Mapping[str, float]
 
