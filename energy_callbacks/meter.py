@@ -24,7 +24,7 @@ from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.guard import give_up, harmless, logger
+from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger, pass_on_signals
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
@@ -107,12 +107,14 @@ class EnergyMeter:
             carbon.place(self.config.country, self.config.region)
         self._sources = sources
         self._clock = clock or SystemClock()
-        self._outputs = tuple(FaultTolerantOutput(output) for output in outputs)
+        now_s = self._clock.monotonic_s
+        self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
+        self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
         self._job: ReportJob | None = None
 
     @property
@@ -367,6 +369,7 @@ class EnergyMeter:
         try:
             is_over = (add or self._vote)(share) >= 1.0
         except Exception as error:  # noqa: BLE001 - an error here must not end the training
+            pass_on_signals()
             self._cannot_vote = True
             logger.warning("the budget cannot be kept, training goes on without: %s", error)
             return False
@@ -461,9 +464,8 @@ class EnergyMeter:
         if attempt is None or forecast is None:
             return
         attempt.forecaster.news = None
-        with contextlib.suppress(Exception):  # for example, standard output may be closed
-            if attempt.rank == 0:
-                self._say(str(forecast))
+        if attempt.rank == 0:
+            self._messages.call(lambda: self._say(str(forecast)))
 
     @harmless
     def record(self, kind: str, /, **values: Any) -> None:
@@ -589,8 +591,8 @@ class EnergyMeter:
         """Print a summary on rank 0."""
         if attempt.rank == 0:
             path = attempt.run_folder / "energy_report.html"
-            with contextlib.suppress(Exception):  # for example, standard output may be closed
-                self._say(summary.line(attempt.board.whole(), attempt.devices, path))
+            line = summary.line(attempt.board.whole(), attempt.devices, path)
+            self._messages.call(lambda: self._say(line))
 
     def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
         """Have the report made, on rank 0; runs on the journal's thread."""

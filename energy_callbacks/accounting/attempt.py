@@ -26,7 +26,7 @@ from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.core.guard import logger
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, Latch
 from energy_callbacks.sensing.sampler import Notice, Sampler
@@ -544,4 +544,5 @@ def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
     try:
         return carbon.place(config.country, config.region), ""
     except Exception as error:  # noqa: BLE001 - only emissions need the location
+        pass_on_signals()
         return carbon.Place(), f"the place is taken as unknown: {error}"

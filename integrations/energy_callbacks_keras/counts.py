@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import keras
 
 from energy_callbacks.core.active_call import ActiveCall
-from energy_callbacks.core.guard import logger
+from energy_callbacks.core.guard import logger, pass_on_signals
 
 T = TypeVar("T")
 
@@ -134,6 +134,7 @@ def asked(question: Callable[[], T]) -> T | None:
     try:
         return question()
     except Exception:
+        pass_on_signals()
         logger.debug("Keras does not say", exc_info=True)
         return None
 

@@ -19,15 +19,20 @@
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
 Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or waits for the device. Metrics
 are read when Lightning has already waited for them.
+
+Only the start of a meter raises exceptions, such as ``PermissionError`` for its folder. After any
+other error, measuring ends with a warning, and the training continues.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
+from energy_callbacks.core.guard import ForeignCalls, give_up, harmless
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop, metrics, tensorboard
 from energy_callbacks_lightning.bases import bases
+from energy_callbacks_lightning.loggers import LoggerOutputs
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
 from energy_callbacks_lightning.step_counter import LightningStepCounter
 
@@ -54,6 +59,13 @@ class EnergyHooks(Base):
         self._dashboard = Dashboard(meter)
         self._metrics = metrics.LoggedMetrics()
         self._offered: dict[str, Any] | None = None
+        self._loggers = LoggerOutputs(meter.now_s)
+        # Lightning may compute metrics of the model when they are read.
+        self._reads = ForeignCalls("metrics of the training cannot be read", meter.now_s)
+
+    def abandon(self, message: str) -> None:
+        """Stop measuring, and log the message with the current exception."""
+        self._meter.abandon(message)
 
     def _start(self, trainer: Any) -> None:
         """Begin an attempt, unless one is running."""
@@ -66,9 +78,10 @@ class EnergyHooks(Base):
         if not self._meter.is_running:
             return
         with self._meter.ending(error) as ending:
-            self._offered = metrics.offered(trainer)
+            self._offered = self._reads.call(lambda: metrics.offered(trainer))
             self._log(trainer)
             self._offered = None
+            self._loggers.forget()
             if trainer.is_global_zero:
                 step = self._steps.logger_step
                 ending.pages = self._dashboard.pages(lambda: metrics.last_values(trainer), step)
@@ -78,17 +91,18 @@ class EnergyHooks(Base):
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
-        self._rows.logged()
         metrics.offer(self._offered, scalars)
+        start_s = self._meter.now_s()
         if trainer.is_global_zero:
-            for logger in trainer.loggers:
-                logger.log_metrics(scalars, step=self._steps.logger_step)
+            self._loggers.write(trainer.loggers, scalars, self._steps.logger_step)
             self._dashboard.row(scalars, self._steps.logger_step)
+        self._rows.logged(self._meter.now_s() - start_s)
 
     def _record_epoch(self, trainer: Any) -> None:
         """Record the metrics of the epoch that has ended; do nothing if none has ended."""
         if trainer.is_global_zero:
-            values, epoch = self._metrics.of_epoch(trainer)
+            found = self._reads.call(lambda: self._metrics.of_epoch(trainer))
+            values, epoch = found or ({}, None)
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -113,6 +127,10 @@ class EnergyHooks(Base):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Enter the phase ``train``."""
+        self._begin_training(trainer)
+
+    @harmless
+    def _begin_training(self, trainer: Any) -> None:
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
@@ -123,9 +141,10 @@ class EnergyHooks(Base):
         self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        self._offered = metrics.begin_offers(trainer)
+        self._offered = self._reads.call(lambda: metrics.begin_offers(trainer))
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_train_epoch_start(self, /, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._loss_every = loop.loss_every(trainer)
@@ -136,23 +155,32 @@ class EnergyHooks(Base):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch. The device may still run them."""
-        if not self._steps.end_batch(batch):
-            return
-        if self._meter.is_over_budget():
-            trainer.should_stop = True
-        step = self._steps.stepped_batches
-        if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
-            self._log(trainer)
-            self._steps.check_sizes()
+        """Report the optimizer steps that ended with the batch. The device may still run them.
 
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        The hook is not decorated, because each further call of a function takes about a
+        microsecond.
+        """
+        try:
+            if not self._steps.end_batch(batch):
+                return
+            if self._meter.is_over_budget():
+                trainer.should_stop = True
+            step = self._steps.stepped_batches
+            if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
+                self._log(trainer)
+                self._steps.check_sizes()
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            give_up(self, "on_train_batch_end")
+
+    @harmless
+    def on_train_epoch_end(self, /, trainer: Any, pl_module: Any) -> None:
         """End an epoch, and log figures at the step of its last batch, as Lightning does."""
         self._meter.epoch(trainer.current_epoch)
         self._metrics.end_epoch(trainer)
         self._log(trainer)
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_train_end(self, /, trainer: Any, pl_module: Any) -> None:
         """Record the metrics of the last epoch, and leave the phase ``train``."""
         self._record_epoch(trainer)
         self._meter.leave("train")
@@ -163,13 +191,15 @@ class EnergyHooks(Base):
             self._start(trainer)
         if not trainer.sanity_checking:
             self._meter.enter("validation")
-            self._metrics.begin_validation(trainer)
+            self._reads.call(lambda: self._metrics.begin_validation(trainer))
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_validation_end(self, /, trainer: Any, pl_module: Any) -> None:
         """Return to the previous phase, and record the metrics of the validation."""
         self._meter.leave("validation")
         if trainer.is_global_zero and not trainer.sanity_checking:
-            values, epoch = self._metrics.of_validation(trainer), trainer.current_epoch
+            values = self._reads.call(lambda: self._metrics.of_validation(trainer)) or {}
+            epoch = trainer.current_epoch
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
@@ -190,10 +220,12 @@ class EnergyHooks(Base):
         """Leave the phase ``predict``."""
         self._meter.leave("predict")
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+    @harmless
+    def on_exception(self, /, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop measuring after an exception or Ctrl-C, without any collective operation."""
         self._stop(trainer, exception)
 
-    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+    @harmless
+    def teardown(self, /, trainer: Any, pl_module: Any, stage: str) -> None:
         """Stop measuring at the end of a call such as ``fit``. The loggers are still open then."""
         self._stop(trainer)

@@ -11,10 +11,19 @@ from typing import Any
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning.bases import version
 
-say, warn = rank_zero_info, rank_zero_warn
+
+def say(message: str) -> None:
+    """Log a message on rank 0, with Lightning's logger."""
+    ForeignCalls(message).call(lambda: rank_zero_info(message))
+
+
+def warn(message: str) -> None:
+    """Show a warning on rank 0. If a filter of ``warnings`` makes it an exception, it is logged."""
+    ForeignCalls(message).call(lambda: rank_zero_warn(message))
 
 
 def is_searching(trainer: Any) -> bool:
@@ -40,7 +49,8 @@ def planned_steps(trainer: Any) -> int | None:
 
 def run_folder(trainer: Any) -> Path:
     """Return ``<log_dir or default_root_dir>/energy``. All ranks must call this together."""
-    log_dir = trainer.log_dir
+    calls = ForeignCalls("the folder of the logs is unknown: the default_root_dir is used")
+    log_dir: Any = calls.call(lambda: trainer.log_dir)
     is_path = isinstance(log_dir, str | os.PathLike) and bool(str(log_dir))
     return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.core.guard import logger
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
@@ -37,6 +37,7 @@ def emissions_function(place: carbon.Place, pue: float) -> EmissionsKg:
     try:
         return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
     except Exception as error:  # noqa: BLE001 - only emissions need the carbon intensity
+        pass_on_signals()
         logger.warning("emissions cannot be found: %s", error)
         return unknown_emissions
 
