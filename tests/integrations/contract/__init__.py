@@ -20,6 +20,7 @@ from tests.integrations.contract.endings import EndingsContract
 from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
 from tests.integrations.contract.lab import Bench, Lab, SharedTrainings
+from tests.integrations.contract.loggers import LoggersContract
 from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
@@ -33,6 +34,7 @@ PARTS = (
     EndingsContract,
     TerminatedContract,
     HarmlessContract,
+    LoggersContract,
     BesideContract,
     FaultsContract,
     ReportsContract,

@@ -156,6 +156,12 @@ class Lab(Protocol):
     def read(self, folder: Path) -> Rows:
         """Return the rows (step, value) of our own event file in a folder, by tag."""
 
+    def scalar_writer(self) -> tuple[Any, str]:
+        """Return the owner and the name of the function that writes a scalar to TensorBoard.
+
+        It is called for each scalar of the user's TensorBoard run, with the tag as first text.
+        """
+
 
 class Bench:
     """A lab, an empty folder and a virtual clock, which advances only by the times of a plan.
