@@ -568,7 +568,7 @@ class EnergyMeter:
             yield ending
         finally:
             if attempt is not None:
-                self._close(attempt, ending.pages)
+                self._close(attempt, error or sys.exc_info()[1], ending.pages)
 
     @harmless
     def _begin_ending(self, error: BaseException | None) -> None:
@@ -576,7 +576,11 @@ class EnergyMeter:
             attempt.wait_for_last_row(_LAST_ROW_S)
 
     @harmless
-    def _close(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
+    def _close(
+        self, attempt: ActiveAttempt, error: BaseException | None, pages: "Pages | None"
+    ) -> None:
+        # Does nothing, unless a signal handler raised before the attempt was asked to end.
+        self._lifecycle.ask_to_end(error)
         self._announce(attempt)
         self._lifecycle.close(attempt, lambda: self._make_report(attempt, pages))
         if not _has_exit_handlers():

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
@@ -50,17 +50,33 @@ def give_up(owner: Abandonable, method: str) -> None:
 
 
 def pass_on_signals() -> None:
-    """Re-raise the exception that is being handled if a signal handler raised it.
+    """Raise the exception of a signal handler again, if it caused the one that is being handled.
 
     The interpreter may run a signal handler while code of this package runs. If the handler raises
     an exception, for example to end the training at SIGTERM, this is not an error of this package.
+    A function of another package may have caught it, and raised another exception instead.
     """
-    error = sys.exc_info()[1]
-    if error is None or error.__traceback__ is None:
-        return
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
-        raise error
+    for error in _causes(sys.exc_info()[1]):
+        if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, and those during whose handling it was raised.
+
+    Exceptions whose handling began before the present call are left out: the user may train again
+    in an ``except`` block.
+    """
+    running = {id(frame) for frame, _ in traceback.walk_stack(None)}
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        yield error
+        error = error.__cause__ or error.__context__
+        trace = error and error.__traceback__
+        if trace is None or id(trace.tb_frame) in running:
+            return
 
 
 def _code_of(handler: Any) -> CodeType | None:

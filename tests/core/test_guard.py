@@ -214,3 +214,28 @@ def test_the_logger_names_the_caller(caplog: pytest.LogCaptureFixture) -> None:
     logger.warning("a message")
     assert caplog.records[0].filename == "test_guard.py"
     assert caplog.records[0].name == "energy_callbacks"
+
+
+def wrapped() -> None:
+    """Fail like a logger that raises an exception of its own for any other one."""
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Exception as error:
+        raise ValueError("this value cannot be logged") from error
+
+
+@pytest.mark.usefixtures("_handler")
+def test_a_handler_s_exception_passes_through_if_it_is_wrapped() -> None:
+    """A logger of Lightning raises ValueError for any exception; SIGTERM must end the training."""
+    with pytest.raises(Preempted):
+        ForeignCalls("no answer").call(wrapped)
+
+
+@pytest.mark.usefixtures("_handler")
+def test_a_training_after_a_signal_is_guarded(caplog: pytest.LogCaptureFixture) -> None:
+    """An error while the user handles the exception of a signal is an error like any other."""
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Preempted:
+        assert ForeignCalls("no answer").call(lambda: 1 / 0) is None
+    assert "no answer" in caplog.text

@@ -25,6 +25,7 @@ from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
+from tests.integrations.contract.stages import StagesContract
 from tests.integrations.contract.terminated import TerminatedContract
 
 PARTS = (
@@ -33,6 +34,7 @@ PARTS = (
     CountsContract,
     EndingsContract,
     TerminatedContract,
+    StagesContract,
     HarmlessContract,
     LoggersContract,
     BesideContract,
