@@ -70,7 +70,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """
     running = {id(frame) for frame, _ in traceback.walk_stack(None)}
     seen: list[BaseException] = []
-    while error is not None and error not in seen:
+    while error is not None and not any(one is error for one in seen):
         seen.append(error)
         yield error
         error = error.__cause__ or error.__context__

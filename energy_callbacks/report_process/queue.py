@@ -1,6 +1,7 @@
 """Starts report processes, one at a time; only the newest of several waiting reports is made."""
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -90,6 +91,9 @@ def make_here(job: ReportJob) -> None:
     """Make a report in this process; a failure is logged."""
     try:
         job.make()
+    except KeyboardInterrupt:
+        _warn(job, "interrupted by Ctrl-C")
+        raise
     except Exception as error:  # noqa: BLE001 - must not end the training
         _warn(job, f"{type(error).__name__}: {error}")
     job.done.set()
@@ -154,7 +158,8 @@ reports: Final = ReportQueue()
 
 
 def _at_exit() -> None:
-    reports.make_kept()
+    with contextlib.suppress(KeyboardInterrupt):  # it was logged, and ends the process
+        reports.make_kept()
     keep_interrupt()
 
 

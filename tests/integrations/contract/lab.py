@@ -279,12 +279,19 @@ def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
 
 
 class BreakingSource(ScriptedSource):
-    """A sensor whose reads fail while ``is_broken`` is true."""
+    """A sensor that can fail.
+
+    Attributes:
+        is_broken: whether reads fail.
+        garbage: changes the readings; ``None`` if they are right.
+    """
 
     is_broken = False
+    garbage: Callable[[list[Reading]], Any] | None = None
 
-    def read(self) -> list[Reading]:
+    def read(self) -> Any:
         """See ``ScriptedSource``."""
         if self.is_broken:
             raise OSError("the card has fallen off the bus")
-        return list(super().read())
+        readings = list(super().read())
+        return readings if self.garbage is None else self.garbage(readings)
