@@ -49,8 +49,7 @@ def planned_steps(trainer: Any) -> int | None:
 
 def run_folder(trainer: Any) -> Path:
     """Return ``<log_dir or default_root_dir>/energy``. All ranks must call this together."""
-    calls = ForeignCalls("the folder of the logs is unknown: the default_root_dir is used")
-    log_dir: Any = calls.call(lambda: trainer.log_dir)
+    log_dir = trainer.log_dir
     is_path = isinstance(log_dir, str | os.PathLike) and bool(str(log_dir))
     return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
 

@@ -147,6 +147,11 @@ class HarmlessContract:
         gpu = report.energy.gpu
         expected_j = POWER_W * report.run.duration_s * gpu.coverage
         assert gpu.energy_j == pytest.approx(expected_j, rel=0.01)
+        used_wh = [wh for _, wh in found["energy/gpu_wh"]]
+        assert used_wh == sorted(used_wh)
+        assert used_wh[-1] * 3600 == pytest.approx(gpu.energy_j, rel=1e-6)
+        powers_w = [watts for _, watts in found["power/gpu_w"] if not math.isnan(watts)]
+        assert powers_w == pytest.approx([POWER_W] * len(powers_w), rel=0.01)
         says = " ".join(warning.message for warning in report.warnings)
         assert gpu.coverage < 0.99 or kind == "not finite" or "scripted" in says or "gpu0" in says
 
