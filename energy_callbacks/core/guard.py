@@ -74,7 +74,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.append(error)
         yield error
         error = error.__cause__ or error.__context__
-        trace = error and error.__traceback__
+        trace = None if error is None else error.__traceback__
         if trace is None or id(trace.tb_frame) in running:
             return
 
