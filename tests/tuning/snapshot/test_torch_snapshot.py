@@ -604,7 +604,7 @@ def test_a_snapshot_keeps_no_memory_of_the_device() -> None:
         (3, TypeError, "got int"),
         ([nn.Linear(1, 1, device="meta")], ValueError, "weight of Linear has no values"),
         ([nn.Sequential(nn.LazyLinear(1))], ValueError, "0.weight of Sequential has no"),
-        ([nn.LazyBatchNorm1d(affine=False)], ValueError, "running_mean of LazyBatchNorm1d has no values"),
+        ([nn.LazyBatchNorm1d(affine=False)], ValueError, "running_mean of LazyBatchNorm1d has"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_raise_at_once(given: Any, error: type[Exception], message: str) -> None:
