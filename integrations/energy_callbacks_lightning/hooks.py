@@ -26,14 +26,13 @@ other error, measuring ends with a warning, and the training continues.
 
 from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
-from energy_callbacks.core.guard import ForeignCalls, give_up, harmless
-from energy_callbacks.dashboard import Dashboard
+from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import loop, metrics, tensorboard
+from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases
-from energy_callbacks_lightning.loggers import LoggerOutputs
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
+from energy_callbacks_lightning.metrics import LoggedMetrics
+from energy_callbacks_lightning.rows import Rows
 from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 if TYPE_CHECKING:
@@ -53,15 +52,10 @@ class EnergyHooks(Base):
         self._steps = steps
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
-        self._rows = RowSchedule(meter.now_s, log_every_n_steps)
+        self._rows = Rows(meter, log_every_n_steps)
         self._loss_every = 1
         self._state: dict[str, Any] = {}
-        self._dashboard = Dashboard(meter)
-        self._metrics = metrics.LoggedMetrics()
-        self._offered: dict[str, Any] | None = None
-        self._loggers = LoggerOutputs(meter.now_s)
-        # Lightning may compute metrics of the model when they are read.
-        self._reads = ForeignCalls("metrics of the training cannot be read", meter.now_s)
+        self._metrics = LoggedMetrics(meter.now_s)
 
     def abandon(self, message: str) -> None:
         """Stop measuring, and log the message with the current exception."""
@@ -78,31 +72,12 @@ class EnergyHooks(Base):
         if not self._meter.is_running:
             return
         with self._meter.ending(error) as ending:
-            self._offered = self._reads.call(lambda: metrics.offered(trainer))
-            self._log(trainer)
-            self._offered = None
-            self._loggers.forget()
-            if trainer.is_global_zero:
-                step = self._steps.logger_step
-                ending.pages = self._dashboard.pages(lambda: metrics.last_values(trainer), step)
-
-    def _log(self, trainer: Any) -> None:
-        """Write the newest scalars to ``callback_metrics``, and to loggers at ``logger_step``."""
-        scalars = self._meter.log(self._steps.logger_step)
-        if not scalars:
-            return
-        metrics.offer(self._offered, scalars)
-        start_s = self._meter.now_s()
-        if trainer.is_global_zero:
-            self._loggers.write(trainer.loggers, scalars, self._steps.logger_step)
-            self._dashboard.row(scalars, self._steps.logger_step)
-        self._rows.logged(self._meter.now_s() - start_s)
+            ending.pages = self._rows.end(trainer, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:
         """Record the metrics of the epoch that has ended; do nothing if none has ended."""
         if trainer.is_global_zero:
-            found = self._reads.call(lambda: self._metrics.of_epoch(trainer))
-            values, epoch = found or ({}, None)
+            values, epoch = self._metrics.of_epoch(trainer)
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -125,12 +100,9 @@ class EnergyHooks(Base):
         """Return to the phase ``setup``."""
         self._meter.leave("sanity_check")
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Enter the phase ``train``."""
-        self._begin_training(trainer)
-
     @harmless
-    def _begin_training(self, trainer: Any) -> None:
+    def on_train_start(self, /, trainer: Any, pl_module: Any) -> None:
+        """Enter the phase ``train``."""
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
@@ -138,36 +110,31 @@ class EnergyHooks(Base):
         self._fetches.begin(trainer.precision_plugin)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
-        self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        self._offered = self._reads.call(lambda: metrics.begin_offers(trainer))
+        self._rows.begin(trainer)
 
     @harmless
     def on_train_epoch_start(self, /, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._loss_every = loop.loss_every(trainer)
-        rows_every = self._rows.every_n_steps or self._loss_every
+        rows_every = self._rows.schedule.every_n_steps or self._loss_every
         self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
         self._meter.mark("batch_done")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch. The device may still run them.
-
-        The hook is not decorated, because each further call of a function takes about a
-        microsecond.
-        """
-        try:
+        """Report the optimizer steps that ended with the batch. The device may still run them."""
+        try:  # not ``harmless``: each further call of a function takes about a microsecond
             if not self._steps.end_batch(batch):
                 return
             if self._meter.is_over_budget():
                 trainer.should_stop = True
             step = self._steps.stepped_batches
-            if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
-                self._log(trainer)
+            if self._rows.schedule.is_due(step, logs_loss=step % self._loss_every == 0):
+                self._rows.write(trainer, self._steps.logger_step)
                 self._steps.check_sizes()
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "on_train_batch_end")
@@ -177,7 +144,7 @@ class EnergyHooks(Base):
         """End an epoch, and log figures at the step of its last batch, as Lightning does."""
         self._meter.epoch(trainer.current_epoch)
         self._metrics.end_epoch(trainer)
-        self._log(trainer)
+        self._rows.write(trainer, self._steps.logger_step)
 
     @harmless
     def on_train_end(self, /, trainer: Any, pl_module: Any) -> None:
@@ -191,15 +158,14 @@ class EnergyHooks(Base):
             self._start(trainer)
         if not trainer.sanity_checking:
             self._meter.enter("validation")
-            self._reads.call(lambda: self._metrics.begin_validation(trainer))
+            self._metrics.begin_validation(trainer)
 
     @harmless
     def on_validation_end(self, /, trainer: Any, pl_module: Any) -> None:
         """Return to the previous phase, and record the metrics of the validation."""
         self._meter.leave("validation")
         if trainer.is_global_zero and not trainer.sanity_checking:
-            values = self._reads.call(lambda: self._metrics.of_validation(trainer)) or {}
-            epoch = trainer.current_epoch
+            values, epoch = self._metrics.of_validation(trainer), trainer.current_epoch
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
