@@ -62,13 +62,14 @@ class TensorBoardOutput:
             self._writer.flush()
 
     def _open(self) -> Any:
+        """Open a file whose name no other writer has: PyTorch's names lack the last part."""
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         unix_s = time.time() if self._opened_unix_s is None else self._opened_unix_s
         name = (
             f"events.out.tfevents.{unix_s:010.0f}.{socket.gethostname()}"
-            f".{os.getpid()}.{next(_serial)}"
+            f".{os.getpid()}.{next(_serial)}.energy"
         )
         writer = RecordWriter(os.fdopen(atomic_files.open_new(Path(self.folder) / name), "wb"))
         first = Event(wall_time=unix_s, file_version="brain.Event:2")

@@ -1,7 +1,9 @@
 """Event files, read with TensorBoard's own reader."""
 
 import copy
+import os
 import pickle
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,20 @@ from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 def read(folder: Path) -> EventAccumulator:
     """The content of a folder as TensorBoard reads it."""
     return EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+
+
+def test_a_file_of_another_writer_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's writer may open a file in the same second, with the same number."""
+    monkeypatch.setattr("energy_callbacks.outputs.tensorboard._serial", iter([7]))
+    users = tmp_path / f"events.out.tfevents.0000000100.{socket.gethostname()}.{os.getpid()}.7"
+    users.write_bytes(b"the user's rows")
+    output = TensorBoardOutput(tmp_path, opened_unix_s=100.0)
+    output.write({"a": 1.0}, 1, 100.0)
+    output.close()
+    assert users.read_bytes() == b"the user's rows"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_scalars_come_back_with_step_and_wall_time(tmp_path: Path) -> None:
