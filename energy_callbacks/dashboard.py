@@ -11,7 +11,6 @@ training on the page "HParams". TensorBoard reads only one layout and one sessio
 run. If the TensorBoard run already has a layout, no layout is added; the same applies to a session.
 """
 
-import logging
 import math
 import time
 from collections import Counter
@@ -20,14 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs import hparams
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.protocol import Board
 from energy_callbacks.report_process.pages import Pages
-
-logger = logging.getLogger("energy_callbacks")
 
 Facts = Mapping[str, hparams.Value | None]
 # Prefixes of the tags of a layout and of a session.
@@ -65,6 +62,10 @@ class Dashboard:
         self._boards: list[Board] = []
         self._compared: list[Board] = []
         self._is_due = True
+        # Not tried again: what was written of a layout or a session cannot be written twice.
+        self._calls = ForeignCalls(
+            "no layout, hyperparameters or report in TensorBoard", meter.now_s, retries=False
+        )
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state of a dashboard without boards, so that a copy writes nothing."""
@@ -79,7 +80,7 @@ class Dashboard:
         """
         if self._is_due and any(tag.startswith("efficiency/") for tag in scalars):
             self._is_due = False
-            self._safely(lambda: self._begin(scalars, step))
+            self._calls.call(lambda: self._begin(scalars, step))
 
     def pages(self, metrics: Callable[[], Mapping[str, float]], step: int) -> Pages | None:
         """Return what the report process writes to TensorBoard; ``None`` without a TensorBoard run.
@@ -89,19 +90,11 @@ class Dashboard:
                 ignored.
             step: step of the last row.
         """
-        found: list[Pages] = []
-        if self._boards:
-            self._safely(lambda: found.append(self._pages(metrics(), step)))
-            self._boards = []
-        return found[0] if found else None
-
-    def _safely(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception:
-            pass_on_signals()
-            self._boards = []
-            logger.warning("no layout, hyperparameters or report in TensorBoard", exc_info=True)
+        if not self._boards:
+            return None
+        pages = self._calls.call(lambda: self._pages(metrics(), step))
+        self._boards = []
+        return pages
 
     def _begin(self, scalars: Mapping[str, float], step: int) -> None:
         self._boards = list(self._ask_boards())

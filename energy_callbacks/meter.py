@@ -1,7 +1,6 @@
 """``EnergyMeter``: measures the energy of a training; adapters and training loops call it."""
 
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.guard import give_up, harmless
+from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger, pass_on_signals
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
     from energy_callbacks.sensing.sources.protocol import DiscoveredSources
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
 # not delay the report for long.
@@ -109,12 +106,14 @@ class EnergyMeter:
             carbon.place(self.config.country, self.config.region)
         self._sources = sources
         self._clock = clock or SystemClock()
-        self._outputs = tuple(FaultTolerantOutput(output) for output in outputs)
+        now_s = self._clock.monotonic_s
+        self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
+        self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
         self._job: ReportJob | None = None
 
     @property
@@ -369,6 +368,7 @@ class EnergyMeter:
         try:
             is_over = (add or self._vote)(share) >= 1.0
         except Exception as error:  # noqa: BLE001 - an error here must not end the training
+            pass_on_signals()
             self._cannot_vote = True
             logger.warning("the budget cannot be kept, training goes on without: %s", error)
             return False
@@ -463,9 +463,8 @@ class EnergyMeter:
         if attempt is None or forecast is None:
             return
         attempt.forecaster.news = None
-        with contextlib.suppress(Exception):  # for example, standard output may be closed
-            if attempt.rank == 0:
-                self._say(str(forecast))
+        if attempt.rank == 0:
+            self._messages.call(lambda: self._say(str(forecast)))
 
     @harmless
     def record(self, kind: str, /, **values: Any) -> None:
@@ -568,7 +567,7 @@ class EnergyMeter:
             yield ending
         finally:
             if attempt is not None:
-                self._close(attempt, ending.pages)
+                self._close(attempt, error or sys.exc_info()[1], ending.pages)
 
     @harmless
     def _begin_ending(self, error: BaseException | None) -> None:
@@ -576,7 +575,11 @@ class EnergyMeter:
             attempt.wait_for_last_row(_LAST_ROW_S)
 
     @harmless
-    def _close(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
+    def _close(
+        self, attempt: ActiveAttempt, error: BaseException | None, pages: "Pages | None"
+    ) -> None:
+        # Does nothing, unless a signal handler raised before the attempt was asked to end.
+        self._lifecycle.ask_to_end(error)
         self._announce(attempt)
         self._lifecycle.close(attempt, lambda: self._make_report(attempt, pages))
         if not _has_exit_handlers():
@@ -591,8 +594,8 @@ class EnergyMeter:
         """Print a summary on rank 0."""
         if attempt.rank == 0:
             path = attempt.run_folder / "energy_report.html"
-            with contextlib.suppress(Exception):  # for example, standard output may be closed
-                self._say(summary.line(attempt.board.whole(), attempt.devices, path))
+            line = summary.line(attempt.board.whole(), attempt.devices, path)
+            self._messages.call(lambda: self._say(line))
 
     def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
         """Have the report made, on rank 0; runs on the journal's thread."""

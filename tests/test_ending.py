@@ -14,6 +14,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.core.active_call import ActiveCall
+from energy_callbacks.report import build
 from energy_callbacks.report_process.queue import PROCESS_VARIABLE
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.accounting.interrupted import Hanging, Steady
@@ -146,6 +147,15 @@ def test_a_script_leaves_its_report(
     assert report["run"]["status"] == status
     assert words in report["run"]["error"]
     assert report["throughput"]["samples"] == 4
+
+
+def test_a_second_ctrl_c_ends_the_exit(forking: Forking, tmp_path: Path) -> None:
+    """It ends the wait for a sensor that hangs; the log says how to make the report."""
+    script = Script(module="tests.unstopped", folder=tmp_path, arguments=("interrupts twice",))
+    assert wait(forking.start(script)) == -signal.SIGINT
+    assert script.output.count("Traceback") == 1, "only that of the first one"
+    assert f"energy-callbacks report {tmp_path}" in script.output
+    build(tmp_path)
 
 
 def test_stopping_and_noticing_at_once_is_one_end(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 """A script whose training is never stopped: ``python -m tests.unstopped END``, one of ``ENDS``."""
 
+import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.active_call import ActiveCall
+from energy_callbacks.core.records import Channel, Device, Reading
 
 PATIENCE_S = 60.0
 
@@ -39,7 +43,37 @@ def end(meter: EnergyMeter) -> None:
         pass
 
 
+class Impatient:
+    """A source whose last reading hangs, while the user presses Ctrl-C."""
+
+    name = "impatient"
+    interval_s = 0.1
+
+    def open(self) -> Sequence[Channel]:
+        device = Device(key="gpu0", kind="gpu", scope="gpu", name="a GPU")
+        return [Channel(device=device, quantity="power", kind="gauge")]
+
+    def read(self) -> Sequence[Reading]:
+        return []
+
+    def finish(self) -> Sequence[Reading]:
+        """See ``FinishingSource``."""
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+        return []
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def interrupt_twice(meter: EnergyMeter) -> None:
+    """Press Ctrl-C in the training, and once more while the exit waits for a sensor."""
+    meter = EnergyMeter(config=meter.config, sources=[Impatient()])
+    fit(meter, KeyboardInterrupt())
+
+
 ENDS = {
+    "interrupts twice": interrupt_twice,
     "ends": end,
     "raises": lambda meter: fit(meter, RuntimeError("boom")),
     "interrupts": lambda meter: fit(meter, KeyboardInterrupt()),

@@ -1,6 +1,5 @@
 """Measures one attempt of a run, from ``EnergyMeter.start`` to ``stop``."""
 
-import logging
 import math
 import os
 import time
@@ -27,6 +26,7 @@ from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, Latch
 from energy_callbacks.sensing.sampler import Notice, Sampler
@@ -35,8 +35,6 @@ from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
     from energy_callbacks.sensing.sources.protocol import DiscoveredSources
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum time that the journal's thread waits for the last readings of all sources together, s.
 _STOP_TIMEOUT_S: Final = 3.0
@@ -546,4 +544,5 @@ def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
     try:
         return carbon.place(config.country, config.region), ""
     except Exception as error:  # noqa: BLE001 - only emissions need the location
+        pass_on_signals()
         return carbon.Place(), f"the place is taken as unknown: {error}"

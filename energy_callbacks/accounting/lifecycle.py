@@ -1,6 +1,5 @@
 """State machine of a meter: begins attempts, ends them, and knows which one is running."""
 
-import logging
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -8,9 +7,7 @@ from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.profilers import Profilers
 from energy_callbacks.core import forks
-from energy_callbacks.core.guard import harmless
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import harmless, logger
 
 # Maximum wait of ``stop`` until the journal is on the disk and the threads have ended, s.
 _DISK_S: Final = 1.5

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import keep_interrupt
+from energy_callbacks.core.guard import logger
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -73,8 +74,20 @@ def _ending(path: Path) -> Iterator["ActiveAttempt"]:
 
 
 def close_all() -> None:
-    """End all attempts of this process; the interpreter calls this when it exits."""
-    for at_exit, generation in tuple(_open.values()):
-        if generation == forks.generation:
+    """End all attempts of this process; the interpreter calls this when it exits.
+
+    Ctrl-C ends the wait for journals and reports.
+    """
+    ours = {one: at_exit for one, (at_exit, made) in _open.items() if made == forks.generation}
+    try:
+        for at_exit in ours.values():
             at_exit()
+    except KeyboardInterrupt:
+        for folder in {attempt.run_folder for attempt in ours if attempt in _open}:
+            logger.warning(
+                "no energy report in %s: interrupted by Ctrl-C; make it with: "
+                "energy-callbacks report %s",
+                folder,
+                folder,
+            )
     keep_interrupt()

@@ -1,13 +1,10 @@
 """Passes the events of a meter to the meter's profilers, and stops a profiler that fails."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
-from energy_callbacks.core.guard import pass_on_signals
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import logger, pass_on_signals
 
 
 class Profiler(Protocol):

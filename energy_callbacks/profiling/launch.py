@@ -7,7 +7,6 @@ the program starts a meter of its own, that meter takes over the profilers.
 """
 
 import argparse
-import logging
 import os
 import runpy
 import sys
@@ -18,12 +17,10 @@ from types import ModuleType
 from typing import Any
 
 from energy_callbacks.accounting.profilers import Profiler, ProfilerOffer, Profilers
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.common.imports import when_imported
 from energy_callbacks.profiling.common.registry import PROFILERS
-
-logger = logging.getLogger("energy_callbacks")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

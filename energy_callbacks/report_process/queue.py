@@ -1,7 +1,7 @@
 """Starts report processes, one at a time; only the newest of several waiting reports is made."""
 
 import atexit
-import logging
+import contextlib
 import os
 import sys
 import threading
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import keep_interrupt
 from energy_callbacks.core.config import is_off
+from energy_callbacks.core.guard import logger
 from energy_callbacks.report_process.job import ReportJob
 
 if TYPE_CHECKING:
     import subprocess
-
-logger = logging.getLogger("energy_callbacks")
 
 PROCESS_VARIABLE: Final = "ENERGY_CALLBACKS_REPORT_PROCESS"
 """Environment variable that, set to 0, makes the training process make its reports at its exit."""
@@ -92,6 +91,9 @@ def make_here(job: ReportJob) -> None:
     """Make a report in this process; a failure is logged."""
     try:
         job.make()
+    except KeyboardInterrupt:
+        warn(job.run_folder, "interrupted by Ctrl-C")
+        raise
     except Exception as error:  # noqa: BLE001 - must not end the training
         warn(job.run_folder, f"{type(error).__name__}: {error}")
     job.done.set()
@@ -157,7 +159,8 @@ reports: Final = ReportQueue()
 
 
 def _at_exit() -> None:
-    reports.make_kept()
+    with contextlib.suppress(KeyboardInterrupt):  # it was logged, and ends the process
+        reports.make_kept()
     keep_interrupt()
 
 

@@ -3,7 +3,6 @@
 To add a sensor, add a file to ``sources`` and a line to ``discover``.
 """
 
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from energy_callbacks.core.config import Devices
 from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuInfo, check_devices_argument, choose, resolve
@@ -22,8 +22,6 @@ from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
 from energy_callbacks.sensing.used_gpus import UsedGpus, all_cards
-
-logger = logging.getLogger("energy_callbacks")
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Environment variable with the path at which a container mounts the host's powercap folder."""

@@ -4,13 +4,13 @@ Errors of sources are not raised. A failed reading is left out of the timeline, 
 reading of each source causes a ``Notice``.
 """
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from energy_callbacks.core.errors import SourceError, SourceLost, SourceUnavailable
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock, Periodic
 from energy_callbacks.sensing.schedule import until_quick_reading_s
@@ -24,8 +24,6 @@ from energy_callbacks.sensing.sources.protocol import (
     Source,
 )
 from energy_callbacks.sensing.timeline import Timeline
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum number of seconds from the start of a failed reading to the start of the next reading,
 # unless the interval of the source is longer.

@@ -5,7 +5,6 @@ if NVML lists this process or one of its descendants among the processes of the 
 processes are checked at every common reading moment (``schedule``); this initialises no device.
 """
 
-import logging
 import math
 import os
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, in_use, one_per_card
@@ -22,8 +22,6 @@ from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.nvidia.processes import pids_on
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory, session
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
-
-logger = logging.getLogger("energy_callbacks")
 
 _ALL_THE_SAME: Final = "pass devices=[0] or devices='all' to measure GPUs all the same"
 

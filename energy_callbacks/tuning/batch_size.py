@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from energy_callbacks.core.errors import NothingFits
+from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.tuning import accelerator
@@ -88,6 +89,7 @@ def tune_batch_size(
         patience = options.get("patience") or Patience()
         bench = Bench(step, meter, put_back, patience, worst, settings.divides, steps_per_call)
         on_trial = options.get("on_trial") or (say if ranks.is_first else lambda _: None)
+        reports = ForeignCalls("the result of a trial cannot be reported", meter.now_s)
         search = Search(settings)
         is_ours = not meter.is_running
         meter.start()
@@ -97,7 +99,7 @@ def tune_batch_size(
                 while (size := search.ask()) is not None:
                     trial = ranks.agreed(partial(bench.run, size), memory_bytes)
                     search.tell(trial)
-                    on_trial(trial)
+                    reports.call(partial(on_trial, trial))
                 end_s = meter.now_s()
                 meter.wait_until_seen(end_s, patience.seen_s)
             cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None

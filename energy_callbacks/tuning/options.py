@@ -38,7 +38,9 @@ class TuningOptions(TypedDict, total=False):
             not fixed. If it is fixed, the sizes that are tried are sizes of micro-batches; one or
             more micro-batches make up an optimizer step.
         patience: limits on the duration of a trial; ``None`` for the default limits.
-        on_trial: called with each trial; ``None`` writes a line to standard error on rank 0.
+        on_trial: called with each trial; ``None`` writes a line to standard error on rank 0. If it
+            raises an exception, a warning is logged, it is not called for a minute, and the search
+            continues.
         meter: meter that measures the search, in the phase ``tuning``; a meter that is already
             running continues after the search. ``None`` for a new meter.
     """

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks_huggingface import loop
 
 Counter = Callable[[Any], float]
@@ -96,6 +97,7 @@ class InputCounter:
             try:
                 found[name] = float(function(inputs))
             except Exception as error:  # noqa: BLE001 - counting must not end a training
+                pass_on_signals()
                 self._functions.pop(name)
                 loop.warn(
                     f"{name} could not count the inputs of the model ({error!r}); figures that "

@@ -26,7 +26,7 @@ callback::
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,6 @@ from energy_callbacks_huggingface.tensorboard_output import TrainerTensorBoardOu
 
 _CONSOLE = (PrinterCallback, ProgressCallback)
 _ADDED = (LogFilter, LastCallback)
-_NO_FILE = "the event file of energy_callbacks cannot be written any more"
-_NO_BOARD = "figures of energy no longer reach TensorBoard"
 
 
 class OtherTrainerCallbacks:
@@ -63,9 +61,16 @@ class OtherTrainerCallbacks:
             the list was not found, or if another energy callback of the trainer writes the rows.
         folder: folder of our own event file, which is written if there is no TensorBoard callback;
             with ``None``, this object writes no rows.
+        now_s: returns the monotonic time, s.
     """
 
-    def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:
+    def __init__(
+        self,
+        ours: object,
+        callbacks: list[Any],
+        folder: Path | None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ours = ours
         self._callbacks = callbacks
         self._row = LogRow()
@@ -75,11 +80,12 @@ class OtherTrainerCallbacks:
         self._is_filtered = False
         self._users = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
         self._boards = [
-            FaultTolerantOutput(TrainerTensorBoardOutput(board), _NO_BOARD) for board in self._users
+            FaultTolerantOutput(TrainerTensorBoardOutput(board), "TensorBoard", now_s)
+            for board in self._users
         ]
         self._writes = folder is not None
         self._file = TensorBoardOutput(folder) if folder is not None and not self._users else None
-        self._own = FaultTolerantOutput(self._file, _NO_FILE) if self._file else None
+        self._own = FaultTolerantOutput(self._file, "our event file", now_s) if self._file else None
 
     def runs(self) -> Iterator[Board]:
         """Yield the ``Board`` of each open TensorBoard callback, or of our own event file."""

@@ -1,7 +1,6 @@
 """Reads sample counts, metrics, ranks and GPUs from the Trainer, without fetching data."""
 
 import itertools
-import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from torch.utils.data import BatchSampler, DataLoader
 from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.core.guard import logger
 from energy_callbacks.dashboard import Facts
 
 # ``say`` prints a line without disturbing the progress bar.
-say, warn = tqdm.write, logging.getLogger("energy_callbacks").warning
+say, warn = tqdm.write, logger.warning
 
 # A value in the logs is not a metric of the model if its name ends with one of these.
 _NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_tokens_seen")

@@ -166,10 +166,11 @@ class Session:
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
         """Write our figures of a row; for the arguments, see ``OtherTrainerCallbacks.write``."""
-        if scalars:
-            self._schedule.logged()
+        start_s = self._now_s()
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
+        if scalars:
+            self._schedule.logged(self._now_s() - start_s)
 
     def pages(self, state: Any) -> Pages | None:
         """Return what is written to TensorBoard together with the report."""

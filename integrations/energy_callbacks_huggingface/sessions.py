@@ -112,7 +112,7 @@ class EnergySessions(TrainerCallback):
         )
         if not self._meter.is_running or self._meter.run_folder is None:
             return None
-        others = OtherTrainerCallbacks(self, callbacks, self._meter.run_folder)
+        others = OtherTrainerCallbacks(self, callbacks, self._meter.run_folder, self._meter.now_s)
         if prior:
             others = OtherTrainerCallbacks(self, [], None)
         elif any(isinstance(one, CodeCarbonCallback) for one in callbacks):

@@ -1,6 +1,5 @@
 """Begins and ends measuring for a call of ``fit``, ``evaluate`` or ``predict``."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess, default_folder
 from energy_callbacks.accounting.metrics.tags import expected_tags
 from energy_callbacks.core.active_call import ActiveCall
-from energy_callbacks.core.guard import harmless
+from energy_callbacks.core.guard import harmless, logger
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras import checkpoints, devices
 from energy_callbacks_keras.callback_list import OtherKerasCallbacks
@@ -18,8 +17,6 @@ from energy_callbacks_keras.counts import Data
 from energy_callbacks_keras.loop import KerasStepCounter
 from energy_callbacks_keras.rows import Rows
 from energy_callbacks_keras.waits import Waits
-
-logger = logging.getLogger("energy_callbacks")
 
 
 class EnergyCalls(keras.callbacks.Callback):

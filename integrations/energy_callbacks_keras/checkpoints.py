@@ -9,16 +9,14 @@ meter's state is a separate file in the folder of the backup, and is deleted wit
 """
 
 import json
-import logging
 from pathlib import Path
 from typing import Any, Final
 
 import keras
 
 from energy_callbacks.core import atomic_files
+from energy_callbacks.core.guard import logger
 from energy_callbacks.meter import EnergyMeter
-
-logger = logging.getLogger("energy_callbacks")
 
 _SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 _FILE: Final = "energy_callbacks.json"

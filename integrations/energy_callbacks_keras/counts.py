@@ -4,7 +4,6 @@ An execution is one call of ``model.train_function``; it runs up to ``steps_per_
 Keras' data adapter splits the data that ``fit`` receives into batches.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -12,8 +11,7 @@ from typing import Any, Final, TypeVar
 import keras
 
 from energy_callbacks.core.active_call import ActiveCall
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import logger, pass_on_signals
 
 T = TypeVar("T")
 
@@ -136,6 +134,7 @@ def asked(question: Callable[[], T]) -> T | None:
     try:
         return question()
     except Exception:
+        pass_on_signals()
         logger.debug("Keras does not say", exc_info=True)
         return None
 

@@ -20,8 +20,6 @@ from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_keras.callback_list import Logs, OtherKerasCallbacks
 from energy_callbacks_keras.counts import Data, asked
 
-_NO_FILE = "no more energy in TensorBoard: writing failed"
-
 
 class Rows:
     """Writes rows of one ``fit`` to TensorBoard, and adds figures to the ``logs`` of its epochs.
@@ -55,7 +53,7 @@ class Rows:
         board = others.tensorboard
         self._is_our_file = board is None
         run = TensorBoardOutput(folder) if board is None else KerasTensorBoardOutput(board)
-        self._output = FaultTolerantOutput(run, _NO_FILE)
+        self._output = FaultTolerantOutput(run, "TensorBoard", meter.now_s)
         self._dashboard = Dashboard(meter, lambda: [run], lambda: _facts(data))
         self._tags = tags
         self.batches_per_row = batches_per_row

@@ -19,16 +19,20 @@
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
 Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or waits for the device. Metrics
 are read when Lightning has already waited for them.
+
+Only the start of a meter raises exceptions, such as ``PermissionError`` for its folder. After any
+other error, measuring ends with a warning, and the training continues.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
-from energy_callbacks.dashboard import Dashboard
+from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import loop, metrics, tensorboard
+from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
+from energy_callbacks_lightning.metrics import LoggedMetrics
+from energy_callbacks_lightning.rows import Rows
 from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 if TYPE_CHECKING:
@@ -48,12 +52,14 @@ class EnergyHooks(Base):
         self._steps = steps
         self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
         self._fetches = MethodPatch("convert_input", TimedFetch, meter)
-        self._rows = RowSchedule(meter.now_s, log_every_n_steps)
+        self._rows = Rows(meter, log_every_n_steps)
         self._loss_every = 1
         self._state: dict[str, Any] = {}
-        self._dashboard = Dashboard(meter)
-        self._metrics = metrics.LoggedMetrics()
-        self._offered: dict[str, Any] | None = None
+        self._metrics = LoggedMetrics(meter.now_s)
+
+    def abandon(self, message: str) -> None:
+        """Stop measuring, and log the message with the current exception."""
+        self._meter.abandon(message)
 
     def _start(self, trainer: Any) -> None:
         """Begin an attempt, unless one is running."""
@@ -66,24 +72,7 @@ class EnergyHooks(Base):
         if not self._meter.is_running:
             return
         with self._meter.ending(error) as ending:
-            self._offered = metrics.offered(trainer)
-            self._log(trainer)
-            self._offered = None
-            if trainer.is_global_zero:
-                step = self._steps.logger_step
-                ending.pages = self._dashboard.pages(lambda: metrics.last_values(trainer), step)
-
-    def _log(self, trainer: Any) -> None:
-        """Write the newest scalars to ``callback_metrics``, and to loggers at ``logger_step``."""
-        scalars = self._meter.log(self._steps.logger_step)
-        if not scalars:
-            return
-        self._rows.logged()
-        metrics.offer(self._offered, scalars)
-        if trainer.is_global_zero:
-            for logger in trainer.loggers:
-                logger.log_metrics(scalars, step=self._steps.logger_step)
-            self._dashboard.row(scalars, self._steps.logger_step)
+            ending.pages = self._rows.end(trainer, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:
         """Record the metrics of the epoch that has ended; do nothing if none has ended."""
@@ -111,7 +100,8 @@ class EnergyHooks(Base):
         """Return to the phase ``setup``."""
         self._meter.leave("sanity_check")
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_train_start(self, /, trainer: Any, pl_module: Any) -> None:
         """Enter the phase ``train``."""
         self._meter.leave("setup")
         self._meter.enter("train")
@@ -120,16 +110,16 @@ class EnergyHooks(Base):
         self._fetches.begin(trainer.precision_plugin)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
-        self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        self._offered = metrics.begin_offers(trainer)
+        self._rows.begin(trainer)
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_train_epoch_start(self, /, trainer: Any, pl_module: Any) -> None:
         """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._loss_every = loop.loss_every(trainer)
-        rows_every = self._rows.every_n_steps or self._loss_every
+        rows_every = self._rows.schedule.every_n_steps or self._loss_every
         self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
         self._meter.mark("batch_done")
 
@@ -137,22 +127,27 @@ class EnergyHooks(Base):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Report the optimizer steps that ended with the batch. The device may still run them."""
-        if not self._steps.end_batch(batch):
-            return
-        if self._meter.is_over_budget():
-            trainer.should_stop = True
-        step = self._steps.stepped_batches
-        if self._rows.is_due(step, logs_loss=step % self._loss_every == 0):
-            self._log(trainer)
-            self._steps.check_sizes()
+        try:  # not ``harmless``: each further call of a function takes about a microsecond
+            if not self._steps.end_batch(batch):
+                return
+            if self._meter.is_over_budget():
+                trainer.should_stop = True
+            step = self._steps.stepped_batches
+            if self._rows.schedule.is_due(step, logs_loss=step % self._loss_every == 0):
+                self._rows.write(trainer, self._steps.logger_step)
+                self._steps.check_sizes()
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            give_up(self, "on_train_batch_end")
 
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_train_epoch_end(self, /, trainer: Any, pl_module: Any) -> None:
         """End an epoch, and log figures at the step of its last batch, as Lightning does."""
         self._meter.epoch(trainer.current_epoch)
         self._metrics.end_epoch(trainer)
-        self._log(trainer)
+        self._rows.write(trainer, self._steps.logger_step)
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_train_end(self, /, trainer: Any, pl_module: Any) -> None:
         """Record the metrics of the last epoch, and leave the phase ``train``."""
         self._record_epoch(trainer)
         self._meter.leave("train")
@@ -165,7 +160,8 @@ class EnergyHooks(Base):
             self._meter.enter("validation")
             self._metrics.begin_validation(trainer)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+    @harmless
+    def on_validation_end(self, /, trainer: Any, pl_module: Any) -> None:
         """Return to the previous phase, and record the metrics of the validation."""
         self._meter.leave("validation")
         if trainer.is_global_zero and not trainer.sanity_checking:
@@ -190,10 +186,12 @@ class EnergyHooks(Base):
         """Leave the phase ``predict``."""
         self._meter.leave("predict")
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+    @harmless
+    def on_exception(self, /, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop measuring after an exception or Ctrl-C, without any collective operation."""
         self._stop(trainer, exception)
 
-    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+    @harmless
+    def teardown(self, /, trainer: Any, pl_module: Any, stage: str) -> None:
         """Stop measuring at the end of a call such as ``fit``. The loggers are still open then."""
         self._stop(trainer)

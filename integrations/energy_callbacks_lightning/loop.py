@@ -11,10 +11,19 @@ from typing import Any
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning.bases import version
 
-say, warn = rank_zero_info, rank_zero_warn
+
+def say(message: str) -> None:
+    """Log a message on rank 0, with Lightning's logger."""
+    ForeignCalls(message).call(lambda: rank_zero_info(message))
+
+
+def warn(message: str) -> None:
+    """Show a warning on rank 0. If a filter of ``warnings`` makes it an exception, it is logged."""
+    ForeignCalls(message).call(lambda: rank_zero_warn(message))
 
 
 def is_searching(trainer: Any) -> bool:

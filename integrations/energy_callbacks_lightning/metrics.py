@@ -20,12 +20,14 @@ callback would decide differently on each rank.
 """
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from energy_callbacks.accounting.metrics.tags import TAGS
+from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks_lightning import loop
 
 Logged = dict[str, Any]
@@ -36,9 +38,17 @@ _MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
 
 
 class LoggedMetrics:
-    """Finds the metrics in ``trainer.callback_metrics`` that have changed."""
+    """Finds the metrics in ``trainer.callback_metrics`` that have changed.
 
-    def __init__(self) -> None:
+    If they cannot be read, for example because Lightning computes one of them and it raises an
+    exception, none are found.
+
+    Args:
+        now_s: returns the monotonic time, s.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._reads = ForeignCalls("metrics of the model cannot be recorded", now_s)
         self._reported: Logged = {}
         self._before: Logged = {}
         self._of_validation: set[str] = set()
@@ -46,11 +56,11 @@ class LoggedMetrics:
 
     def begin_validation(self, trainer: Any) -> None:
         """Store the current metrics. Metrics that change from now on belong to the validation."""
-        self._before = dict(trainer.callback_metrics)
+        self._before = self._reads.call(lambda: dict(trainer.callback_metrics)) or {}
 
     def of_validation(self, trainer: Any) -> dict[str, float]:
         """Return the metrics of the validation that has ended."""
-        new = _changed(trainer, self._before)
+        new = self._reads.call(lambda: _changed(trainer, self._before)) or {}
         self._of_validation |= set(new)
         return _numbers(trainer, new)
 
@@ -67,8 +77,8 @@ class LoggedMetrics:
         epoch, self._epoch = self._epoch, None
         if epoch is None:
             return {}, None
-        new = _changed(trainer, self._reported)
-        self._reported = dict(trainer.callback_metrics)
+        new = self._reads.call(lambda: _changed(trainer, self._reported)) or {}
+        self._reported = self._reported | new
         other = {name: value for name, value in new.items() if name not in self._of_validation}
         return _numbers(trainer, other), epoch
 

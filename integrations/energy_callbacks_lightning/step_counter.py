@@ -15,6 +15,7 @@ import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 
 from energy_callbacks.accounting.step_marks import StepMarks
+from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning.loop import step_progress, warn
 
@@ -152,6 +153,7 @@ class LightningStepCounter:
         try:
             return float(count(batch))
         except Exception as error:  # noqa: BLE001 - counting must not end a training
+            pass_on_signals()
             warn(
                 f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
                 "figures that need it are left out; give batch_size_fn= or length_fn="

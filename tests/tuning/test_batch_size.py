@@ -11,6 +11,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.tuning.batch_size import tune_batch_size
 from energy_callbacks.tuning.bench import Patience
+from energy_callbacks.tuning.search.trial import Trial
 from tests.tuning.simulated import Training
 
 QUICK = Patience(block_s=0.005, least_s=0.02, most_s=0.05, seen_s=0.5)
@@ -47,6 +48,18 @@ def test_a_meter_that_runs_goes_on(tmp_path: Path) -> None:
     with training.meter as meter:
         tune_batch_size(training.step, max_size=8, meter=meter)
         assert meter.is_running
+
+
+def test_a_report_of_a_trial_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A dashboard that is gone costs no trial: the search ends with one warning."""
+
+    def tell(trial: Trial) -> None:
+        raise ConnectionError("the dashboard is gone")
+
+    training = Training(tmp_path, most=64)
+    result = tune_batch_size(training.step, max_size=64, meter=training.meter, on_trial=tell)
+    assert result.size in training.steps
+    assert caplog.text.count("the result of a trial cannot be reported") == 1
 
 
 def test_a_fixed_global_batch_is_ranked_by_joules(tmp_path: Path) -> None:

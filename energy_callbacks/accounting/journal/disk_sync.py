@@ -5,11 +5,11 @@ survive both. ``fsync`` takes milliseconds on a local disk and seconds on a busy
 return while a network file system does not answer. It therefore has a thread of its own.
 """
 
-import logging
 import os
 from pathlib import Path
 from typing import Final
 
+from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing.clock import Clock, Periodic
 
 # Time between the starts of two syncs, s: ten times the interval at which lines are written. If a
@@ -19,8 +19,6 @@ _INTERVAL_S: Final = 8.0
 # run, and the one that contains the run's folder. ``fsync`` of a new file does not sync the entry
 # of the file in its folder (man page fsync(2)).
 _FOLDERS: Final = 4
-
-logger = logging.getLogger("energy_callbacks")
 
 
 def start(clock: Clock, *paths: Path) -> Periodic:

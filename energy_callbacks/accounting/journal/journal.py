@@ -9,7 +9,6 @@ reads journals must change.
 
 import contextlib
 import json
-import logging
 import math
 import os
 import re
@@ -24,6 +23,7 @@ from typing import Any, Final
 from energy_callbacks.accounting.journal import headers, redaction
 from energy_callbacks.core import atomic_files, json_lines
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Energy
 
 FORMAT = "energy_callbacks.journal"
@@ -67,7 +67,6 @@ _TAIL_BYTES: Final = 65536
 _MOST_BYTES: Final = 1 << 20
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-logger = logging.getLogger("energy_callbacks")
 
 
 class JournalWriter:

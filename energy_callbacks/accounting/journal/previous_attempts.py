@@ -5,7 +5,6 @@ two energies is used for each scope: the energy in the journals of the folder th
 names, and the energy in the checkpoint, which covers the time until the checkpoint was written.
 """
 
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import logger, pass_on_signals
 
 Joules = Mapping[str, float]
 
@@ -68,6 +66,7 @@ def usage_before(
     try:
         return _usage_before(folder, number, run_id, process, state)
     except Exception as error:  # noqa: BLE001 - totals then begin at 0
+        pass_on_signals()
         logger.warning("what earlier attempts have used cannot be read: %r", error)
         return PreviousAttempts()
 

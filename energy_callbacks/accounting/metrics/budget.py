@@ -1,6 +1,5 @@
 """Computes which share of its budget a run has used; a budget limits energy, emissions or both."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,10 +7,9 @@ from typing import Final
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
-
-logger = logging.getLogger("energy_callbacks")
 
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
 """A function from energy to kg CO2e: best value, lower end, upper end; ``None`` if unknown."""
@@ -39,6 +37,7 @@ def emissions_function(place: carbon.Place, pue: float) -> EmissionsKg:
     try:
         return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
     except Exception as error:  # noqa: BLE001 - only emissions need the carbon intensity
+        pass_on_signals()
         logger.warning("emissions cannot be found: %s", error)
         return unknown_emissions
 

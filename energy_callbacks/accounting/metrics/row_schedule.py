@@ -7,6 +7,11 @@ from typing import Final
 # Shortest time between two rows if the user has not chosen the steps, s. Most figures change once
 # per second, and writing a row of 25 figures with a logger takes the training thread 0.1 to 1 ms.
 ROW_S: Final = 1.0
+# If writing a row takes longer, the next row comes after this many times the duration, so that rows
+# take at most 1 % of the time: loggers that ask a server take 0.1 s or more. But figures are wanted
+# at least once per ``_LONGEST_S``.
+_PAUSES: Final = 100.0
+_LONGEST_S: Final = 60.0
 
 
 class RowSchedule:
@@ -16,7 +21,8 @@ class RowSchedule:
 
         every_n_steps=10    at each step whose number is divisible by 10
         every_n_steps=None  at the steps at which the framework logs its loss, but not within a
-                            second after the previous row
+                            second after the previous row; if writing it took more than 10 ms, not
+                            within 100 times that duration, or a minute if that is shorter
 
     Rows at the end of an epoch, of a validation and of a training do not ask the schedule.
 
@@ -44,6 +50,10 @@ class RowSchedule:
             return step % self.every_n_steps == 0
         return logs_loss and self._now_s() >= self._next_s
 
-    def logged(self) -> None:
-        """Note that a row has been logged, also if the schedule was not asked."""
-        self._next_s = self._now_s() + ROW_S
+    def logged(self, took_s: float = 0.0) -> None:
+        """Note that a row has been logged, also if the schedule was not asked.
+
+        Args:
+            took_s: time that the loggers took to write the row, s.
+        """
+        self._next_s = self._now_s() + min(max(ROW_S, _PAUSES * took_s), _LONGEST_S)

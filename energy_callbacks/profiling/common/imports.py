@@ -1,6 +1,5 @@
 """Calls a function as soon as the program has imported a module; does not import the module."""
 
-import logging
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
@@ -8,9 +7,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from energy_callbacks.core.guard import pass_on_signals
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import logger, pass_on_signals
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:

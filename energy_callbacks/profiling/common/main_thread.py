@@ -10,7 +10,6 @@ user's code. A ctypes callback in the queue would print and discard the exceptio
 """
 
 import ctypes
-import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -18,9 +17,7 @@ from types import FrameType
 from typing import Any
 
 from energy_callbacks.core import forks
-from energy_callbacks.core.guard import pass_on_signals
-
-logger = logging.getLogger("energy_callbacks")
+from energy_callbacks.core.guard import logger, pass_on_signals
 
 
 class Pending:

@@ -1,6 +1,5 @@
 """``HostProfiler``: profiles Python calls of some steps, and memory use of functions by line."""
 
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from typing import Any, Final
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.line_profile import profile_lines
 from energy_callbacks.core import atomic_files
+from energy_callbacks.core.guard import logger
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.host.calls import ProfileWindow
 from energy_callbacks.profiling.host.workers import Workers, WorkerTracker
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum time to wait for sensor readings, which arrive with a delay of one to two seconds.
 _PATIENCE_S: Final = 3.0

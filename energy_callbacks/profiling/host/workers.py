@@ -6,7 +6,6 @@ replaces ``collate_fn`` and counts batches. Both methods also call the functions
 """
 
 import functools
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,9 @@ from typing import Any, Final
 
 from energy_callbacks.accounting.line_profile import profile_lines
 from energy_callbacks.core import atomic_files
+from energy_callbacks.core.guard import logger
 from energy_callbacks.profiling.common.imports import when_imported
 from energy_callbacks.profiling.host.calls import Calls, ProfileWindow
-
-logger = logging.getLogger("energy_callbacks")
 
 # After a batch, a worker writes its memory table if this many seconds have passed since the last
 # write. Thus a table remains if the worker is killed.

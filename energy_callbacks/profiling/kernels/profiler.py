@@ -3,7 +3,6 @@
 A window consists of a few consecutive steps: first warm-up steps, then recorded (active) steps.
 """
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import atomic_files
+from energy_callbacks.core.guard import logger
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.protocol import (
     NotNowError,
@@ -24,8 +24,6 @@ from energy_callbacks.profiling.kernels.findings import record
 from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.sensing.clock import clock_offset
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum number of waits for data that are kept per window; a training loop may report any number.
 _MOST_WAITS: Final = 1000

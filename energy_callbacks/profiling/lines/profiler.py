@@ -1,11 +1,10 @@
 """``LineProfiler``: attributes the energy of an attempt to lines of source."""
 
-import logging
 import time
 from dataclasses import dataclass
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.torch_kernels import KernelWindows
 from energy_callbacks.profiling.lines import record
@@ -14,8 +13,6 @@ from energy_callbacks.profiling.lines.stack_sampler import StackSampler
 from energy_callbacks.profiling.lines.stacks import stacks_of
 from energy_callbacks.profiling.lines.tally import LineTally
 from energy_callbacks.report.model.profile_lines import LineProfile
-
-logger = logging.getLogger("energy_callbacks")
 
 # Maximum time to wait for sensor readings, in seconds.
 _PATIENCE_S = 6.0

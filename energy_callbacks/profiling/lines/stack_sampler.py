@@ -7,7 +7,6 @@ if it needs the global interpreter lock (GIL) while another thread holds it.
 
 import contextlib
 import ctypes
-import logging
 import os
 import random
 import resource
@@ -19,10 +18,8 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core import forks
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.profiling.common.main_thread import Pending
-
-logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
 """A request that is pending for this time or longer is assumed to wait for the end of a call of C

@@ -1,13 +1,12 @@
 """The profiler of step phases (parts of a step): observes some steps, then splits their energy."""
 
-import logging
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import forks
 from energy_callbacks.core.config import check_positive
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Spans
@@ -20,8 +19,6 @@ from energy_callbacks.report.model import profile_phases
 from energy_callbacks.report.model.profile_phases import StepPhase
 from energy_callbacks.sensing.clock import Periodic
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
-
-logger = logging.getLogger("energy_callbacks")
 
 # The first steps are skipped: in them code is compiled, caches fill and clock rates still change.
 _SKIPPED_STEPS: Final = 10

@@ -1,6 +1,5 @@
 """Computes emissions and cost of a run, also for another location, PUE or price."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place
 from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.analysis import warnings
 from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forecast
@@ -19,8 +19,6 @@ _ORIGIN = "given when the report was drawn again"
 _VIEW_NOTE = "This is a view of a run at another place, PUE or price"
 # Codes of the warnings that ``view`` removes if the new emissions are known.
 _PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
-
-logger = logging.getLogger("energy_callbacks")
 
 
 def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:

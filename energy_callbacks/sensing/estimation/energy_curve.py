@@ -164,7 +164,7 @@ class EnergyCurve:
 
     @property
     def impossible(self) -> int:
-        """Number of power readings beyond +-``MOST_POWER_W``, which were dropped."""
+        """Number of power readings below 0 or above ``MOST_POWER_W``, which were dropped."""
         return self._shape.impossible
 
     def energy(self, start_s: float, end_s: float) -> Energy:

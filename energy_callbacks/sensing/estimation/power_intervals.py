@@ -19,7 +19,7 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""Power readings outside of +- this are dropped: no device draws more (GB200 module: 2.7 kW)."""
+"""Power readings above this, or below 0, are dropped: the GB200 module draws 2.7 kW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class PowerIntervals:
         """Add a reading; ignore it if it is impossible or not later than the previous reading."""
         t_s -= self._lag_s
         before = self._last
-        if not -MOST_POWER_W <= power_w <= MOST_POWER_W:
+        if not 0.0 <= power_w <= MOST_POWER_W:
             self.impossible += 1
         elif before is None or t_s > before[0]:
             self._last = (t_s, power_w)

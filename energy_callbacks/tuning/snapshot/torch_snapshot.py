@@ -106,21 +106,21 @@ def _checked(one: Any) -> Any:
     if all(callable(getattr(one, name, None)) for name in ("state_dict", "load_state_dict")):
         return one
     raise TypeError(
-        "others wants objects with state_dict and load_state_dict that are no module nor "
-        f"optimizer, got {type(one).__name__}; see TorchSnapshot for which argument takes what"
+        "keep takes modules, optimizers, and objects with state_dict and load_state_dict, got "
+        f"{type(one).__name__}; leave it out, and restore it with restore="
     )
 
 
 def _tensors(modules: list[Any], optimizers: list[Any], torch: Any) -> Iterable[Any]:
     """Return each parameter and buffer once, after a check that all of them have values."""
     named = [
-        (f"modules[{index}]: {name}", tensor)
-        for index, module in enumerate(modules)
+        (f"{name} of {type(module).__name__}", tensor)
+        for module in modules
         for name, tensor in chain(module.named_parameters(), module.named_buffers())
     ]
-    for index, optimizer in enumerate(optimizers):
-        for group in optimizer.param_groups:
-            named += [(f"optimizers[{index}]: a parameter", held) for held in group["params"]]
+    for optimizer in optimizers:
+        name = f"a parameter of {type(optimizer).__name__}"
+        named += [(name, held) for group in optimizer.param_groups for held in group["params"]]
     for name, tensor in named:
         if torch.nn.parameter.is_lazy(tensor) or tensor.is_meta:
             raise ValueError(

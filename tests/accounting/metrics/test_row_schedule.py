@@ -1,5 +1,7 @@
 """Rows come at the steps of the loss, at most one per second, or exactly as often as asked."""
 
+import pytest
+
 from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.testing import FakeClock
 
@@ -47,4 +49,16 @@ def test_a_row_without_figures_is_tried_again() -> None:
     """The schedule counts a row only when it has been logged."""
     schedule = RowSchedule(FakeClock().monotonic_s)
     assert schedule.is_due(1, logs_loss=True)
+    assert schedule.is_due(2, logs_loss=True)
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.001, 1.0), (0.05, 5.0), (2.0, 60.0)])
+def test_rows_of_slow_loggers_come_less_often(took_s: float, pause_s: float) -> None:
+    """Writing rows takes at most 1 % of the time, but a row comes every minute."""
+    clock = FakeClock()
+    schedule = RowSchedule(clock.monotonic_s)
+    schedule.logged(took_s)
+    clock.advance(pause_s - 0.001)
+    assert not schedule.is_due(1, logs_loss=True)
+    clock.advance(0.001)
     assert schedule.is_due(2, logs_loss=True)

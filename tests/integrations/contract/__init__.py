@@ -20,10 +20,12 @@ from tests.integrations.contract.endings import EndingsContract
 from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
 from tests.integrations.contract.lab import Bench, Lab, SharedTrainings
+from tests.integrations.contract.loggers import LoggersContract
 from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
+from tests.integrations.contract.stages import StagesContract
 from tests.integrations.contract.terminated import TerminatedContract
 
 PARTS = (
@@ -32,7 +34,9 @@ PARTS = (
     CountsContract,
     EndingsContract,
     TerminatedContract,
+    StagesContract,
     HarmlessContract,
+    LoggersContract,
     BesideContract,
     FaultsContract,
     ReportsContract,

@@ -1,12 +1,17 @@
 """The contract: no failure of our callback changes the training."""
 
 import copy
+import math
 import pickle
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from energy_callbacks import EnergyMeter
+from energy_callbacks.core.records import Reading
 from tests.integrations.contract.lab import (
     BATCH_SIZE,
     HOST_W,
@@ -17,6 +22,17 @@ from tests.integrations.contract.lab import (
     Plan,
     constant,
 )
+
+# What a broken sensor returns in the place of its readings.
+GARBAGE: dict[str, Callable[[list[Reading]], Any]] = {
+    "nothing": lambda _: None,
+    "text": lambda _: ["N/A"],
+    "text as value": lambda readings: [replace(one, value="N/A") for one in readings],
+    "not finite": lambda readings: [replace(one, value=math.nan) for one in readings],
+    "negative": lambda readings: [replace(one, value=-one.value) for one in readings],
+    "far too much": lambda readings: [replace(one, value=1e300) for one in readings],
+    "no channel": lambda readings: [replace(one, channel=None) for one in readings],
+}
 
 
 class HarmlessContract:
@@ -110,6 +126,34 @@ class HarmlessContract:
         found = bench.fit(Plan(validation_samples=20), ours, folder="with").rows()
         assert {tag: found[tag] for tag in without} == without
         assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+
+    @pytest.mark.parametrize("kind", GARBAGE)
+    def test_a_sensor_may_return_garbage(self, bench: Bench, kind: str) -> None:
+        """For 2 s it returns no readings or wrong ones: rows are identical, energy is right."""
+        without_us = bench.without_us(Plan(validation_samples=20))
+        card = BreakingSource(bench.clock, power_w=lambda t_s: POWER_W)
+
+        def spoil(batch: int) -> None:
+            card.garbage = GARBAGE[kind] if 5 <= batch < 10 else None
+
+        meter = EnergyMeter(sources=[card], clock=bench.clock)
+        ours = bench.lab.callback(meter=meter)
+        training = bench.fit(Plan(validation_samples=20, before_batch=spoil), ours)
+        without = without_us.rows()
+        found, report = training.rows(), ours.report
+        assert {tag: found[tag] for tag in without} == without
+        assert training.weights() == without_us.weights()
+        assert report.run.status == "finished"
+        gpu = report.energy.gpu
+        expected_j = POWER_W * report.run.duration_s * gpu.coverage
+        assert gpu.energy_j == pytest.approx(expected_j, rel=0.01)
+        used_wh = [wh for _, wh in found["energy/gpu_wh"]]
+        assert used_wh == sorted(used_wh)
+        assert used_wh[-1] * 3600 == pytest.approx(gpu.energy_j, rel=1e-6)
+        powers_w = [watts for _, watts in found["power/gpu_w"] if not math.isnan(watts)]
+        assert powers_w == pytest.approx([POWER_W] * len(powers_w), rel=0.01)
+        says = " ".join(warning.message for warning in report.warnings)
+        assert gpu.coverage < 0.99 or kind == "not finite" or "scripted" in says or "gpu0" in says
 
     def test_a_sensor_that_fails_is_a_gap(self, bench: Bench) -> None:
         """The report has the card's energy until it is lost, a warning, and all host energy."""

@@ -156,6 +156,12 @@ class Lab(Protocol):
     def read(self, folder: Path) -> Rows:
         """Return the rows (step, value) of our own event file in a folder, by tag."""
 
+    def scalar_writer(self) -> tuple[Any, str]:
+        """Return the owner and the name of the function that writes a scalar to TensorBoard.
+
+        It is called for each scalar of the user's TensorBoard run, with the tag as first text.
+        """
+
 
 class Bench:
     """A lab, an empty folder and a virtual clock, which advances only by the times of a plan.
@@ -273,12 +279,19 @@ def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
 
 
 class BreakingSource(ScriptedSource):
-    """A sensor whose reads fail while ``is_broken`` is true."""
+    """A sensor that can fail.
+
+    Attributes:
+        is_broken: whether reads fail.
+        garbage: changes the readings; ``None`` if they are right.
+    """
 
     is_broken = False
+    garbage: Callable[[list[Reading]], Any] | None = None
 
-    def read(self) -> list[Reading]:
+    def read(self) -> Any:
         """See ``ScriptedSource``."""
         if self.is_broken:
             raise OSError("the card has fallen off the bus")
-        return list(super().read())
+        readings = list(super().read())
+        return readings if self.garbage is None else self.garbage(readings)

@@ -222,3 +222,8 @@ class HuggingFaceLab:
 
     def read(self, folder: Path) -> Rows:
         return scalars(folder)
+
+    def scalar_writer(self) -> tuple[Any, str]:
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter, "add_scalar"

@@ -1,6 +1,7 @@
 """Samples, tokens and waits are what the loop really did, or nothing."""
 
 import pickle
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,28 @@ def test_a_count_that_fails_is_left_out(
     assert (found.samples is None) == (setting == "batch_size_fn")
     assert found.tokens is None
     assert sum(setting in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+def test_a_signal_while_inputs_are_counted(tmp_path: Path, setting: str) -> None:
+    """What the handler raises ends the training; it is not an error of the function."""
+
+    class PreemptedError(Exception):
+        pass
+
+    def handler(*_: object) -> None:
+        raise PreemptedError
+
+    def count(inputs: object) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 4
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(PreemptedError):
+            throughput(tmp_path, ours={setting: count}, data=Rows(32))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("ours", [{}, {"batch_size_fn": len}], ids=["none", "given"])

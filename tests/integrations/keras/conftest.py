@@ -30,6 +30,10 @@ _OF_THE_METER = frozenset(
         "test_codecarbon_may_raise",
         "test_the_disk_may_be_full",
         "test_a_profiler_that_fails_ends_alone",
+        "test_a_sensor_may_return_garbage",
+        "test_a_logger_may_refuse_our_rows",
+        "test_what_a_handler_of_sigterm_raises_ends_the_training",
+        "test_ctrl_c_twice",
         "test_a_wrong_setting_is_refused_at_once",
         "test_a_handler_of_sigterm_that_exits_leaves_a_saved_report",
     }

@@ -235,3 +235,8 @@ class KerasLab:
 
     def read(self, folder: Path) -> Rows:
         return scalars(folder)
+
+    def scalar_writer(self) -> tuple[Any, str]:
+        import tensorflow as tf
+
+        return tf.summary, "scalar"

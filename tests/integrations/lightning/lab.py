@@ -256,3 +256,8 @@ class LightningLab:
 
     def read(self, folder: Path) -> Rows:
         return scalars(folder)
+
+    def scalar_writer(self) -> tuple[Any, str]:
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter, "add_scalar"

@@ -1,6 +1,9 @@
 """Bad input is refused with a clear word before the first step; good input is typed."""
 
+import signal
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +139,46 @@ def test_a_count_that_fails_is_left_out(tmp_path: Path, setting: str) -> None:
     assert lightning.global_step == 16
     assert ours.report.throughput.steps == 16
     assert (ours.report.throughput.samples is None) == (setting == "batch_size_fn")
+
+
+def fail(*_: Any) -> int:
+    """Fail, like a function that does not know this kind of batch."""
+    raise TypeError("not this kind of batch")
+
+
+def test_warnings_may_be_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With ``python -W error``, warnings of ours are logged, and do not end the training."""
+    clock = FakeClock()
+    ours = callback(clock, batch_size_fn=fail)
+    lightning = trainer(tmp_path, ours, max_epochs=1, limit_val_batches=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*could not count a batch.*")
+        lightning.fit(TinyModule(clock), loader())
+    assert lightning.global_step == 40
+    assert "could not count a batch" in caplog.text
+    assert ours.report.throughput.steps == 40
+
+
+class PreemptedError(Exception):
+    """What a handler of the user raises."""
+
+
+@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+def test_a_signal_while_samples_are_counted(tmp_path: Path, setting: str) -> None:
+    """What the handler raises ends the training; it is not an error of the function."""
+
+    def handler(*_: Any) -> None:
+        raise PreemptedError
+
+    def count(batch: Any) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 4
+
+    clock = FakeClock()
+    ours = callback(clock, **{setting: count})
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(PreemptedError):
+            trainer(tmp_path, ours).fit(TinyModule(clock), loader())
+    finally:
+        signal.signal(signal.SIGTERM, before)

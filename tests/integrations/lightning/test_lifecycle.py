@@ -280,3 +280,21 @@ def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
     lightning.fit(SlowToCopy(clock), loader(10), loader(5))
     assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
     assert not {"convert_input", "save_checkpoint"} & (vars(plugin).keys() | vars(lightning).keys())
+
+
+def test_a_bug_in_a_hook_does_not_end_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error of ours in any hook after the start ends measuring with one warning."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("our bug")
+
+    clock = FakeClock()
+    monkeypatch.setattr(
+        "energy_callbacks_lightning.step_counter.LightningStepCounter.begin", broken
+    )
+    lightning = trainer(tmp_path, callback(clock))
+    lightning.fit(TinyModule(clock), loader(), loader(5))
+    assert lightning.global_step == 80
+    assert sum("measuring ends here" in record.message for record in caplog.records) == 1

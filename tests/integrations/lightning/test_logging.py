@@ -1,7 +1,8 @@
 """Our figures stand in the user's own run, at the steps of the loss, and disturb no row of it."""
 
 import functools
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,18 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from energy_callbacks.testing import FakeClock
+from tests.integrations.contract.loggers import warnings
 from tests.integrations.lightning.training import (
     BATCH_SIZE,
     POWER_W,
     STEP_S,
+    FailingModule,
     ManualModule,
+    Remote,
     TinyModule,
     callback,
     loader,
+    refuse,
     trainer,
 )
 from tests.integrations.reading import Rows, scalars, steps, training_files
@@ -202,3 +207,65 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     folder = tmp_path / "tb" / "version_0" / "energy"
     assert ours.wait_for_report() == folder / "energy_report.html"
     assert "scripted GPU" not in {device.name for device in report.devices}
+
+
+def test_one_of_several_loggers_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The others get our rows, and one that Lightning calls raises as without us."""
+    clock = FakeClock()
+    loggers = [Remote(refuse), Remote(), CSVLogger(tmp_path, name="csv")]
+    trainer(tmp_path, callback(clock), logger=loggers).fit(TinyModule(clock), loader())
+    assert warnings(caplog) == 1
+    assert "Remote" in caplog.text
+    assert any("power/gpu_w" in row for row in loggers[1].rows)
+    assert not any("power/gpu_w" in row for row in loggers[0].rows)
+    assert loggers[0].finalized == ["success"]
+
+
+def test_a_training_that_fails_keeps_its_exception(tmp_path: Path) -> None:
+    """After an exception, a logger that fails in the last row does not replace the exception."""
+    clock, remote = FakeClock(), Remote(refuse)
+    ours = callback(clock)
+    module = FailingModule(clock, RuntimeError("boom"))
+    with pytest.raises(RuntimeError, match="boom"):
+        trainer(tmp_path, ours, logger=remote).fit(module, loader())
+    assert remote.finalized == ["failed"]
+    assert ours.report.run.status == "failed"
+
+
+@pytest.fixture
+def _broken_logging() -> Iterator[None]:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionError("the server for logs is gone")
+
+    handler = Broken()
+    logger = logging.getLogger("energy_callbacks")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+@pytest.mark.usefixtures("_broken_logging")
+def test_log_handlers_may_fail(tmp_path: Path) -> None:
+    """Not even the warning about a logger that fails ends the training."""
+    clock = FakeClock()
+    ours = callback(clock)
+    lightning = trainer(tmp_path, ours, logger=Remote(refuse))
+    lightning.fit(TinyModule(clock), loader())
+    assert lightning.global_step == 80
+    assert ours.report.run.status == "finished"
+
+
+def test_rows_of_a_slow_logger_come_less_often(tmp_path: Path) -> None:
+    """A logger that takes 0.05 s per row has a row every 5 s, so that rows take 1 % of the time."""
+    clock = FakeClock()
+
+    def wait(row: dict) -> None:
+        if "power/gpu_w" in row:
+            clock.advance(0.05)
+
+    remote = Remote(wait)
+    lightning = trainer(tmp_path, callback(clock), logger=remote, max_epochs=1)
+    lightning.fit(TinyModule(clock), loader(600))
+    rows = sum("power/gpu_w" in row for row in remote.rows)
+    assert 600 * STEP_S / 5.0 - 2 <= rows <= 600 * STEP_S / 5.0 + 3

@@ -2,16 +2,18 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("lightning")
 
 import torch
+from torchmetrics import Metric
 
 from energy_callbacks.testing import FakeClock
 from energy_callbacks_lightning.metrics import LoggedMetrics
-from tests.integrations.lightning.training import TinyModule, callback, loader, trainer
+from tests.integrations.lightning.training import Remote, TinyModule, callback, loader, trainer
 
 
 class Logging(TinyModule):
@@ -68,3 +70,36 @@ def test_without_logger_and_progress_bar_nothing_is_fetched_from_a_device() -> N
     metrics.end_epoch(loud)
     with pytest.raises(RuntimeError, match="meta"):
         metrics.of_epoch(loud)
+
+
+class Unready(Metric):
+    """A metric whose value cannot be computed."""
+
+    def update(self) -> None:
+        """Nothing to add."""
+
+    def compute(self) -> torch.Tensor:
+        raise ZeroDivisionError("no samples")
+
+
+def test_a_metric_that_cannot_be_computed_is_lightning_s_matter(tmp_path: Path) -> None:
+    """Its error reaches the user as without us; loggers are finished, and there is a report."""
+
+    class Measured(TinyModule):
+        def __init__(self, clock: FakeClock) -> None:
+            super().__init__(clock)
+            self.unready = Unready()
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            self.unready.update()
+            self.log("unready", self.unready, on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    found = []
+    for ours in ((), (callback(FakeClock()),)):
+        remote = Remote()
+        with pytest.raises(ZeroDivisionError) as caught:
+            trainer(tmp_path, *ours, logger=remote).fit(Measured(FakeClock()), loader())
+        found.append((caught.value.__context__, remote.finalized))
+    assert found == [(None, ["failed"])] * 2
+    assert ours[0].report.run.status == "failed"

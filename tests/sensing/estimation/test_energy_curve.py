@@ -597,3 +597,15 @@ def test_a_dense_counter_is_ahead_of_late_power_readings() -> None:
     curve.finish()
     assert joules(curve.energy(until_s - 0.3, until_s)) == pytest.approx(0.3 * 640.0)
     assert curve.energy(until_s - 0.05, until_s).edge_j == pytest.approx(before.edge_j, rel=0.5)
+
+
+@pytest.mark.parametrize("power_w", [-200.0, 1e300])
+def test_power_that_no_device_draws_is_dropped(power_w: float) -> None:
+    """Negative and huge readings do not count: the time between good readings is a gap."""
+    curve = EnergyCurve([GAUGE])
+    curve.add([Reading(GAUGE, t_s, power_w if 4.0 <= t_s < 5.0 else 200.0) for t_s in TIMES_S])
+    curve.finish()
+    found = curve.energy(1.0, 19.0)
+    assert found.coverage == pytest.approx(1.0 - 1.1 / 18.0)
+    assert found.energy_j == pytest.approx(200.0 * 18.0 * found.coverage)
+    assert curve.impossible == 10

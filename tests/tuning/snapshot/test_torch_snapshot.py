@@ -599,15 +599,22 @@ def test_a_snapshot_keeps_no_memory_of_the_device() -> None:
     [
         (nn.Linear(1, 1), TypeError, r"got Linear; write \[it\]"),
         (nn.Sequential(nn.Linear(1, 1)), TypeError, r"got Sequential; write \[it\]"),
-        (["model"], TypeError, "no module nor optimizer, got str"),
-        ([nn.Linear(1, 1), object()], TypeError, "wants objects with state_dict"),
+        (["model"], TypeError, "keep takes modules, optimizers, .* got str; leave it"),
+        ([nn.Linear(1, 1), object()], TypeError, "with state_dict and load_state_dict, got object"),
         (3, TypeError, "got int"),
-        ([nn.Linear(1, 1, device="meta")], ValueError, r"modules\[0\]: weight has no"),
-        ([nn.Sequential(nn.LazyLinear(1))], ValueError, r"modules\[0\]: 0.weight has"),
-        ([nn.LazyBatchNorm1d(affine=False)], ValueError, "running_mean has no values"),
+        ([nn.Linear(1, 1, device="meta")], ValueError, "weight of Linear has no values"),
+        ([nn.Sequential(nn.LazyLinear(1))], ValueError, "0.weight of Sequential has no"),
+        ([nn.LazyBatchNorm1d(affine=False)], ValueError, "running_mean of LazyBatchNorm1d has"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_raise_at_once(given: Any, error: type[Exception], message: str) -> None:
     """The message names what was expected, what was given, and what to do."""
     with pytest.raises(error, match=message):
         TorchSnapshot(given)
+
+
+def test_an_optimizer_without_values_is_named() -> None:
+    """The message names its class, as the user knows it."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1, device="meta"))], lr=0.1)
+    with pytest.raises(ValueError, match="a parameter of SGD has no values yet, got Parameter"):
+        TorchSnapshot([optimizer])

@@ -5,7 +5,6 @@ its own ticks (``counter_ticks``). ``readers``, ``gauges`` and ``gpm`` read the 
 ``known_sensors`` has the properties of the sensors.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.core.units import watts_from_milliwatts
 from energy_callbacks.sensing.clock import Clock
@@ -29,8 +29,6 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
     power,
     tried,
 )
-
-logger = logging.getLogger("energy_callbacks")
 
 # Bounds of the interval between two calls of ``read``, s.
 _WAIT_S: Final = 1.0
