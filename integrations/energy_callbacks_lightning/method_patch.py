@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from energy_callbacks.accounting.step_marks import READY
 from energy_callbacks.meter import EnergyMeter
 
 
@@ -74,14 +75,11 @@ class TimedFetch(_PatchedMethod):
     before the copy.
     """
 
-    def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
-        super().__init__(method, meter)
-        self._ready = self._marks.ready
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, data: Any) -> Any:
         """Mark that data is ready, and call the original method."""
-        self._ready()
-        return self._method(*args, **kwargs)
+        marks = self._marks
+        marks.append((READY, marks.now_s(), None, None, None))
+        return self._method(data)
 
 
 def _itself(method: Callable[..., Any]) -> Callable[..., Any]:

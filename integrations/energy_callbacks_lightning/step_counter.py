@@ -6,16 +6,17 @@ differs: in ``on_train_batch_end`` it includes the optimizer step of the current
 manual optimization it counts the steps of every optimizer.
 """
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 
-from energy_callbacks.accounting.step_marks import StepMarks
-from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.accounting.step_marks import STEP, StepMarks
+from energy_callbacks.core.guard import Abandonable, give_up, pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning.loop import step_progress, warn
 
@@ -24,8 +25,19 @@ Counter = Callable[[Any], int]
 _Counts = tuple[float | None, float | None]
 
 
+class HookOwner(Abandonable, Protocol):
+    """The callback of a step counter."""
+
+    def act(self, trainer: Any) -> None:
+        """Do what is due at a step, such as writing a row."""
+        ...
+
+
 class LightningStepCounter:
     """Reports optimizer steps, samples and tokens, and computes the step of the loggers.
+
+    Most batches are plain: they end with one optimizer step, and the number of their samples is
+    the first dimension of a tensor at a known place in the batch.
 
     Args:
         meter: receives the steps.
@@ -44,16 +56,20 @@ class LightningStepCounter:
         self._meter = meter
         self._samples_of: Counter | None = batch_size_fn or self._first_dimension
         self._tokens_of = length_fn
-        self._path: tuple[Any, ...] = ()
-        self._kind: type | None = None
-        self._ndim = 0
-        self._progress: Any = None
         self._is_automatic = True
-        self._global_step = 0
         self._earlier: list[_Counts] = []
+        # Type of the batches with a tensor at ``_path``, which has ``_ndim`` dimensions.
+        self._kind: type | None = None
+        self._path: tuple[Any, ...] = ()
+        self._ndim = 0
+        # ``_kind`` if the next batch may be plain, and the only key in ``_path``.
+        self._plain: type | None = None
+        self._key: Any = None
+        self._progress: Any = None
+        self._reported = 0
         self._every = 1
         self._marks: StepMarks = meter.marks()
-        self._step = self._marks.step
+        self._owner: HookOwner | None = None
         self.stepped_batches = 0
 
     @property
@@ -61,13 +77,18 @@ class LightningStepCounter:
         """The step at which Lightning logs the last batch that ``stepped_batches`` counts."""
         return max(self.stepped_batches - 1, 0)
 
-    def begin(self, trainer: Any) -> None:
-        """Set the counts when training starts or resumes from a checkpoint."""
+    def begin(self, trainer: Any, owner: HookOwner | None = None) -> None:
+        """Set the counts when training starts or resumes from a checkpoint.
+
+        Args:
+            trainer: the trainer.
+            owner: the callback, for ``on_train_batch_end``.
+        """
         self.begin_epoch(trainer, 1)
-        self._global_step = trainer.global_step
+        self._reported = trainer.global_step
         self._earlier = []
         self._marks = self._meter.marks()
-        self._step = self._marks.step
+        self._owner = owner
         if self._is_automatic:
             self.stepped_batches = trainer.global_step
 
@@ -85,51 +106,76 @@ class LightningStepCounter:
 
     def check_sizes(self) -> None:
         """Compare the first dimensions of all tensors of the next batch."""
-        self._kind = None
+        self._kind = self._plain = None
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """The hook of ``EnergyHooks``.
+
+        For a plain batch it calls no other function that is written in Python, because each such
+        call takes about a microsecond in a training. So it is not decorated with ``harmless``.
+        """
+        try:
+            samples = None
+            if type(batch) is self._plain and self._progress.completed == self._reported + 1:
+                try:
+                    shape = (batch if self._key is None else batch[self._key]).shape
+                    if len(shape) == self._ndim:
+                        samples = shape[0]
+                except (LookupError, TypeError, AttributeError):  # another structure
+                    pass
+            if samples is None:
+                is_due = self.end_batch(batch)
+            else:
+                marks = self._marks
+                marks.append((STEP, marks.now_s(), samples, None, None))
+                self._reported += 1
+                self.stepped_batches = stepped = self.stepped_batches + 1
+                is_due = not stepped % self._every
+            if is_due and self._owner is not None:
+                self._owner.act(trainer)
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
+            give_up(self._owner or self._meter, "on_train_batch_end")
 
     def end_batch(self, batch: Any) -> bool:
-        """Report a batch, and the optimizer steps that ended with it.
-
-        This runs at every batch; each call of another function takes about 1 us.
+        """Report a batch of any kind, and the optimizer steps that ended with it.
 
         Returns:
             Whether an optimizer step ended with the batch, whose number is divisible by ``every``.
         """
-        try:
-            part: Any = batch if type(batch) is self._kind else None
-            for key in self._path:
-                part = part[key]
-            shape = part.shape
-            samples = (
-                shape[0] if len(shape) == self._ndim else self._counted(self._samples_of, batch)
-            )
-        except (LookupError, TypeError, AttributeError):  # the structure is not known, or another
-            samples = self._counted(self._samples_of, batch)
+        samples = self._samples(batch)
         tokens = None if self._tokens_of is None else self._counted(self._tokens_of, batch)
-        steps = self._progress.completed - self._global_step
-        if steps != 1 or self._earlier or not self._is_automatic:
-            return self._end_other_batch(steps, (samples, tokens))
-        self._global_step += 1
-        self.stepped_batches = stepped = self.stepped_batches + 1
-        self._step(samples, tokens)
-        return not stepped % self._every
-
-    def _end_other_batch(self, steps: int, counts: _Counts) -> bool:
-        """End a batch that is not an optimizer step alone; ``steps`` is the number of its steps."""
-        self._earlier.append(counts)
+        steps = self._progress.completed - self._reported
         if steps or not self._is_automatic:
             self.stepped_batches += 1
-        if not steps:
+        if steps:
+            self._end_steps(steps, [*self._earlier, (samples, tokens)])
+        else:
+            self._earlier.append((samples, tokens))
             self._marks.done()
-            return False
-        self._global_step += steps
-        samples, tokens = (_sum(of_batches) for of_batches in zip(*self._earlier, strict=True))
+        has_key = len(self._path) <= 1
+        may_be_plain = steps and has_key and self._is_automatic and self._tokens_of is None
+        self._plain = self._kind if may_be_plain else None
+        return bool(steps) and self.stepped_batches % self._every == 0
+
+    def _end_steps(self, steps: int, batches: list[_Counts]) -> None:
+        """Report optimizer steps and the counts of their batches."""
+        self._reported += steps
         self._earlier = []
+        samples, tokens = (_sum(of_batches) for of_batches in zip(*batches, strict=True))
         self._marks.step(samples, tokens)
         for _ in range(steps - 1):
             # Several optimizers may have used the same samples, which count once.
             self._marks.step(0, None if tokens is None else 0)
-        return not self.stepped_batches % self._every
+
+    def _samples(self, batch: Any) -> float | None:
+        if type(batch) is self._kind:
+            with contextlib.suppress(LookupError, TypeError, AttributeError):  # another structure
+                shape = functools.reduce(operator.getitem, self._path, batch).shape
+                if len(shape) == self._ndim:
+                    return float(shape[0])
+        return self._counted(self._samples_of, batch)
 
     def _first_dimension(self, batch: Any) -> int:
         """Return the first dimension of a batch's tensors, and store the path to one of them.
@@ -144,6 +190,7 @@ class LightningStepCounter:
         if (path := _path(batch)) is not None:
             tensor = functools.reduce(operator.getitem, path, batch)
             self._path, self._kind, self._ndim = path, type(batch), tensor.ndim
+            self._key = path[0] if path else None
         return sizes.pop()
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
@@ -164,7 +211,7 @@ class LightningStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
-        return vars(self) | {"_progress": None, "_marks": None, "_step": None}
+        return vars(self) | {"_progress": None, "_marks": None, "_owner": None}
 
 
 def _sum(counts: Iterable[float | None]) -> float | None:

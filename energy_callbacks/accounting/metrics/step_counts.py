@@ -2,22 +2,17 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from energy_callbacks.core import forks
+from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-READY, DONE, STEP = range(3)
-"""Kinds of events: a batch has arrived, a batch is done, a batch with an optimizer step is done."""
-_COUNTS, _PAUSE = range(3, 5)
-
-# An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
-# measure the ends. It is a plain tuple, because creating a named tuple would take three times as
-# long.
-Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
+# Further kinds of events: counts of earlier steps, and a change of phase.
+_COUNTS, _PAUSE = range(STEP + 1, STEP + 3)
 # An optimizer step, or counts that were missing in earlier steps: monotonic time; samples; tokens;
 # waiting time since the previous step, s; number of steps (1, or 0 for counts of earlier steps);
 # the end of the step; and whether the phase has changed since the previous step.
@@ -92,16 +87,15 @@ class StepLog:
         append: appends an ``Event``. It is called directly at every step, because each call of a
             Python function lengthens a training step by about 1 us.
         ends: as above.
-        generation: ``forks.generation`` at the attempt's start; ``None`` after its end.
         sees_waits: whether ``READY`` has been seen, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
         self.ends = ends
-        self.generation: int | None = forks.generation
         self._events: deque[Event] = deque()
         self.append = self._events.append
+        self._marks: list[StepMarks] = []
         self._new: deque[_Step] = deque()
         self._samples, self._tokens = _WorkCount(), _WorkCount()
         self._done_s: float | None = None
@@ -112,6 +106,16 @@ class StepLog:
         self._marked_s = start_s
         self.sees_waits = False
         self.tally = StepCounts(t_s=start_s)
+
+    def marks(self, now_s: Callable[[], float]) -> StepMarks:
+        """Return an object that reports events to this log until ``refuse`` is called."""
+        self._marks.append(StepMarks(self.append, now_s))
+        return self._marks[-1]
+
+    def refuse(self) -> None:
+        """Make all results of ``marks`` ignore further events: the attempt has ended."""
+        for marks in self._marks:
+            marks.end()
 
     def mark_ready(self, t_s: float) -> None:
         """Record that a batch has arrived."""

@@ -65,8 +65,9 @@ def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyC
     callback = GpuEnergyCallback(log_every_n_steps=every, report_dir=folder)
     for name in dir(pl.Callback):
         is_own = getattr(GpuEnergyCallback, name) is not getattr(pl.Callback, name)
-        if name.startswith("on_") and is_own:
+        if name.startswith("on_") and is_own and name != "on_train_batch_end":
             times.wrap(callback, name)
+    times.wrap(callback._steps, "on_train_batch_end")  # during a training, Lightning calls this
     times.wrap(callback._meter, "log", is_row=True)
     patched = {
         "convert_input": (method_patch.TimedFetch, True),
