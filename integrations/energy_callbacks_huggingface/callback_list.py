@@ -134,7 +134,13 @@ class OtherTrainerCallbacks:
         callbacks = self._without_added()
         if callbacks != self._unfiltered:
             self._unfiltered = callbacks
-            self._filtered = [part for one in callbacks for part in self._with_filters(one)]
+            filtered = [part for one in callbacks for part in self._with_filters(one)]
+            # Of two filters next to each other, the second one alone has the same effect.
+            self._filtered = [
+                one
+                for one, following in zip(filtered, [*filtered[1:], None], strict=True)
+                if not (isinstance(one, LogFilter) and isinstance(following, LogFilter))
+            ]
         self._callbacks[:] = self._filtered
         self._is_filtered = True
 

@@ -31,7 +31,7 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases
 from energy_callbacks_lightning.hook_shortcuts import HookShortcuts
-from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
+from energy_callbacks_lightning.method_patch import MethodPatch, timed_fetch, timed_save
 from energy_callbacks_lightning.metrics import LoggedMetrics
 from energy_callbacks_lightning.rows import Rows
 from energy_callbacks_lightning.step_counter import LightningStepCounter
@@ -51,8 +51,8 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
-        self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
-        self._fetches = MethodPatch("convert_input", TimedFetch, meter)
+        self._saves = MethodPatch("save_checkpoint", timed_save, meter)
+        self._fetches = MethodPatch("convert_input", timed_fetch, meter)
         self._shortcuts = HookShortcuts(EnergyHooks)
         self._rows = Rows(meter, log_every_n_steps)
         self._loss_every = 1

@@ -44,10 +44,6 @@ class LightningStepCounter:
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
         length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
-
-    Attributes:
-        stepped_batches: number of batches so far that ended with an optimizer step; in manual
-            optimization, the number of all batches so far.
     """
 
     def __init__(
@@ -59,18 +55,28 @@ class LightningStepCounter:
         self._is_automatic = True
         self._earlier: list[_Counts] = []
         # Type of the batches with a tensor at ``_path``, which has ``_ndim`` dimensions.
-        self._kind: type | None = None
+        self._kind: type[Any] | None = None
         self._path: tuple[Any, ...] = ()
         self._ndim = 0
-        # ``_kind`` if the next batch may be plain, and the only key in ``_path``.
-        self._plain: type | None = None
-        self._key: Any = None
         self._progress: Any = None
-        self._reported = 0
+        self._reported = 0  # optimizer steps
+        self._extra = 0  # ``stepped_batches`` minus ``_reported``
         self._every = 1
         self._marks: StepMarks = meter.marks()
         self._owner: HookOwner | None = None
-        self.stepped_batches = 0
+        self._expect(None)
+
+    @property
+    def stepped_batches(self) -> int:
+        """Number of batches so far that ended with an optimizer step.
+
+        In manual optimization, it is the number of all batches so far.
+        """
+        return self._reported + self._extra
+
+    @stepped_batches.setter
+    def stepped_batches(self, number: int) -> None:
+        self._extra = number - self._reported
 
     @property
     def logger_step(self) -> int:
@@ -84,13 +90,13 @@ class LightningStepCounter:
             trainer: the trainer.
             owner: the callback, for ``on_train_batch_end``.
         """
+        before = self.stepped_batches
+        self._marks = self._meter.marks()
         self.begin_epoch(trainer, 1)
         self._reported = trainer.global_step
+        self.stepped_batches = trainer.global_step if self._is_automatic else before
         self._earlier = []
-        self._marks = self._meter.marks()
         self._owner = owner
-        if self._is_automatic:
-            self.stepped_batches = trainer.global_step
 
     def begin_epoch(self, trainer: Any, every: int) -> None:
         """Read what cannot change within an epoch.
@@ -106,7 +112,17 @@ class LightningStepCounter:
 
     def check_sizes(self) -> None:
         """Compare the first dimensions of all tensors of the next batch."""
-        self._kind = self._plain = None
+        self._kind = None
+        self._expect(None)
+
+    def _expect(self, plain: type[Any] | None) -> None:
+        """Prepare ``on_train_batch_end`` for plain batches of a type; ``None`` for other ones."""
+        key = self._path[0] if self._path else None
+        marks = self._marks
+        # One tuple: with cold caches, each attribute of an object may take 0.1 us.
+        self._hot = (
+            plain, key, self._ndim, self._progress, marks, marks.now_s, self._extra, self._every
+        )  # fmt: skip
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -114,26 +130,25 @@ class LightningStepCounter:
         """The hook of ``EnergyHooks``.
 
         For a plain batch it calls no other function that is written in Python, because each such
-        call takes about a microsecond in a training. So it is not decorated with ``harmless``.
+        call takes about a microsecond in a training.
         """
+        is_reported = False
         try:
-            samples = None
-            if type(batch) is self._plain and self._progress.completed == self._reported + 1:
-                try:
-                    shape = (batch if self._key is None else batch[self._key]).shape
-                    if len(shape) == self._ndim:
-                        samples = shape[0]
-                except (LookupError, TypeError, AttributeError):  # another structure
-                    pass
-            if samples is None:
-                is_due = self.end_batch(batch)
-            else:
-                marks = self._marks
-                marks.append((STEP, marks.now_s(), samples, None, None))
-                self._reported += 1
-                self.stepped_batches = stepped = self.stepped_batches + 1
-                is_due = not stepped % self._every
-            if is_due and self._owner is not None:
+            plain, key, ndim, progress, marks, now_s, extra, every = self._hot
+            if type(batch) is plain:
+                part: Any = batch if key is None else batch[key]
+                shape = part.shape
+                completed = progress.completed
+                if len(shape) == ndim and completed == self._reported + 1:
+                    marks.append((STEP, now_s(), shape[0], None, None))
+                    self._reported = completed
+                    if (completed + extra) % every:
+                        return
+                    is_reported = True
+        except (LookupError, TypeError, AttributeError):  # the batch has another structure
+            pass
+        try:
+            if (is_reported or self.end_batch(batch)) and self._owner is not None:
                 self._owner.act(trainer)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self._owner or self._meter, "on_train_batch_end")
@@ -147,17 +162,17 @@ class LightningStepCounter:
         samples = self._samples(batch)
         tokens = None if self._tokens_of is None else self._counted(self._tokens_of, batch)
         steps = self._progress.completed - self._reported
-        if steps or not self._is_automatic:
-            self.stepped_batches += 1
+        is_stepped = steps > 0 or not self._is_automatic
+        stepped_batches = self.stepped_batches + is_stepped
         if steps:
             self._end_steps(steps, [*self._earlier, (samples, tokens)])
         else:
             self._earlier.append((samples, tokens))
             self._marks.done()
-        has_key = len(self._path) <= 1
-        may_be_plain = steps and has_key and self._is_automatic and self._tokens_of is None
-        self._plain = self._kind if may_be_plain else None
-        return bool(steps) and self.stepped_batches % self._every == 0
+        self.stepped_batches = stepped_batches
+        is_plain = steps and self._is_automatic and len(self._path) <= 1 and not self._tokens_of
+        self._expect(self._kind if is_plain else None)
+        return bool(steps) and stepped_batches % self._every == 0
 
     def _end_steps(self, steps: int, batches: list[_Counts]) -> None:
         """Report optimizer steps and the counts of their batches."""
@@ -172,7 +187,8 @@ class LightningStepCounter:
     def _samples(self, batch: Any) -> float | None:
         if type(batch) is self._kind:
             with contextlib.suppress(LookupError, TypeError, AttributeError):  # another structure
-                shape = functools.reduce(operator.getitem, self._path, batch).shape
+                part: Any = functools.reduce(operator.getitem, self._path, batch)
+                shape = part.shape
                 if len(shape) == self._ndim:
                     return float(shape[0])
         return self._counted(self._samples_of, batch)
@@ -190,7 +206,6 @@ class LightningStepCounter:
         if (path := _path(batch)) is not None:
             tensor = functools.reduce(operator.getitem, path, batch)
             self._path, self._kind, self._ndim = path, type(batch), tensor.ndim
-            self._key = path[0] if path else None
         return sizes.pop()
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
@@ -211,7 +226,8 @@ class LightningStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
-        return vars(self) | {"_progress": None, "_marks": None, "_owner": None}
+        idle = dict.fromkeys(("_progress", "_marks", "_owner", "_hot"))
+        return vars(self) | idle
 
 
 def _sum(counts: Iterable[float | None]) -> float | None:

@@ -1,5 +1,7 @@
 """Batches and optimizer steps of a Lightning training are counted as exactly as by a walk."""
 
+import sys
+import time
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ pytest.importorskip("lightning")
 import torch
 
 from energy_callbacks import EnergyMeter
+from energy_callbacks.accounting.step_marks import DONE, STEP, Event, StepMarks
 from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 
@@ -18,20 +21,6 @@ class Pair(NamedTuple):
 
     x: torch.Tensor
     y: torch.Tensor
-
-
-class Marks:
-    """Stores what is reported."""
-
-    def __init__(self) -> None:
-        self.steps: list[tuple[float | None, float | None]] = []
-        self.done_batches = 0
-
-    def step(self, samples: float | None = None, tokens: float | None = None) -> None:
-        self.steps.append((samples, tokens))
-
-    def done(self) -> None:
-        self.done_batches += 1
 
 
 class Training:
@@ -52,16 +41,30 @@ class Training:
         )
         settings = {"batch_size_fn": None, "length_fn": None} | functions
         self.counter = LightningStepCounter(EnergyMeter(), **settings)
-        self.counter.begin(self.trainer)
-        self.marks = Marks()
-        self.counter._marks = self.marks  # type: ignore[assignment]
-        self.counter._step = self.marks.step
+        self.events: list[Event] = []
+        meter = self.counter._meter
+        meter.marks = lambda: StepMarks(self.events.append, time.monotonic)  # type: ignore[method-assign]
+        self.acted: list[int] = []
+        self.counter.begin(self.trainer, self)
 
-    def batch(self, batch: Any, steps: int = 1) -> bool:
+    def act(self, trainer: Any) -> None:
+        """Store the number of the batch at which the callback acts."""
+        self.acted.append(self.counter.stepped_batches)
+
+    def abandon(self, message: str) -> None:
+        """Fail: the counter has raised an exception."""
+        pytest.fail(message)
+
+    def batch(self, batch: Any, steps: int = 1) -> None:
         """End a batch with a number of optimizer steps."""
         self.total.completed += steps
         self.trainer.global_step += steps
-        return self.counter.end_batch(batch)
+        self.counter.on_train_batch_end(self.trainer, None, None, batch, 0)
+
+    @property
+    def steps(self) -> list[tuple[float | None, float | None]]:
+        """Samples and tokens of the steps so far."""
+        return [(samples, tokens) for kind, _, samples, tokens, _ in self.events if kind == STEP]
 
 
 def rows(count: int) -> torch.Tensor:
@@ -84,7 +87,7 @@ def test_each_batch_has_its_own_size(batch_of: Any) -> None:
     training = Training()
     for size in (4, 4, 3):
         training.batch(batch_of(size))
-    assert training.marks.steps == [(4, None), (4, None), (3, None)]
+    assert training.steps == [(4, None), (4, None), (3, None)]
 
 
 def test_a_batch_of_another_structure_is_searched() -> None:
@@ -92,7 +95,7 @@ def test_a_batch_of_another_structure_is_searched() -> None:
     training = Training()
     for batch in ([rows(4)], rows(5), {"x": rows(6)}, [{"y": rows(7)}], [[rows(8)]], [rows(9)]):
         training.batch(batch)
-    assert [samples for samples, _ in training.marks.steps] == [4, 5, 6, 7, 8, 9]
+    assert [samples for samples, _ in training.steps] == [4, 5, 6, 7, 8, 9]
 
 
 def test_sizes_that_begin_to_differ_are_noticed_at_the_next_check() -> None:
@@ -103,7 +106,7 @@ def test_sizes_that_begin_to_differ_are_noticed_at_the_next_check() -> None:
     with pytest.warns(UserWarning, match=r"first dimensions \[4, 9\]"):
         training.batch([rows(4), rows(9)])
     training.batch([rows(4), rows(4)])
-    assert [samples for samples, _ in training.marks.steps] == [4, None, None]
+    assert [samples for samples, _ in training.steps] == [4, None, None]
 
 
 def test_accumulated_batches_count_for_their_step() -> None:
@@ -111,8 +114,8 @@ def test_accumulated_batches_count_for_their_step() -> None:
     training = Training(length_fn=lambda batch: 10 * len(batch))
     for size, steps in ((4, 0), (4, 0), (3, 1), (2, 1)):
         training.batch(rows(size), steps)
-    assert training.marks.steps == [(11, 110), (2, 20)]
-    assert training.marks.done_batches == 2
+    assert training.steps == [(11, 110), (2, 20)]
+    assert sum(kind == DONE for kind, *_ in training.events) == 2
     assert training.counter.stepped_batches == 2
 
 
@@ -121,7 +124,7 @@ def test_two_optimizers_share_their_samples() -> None:
     training = Training(is_automatic=False)
     for steps in (2, 0, 1):
         training.batch(rows(4), steps)
-    assert training.marks.steps == [(4, None), (0, None), (8, None)]
+    assert training.steps == [(4, None), (0, None), (8, None)]
     assert training.counter.stepped_batches == 3
 
 
@@ -130,5 +133,35 @@ def test_without_the_inner_counter_the_trainer_is_asked() -> None:
     training = Training()
     training.trainer.fit_loop.epoch_loop = SimpleNamespace()
     training.counter.begin_epoch(training.trainer, 2)
-    assert [training.batch(rows(4)) for _ in range(4)] == [False, True, False, True]
-    assert len(training.marks.steps) == 4
+    for _ in range(4):
+        training.batch(rows(4))
+    assert training.acted == [2, 4]
+    assert len(training.steps) == 4
+
+
+def test_a_plain_batch_calls_no_function_of_this_package() -> None:
+    """From the second batch on, if all batches are alike; calls are counted by the interpreter."""
+    training, called = Training(), []
+    training.counter.begin_epoch(training.trainer, 100)
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call" and "energy_callbacks" in frame.f_code.co_filename:
+            called.append(frame.f_code.co_name)
+
+    training.batch([rows(4), rows(4)])
+    sys.setprofile(note)
+    training.batch([rows(4), rows(4)])
+    sys.setprofile(None)
+    assert called == ["on_train_batch_end"]
+
+
+@pytest.mark.parametrize("batch", [rows(3), [rows(3), rows(3)], {"x": rows(3)}])
+def test_plain_batches_act_where_others_do(batch: Any) -> None:
+    """Steps that are due are found in plain batches as in others."""
+    training = Training()
+    training.counter.begin_epoch(training.trainer, 3)
+    for steps in (1, 1, 1, 0, 1, 1, 2, 1, 1):
+        training.batch(batch, steps)
+    assert training.acted == [3, 6]
+    assert training.counter.stepped_batches == 8
+    assert [samples for samples, _ in training.steps] == [3, 3, 3, 6, 3, 3, 0, 3, 3]
