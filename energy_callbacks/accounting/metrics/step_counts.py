@@ -155,28 +155,27 @@ class StepLog:
 
     def _read_events(self) -> None:
         """Find waits, and the steps to count, in the events since the last call."""
-        events = self._events
+        # There may be thousands of events per second, so this loop calls no function of Python.
+        events, new, waits = self._events, self._new, self._waits
         while events:
             kind, t_s, samples, tokens, end = events.popleft()
-            self._marked_s = max(self._marked_s, t_s)
-            if kind == READY:
-                self._end_wait(t_s)
+            if t_s > self._marked_s:
+                self._marked_s = t_s
+            if kind == STEP:
+                new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
+                self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
+            elif kind == READY:
+                self.sees_waits = True
+                done_s, self._done_s = self._done_s, None
+                if done_s is not None and t_s > done_s:
+                    self._wait_s += t_s - done_s
+                    waits.append((done_s, t_s))
             elif kind == DONE:
                 self._done_s = t_s
-            elif kind == STEP:
-                self._new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
-                self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
             elif kind == _COUNTS:
-                self._new.append((t_s, samples, tokens, 0.0, 0, None, False))
+                new.append((t_s, samples, tokens, 0.0, 0, None, False))
             else:
                 self._done_s, self._is_paused = None, True
-
-    def _end_wait(self, t_s: float) -> None:
-        self.sees_waits = True
-        done_s, self._done_s = self._done_s, None
-        if done_s is not None and t_s > done_s:
-            self._wait_s += t_s - done_s
-            self._waits.append((done_s, t_s))
 
     def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
         """Return the waits that ended since the last call, and the time up to which all are known.
@@ -192,22 +191,24 @@ class StepLog:
         if self.ends:
             self.ends.settle()
         self._read_events()
-        before, new = self.tally, self._new
+        before, new, durations_s = self.tally, self._new, self._durations_s
         t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
+        add_samples, add_tokens = self._samples.add, self._tokens.add
         while new:
             marked_s, samples, tokens, waited_s, steps, end, is_first = new[0]
             ended_s = end.end_s if end else marked_s
             if ended_s is None or ended_s > until_s:
                 break
             new.popleft()
-            self._samples.add(samples, steps)
-            self._tokens.add(tokens, steps)
+            add_samples(samples, steps)
+            add_tokens(tokens, steps)
             if steps:
                 if not is_first and ended_s > t_s:
-                    self._durations_s.append(ended_s - t_s)
+                    durations_s.append(ended_s - t_s)
                 # A step without an event has the time when it was queued. At that time, the device
                 # may not have finished the step before it, so ``ended_s`` may be before ``t_s``.
-                t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
+                t_s = ended_s if ended_s > t_s else t_s
+                t_error_s = end.error_s if end else None
                 count += steps
                 wait_s += waited_s
         self.tally = StepCounts(
