@@ -217,9 +217,10 @@ class JournalRecorder:
         has_windows = self._write_spans(self._named, "window", "name")
         self._write_steps(is_final=is_final)
         self._note_period()
+        self._write_series(now_s)
+        self._writer.flush()  # before all that may take long while the training runs Python code
         self._waiting.update(now_s, is_final=is_final)
         self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
-        self._write_series(now_s)
         is_asked = self.is_asked
         self._write_so_far(is_due=has_windows or is_asked)
         if is_asked and not is_final:
