@@ -11,7 +11,6 @@ import numpy as np
 
 from energy_callbacks.core.formatting import duration, grouped, one_line, percent
 from energy_callbacks.report.analysis.late_stop import late_stop
-from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.profile_kernels import KernelProfile
@@ -50,7 +49,9 @@ def advice(report: EnergyReport) -> tuple[Advice, ...]:
         *map(_straggler, report.imbalances),
     ]
     found += kernel_advice(report.profile, given={one.code for one in found})
-    return tuple(sorted(found, key=lambda one: (one.saves_j or 0.0, one.saves_s or 0.0), reverse=True))
+    return tuple(
+        sorted(found, key=lambda one: (one.saves_j or 0.0, one.saves_s or 0.0), reverse=True)
+    )
 
 
 def nothing_found(report: EnergyReport) -> str:

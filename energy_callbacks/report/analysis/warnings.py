@@ -64,7 +64,7 @@ def warnings(
         *_of_attempts(report, merged),
         *_of_devices(report.devices, doctor, recorded),
         *_of_origin(report, doctor),
-        *_of_place(report),
+        *_of_place(report, recorded),
         *_of_length(report),
         *_of_sensors(report),
         *_of_readings(processes, recorded),
@@ -75,7 +75,9 @@ def warnings(
 
 def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarning]:
     for reason in unreadable:
-        yield ReportWarning(code="journal_unreadable", message=f"A journal is not included: {reason}.")
+        yield ReportWarning(
+            code="journal_unreadable", message=f"A journal is not included: {reason}."
+        )
     if other_runs:
         runs = "run" if other_runs == 1 else "runs"
         yield ReportWarning(
@@ -161,10 +163,11 @@ def _of_devices(
             message="No sensor or model of energy was available: the energy is not known.",
             fix=doctor,
         )
+    partly: dict[str, list[str]] = {}
     for device in with_energy:
+        name = f"{device.key} ({device.name}, host {device.host})"
         if _has_cause(device, recorded):
             continue
-        name = f"{device.key} ({device.name}, host {device.host})"
         if device.energy.energy_j is None:
             yield ReportWarning(
                 code="energy_unknown",
@@ -172,11 +175,10 @@ def _of_devices(
                 fix=doctor,
             )
         elif device.energy.coverage < _FULL_COVERAGE:
-            yield ReportWarning(
-                code="low_coverage",
-                message=f"{name} has readings for {formatting.percent(device.energy.coverage)} of "
-                "the time; the energy of the rest is not included.",
-            )
+            partly.setdefault(formatting.percent(device.energy.coverage), []).append(name)
+    for share, names in partly.items():
+        message = f"Readings cover only {share} of the time of {', '.join(names)}."
+        yield ReportWarning(code="low_coverage", message=f"{message} The rest is not included.")
 
 
 def _has_cause(device: DeviceUse, recorded: Sequence[ReportWarning]) -> bool:
@@ -213,7 +215,9 @@ def _is_estimated(device: DeviceUse) -> bool:
     return device.origin == "estimated" and device.energy.energy_j is not None
 
 
-def _of_place(report: EnergyReport) -> Iterator[ReportWarning]:
+def _of_place(report: EnergyReport, recorded: Sequence[ReportWarning]) -> Iterator[ReportWarning]:
+    if any(one.code == "place_unknown" for one in recorded):
+        return
     if report.emissions is not None and report.emissions.kg is None:
         yield ReportWarning(
             code="place_unknown",
@@ -246,7 +250,9 @@ def _of_sensors(report: EnergyReport) -> Iterator[ReportWarning]:
 
     A missing GPU sensor is a warning, not a note, if the framework has allocated memory on GPUs.
     """
-    has_estimate = any(device.scope == "host" and _is_estimated(device) for device in report.devices)
+    has_estimate = any(
+        device.scope == "host" and _is_estimated(device) for device in report.devices
+    )
     for sensor in report.unavailable:
         why = f"{sensor.source} was not read: {sensor.reason}."
         is_used = sensor.source in _GPU_SENSORS and report.memory.peak_allocated_bytes

@@ -102,8 +102,8 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
         yield HeadlineCard(
             label=f"Forecast after {forecast.after}",
             value=figure_format.energy_with_error(figure),
-            detail=f"{formatting.grouped(forecast.planned_steps)} steps in {duration}; the interval "
-            "leaves out the errors of sensors and models",
+            detail=f"{formatting.grouped(forecast.planned_steps)} steps in {duration}; the "
+            "interval leaves out the errors of sensors and models",
         )
 
 

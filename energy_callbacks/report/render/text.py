@@ -127,9 +127,7 @@ def _warnings(report: EnergyReport, width: int) -> list[str]:
 
 def note_lines(report: EnergyReport) -> list[str]:
     """Return a line for each note on the numbers."""
-    return [
-        f"- {one.message}{f' -> {one.fix}' if one.fix else ''}" for one in answer.notes(report)
-    ]
+    return [f"- {one.message}{f' -> {one.fix}' if one.fix else ''}" for one in answer.notes(report)]
 
 
 def _headline(report: EnergyReport, width: int) -> list[str]:
