@@ -11,8 +11,8 @@ from energy_callbacks.report.model.amounts import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
 _ONE_EACH = (
-    "The intervals contain the errors of sensors and models. One run on each side does\n"
-    "not show how much repeated runs differ."
+    "The intervals contain the errors of sensors and models. One run on each side\n"
+    "does not show how much repeated runs differ."
 )
 
 

@@ -24,7 +24,7 @@ _SHORT_RUN_S = 10.0
 # Names of RAPL and of the sensors of GPUs in the list of unavailable sensors. The last name, with a
 # UUID behind it, is that of one card.
 _RAPL, _GPU_SENSORS, _ONE_GPU = "RAPL", ("NVIDIA GPU", "AMD GPU"), "NVML "
-_KINDS: Final = {"cpu": "CPU", "dram": "RAM"}
+_KINDS: Final = {"cpu": "the CPU", "dram": "the RAM"}
 # Codes of warnings in journals that state why the energy of a device, whose key they contain, is
 # not known or has gaps.
 _CAUSES: Final = ("no_power", "gaps")
@@ -248,15 +248,18 @@ def _of_length(report: EnergyReport) -> Iterator[ReportWarning]:
 def _of_sensors(report: EnergyReport) -> Iterator[ReportWarning]:
     """Yield a warning for each sensor that was not read, except RAPL if a model replaces it.
 
-    A missing GPU sensor is a warning, not a note, if the framework has allocated memory on GPUs.
+    A GPU sensor that was not read is a warning, not a note, if the run used a GPU: a certain card
+    was asked for, or the framework allocated memory on GPUs and no GPU was measured.
     """
+    has_gpu = any(device.scope == "gpu" for device in report.devices)
+    uses_gpu = bool(report.memory.peak_allocated_bytes) and not has_gpu
     has_estimate = any(
         device.scope == "host" and _is_estimated(device) for device in report.devices
     )
     for sensor in report.unavailable:
         why = f"{sensor.source} was not read: {sensor.reason}."
-        is_used = sensor.source in _GPU_SENSORS and report.memory.peak_allocated_bytes
-        if is_used or sensor.source.startswith(_ONE_GPU):
+        is_asked_for = sensor.source.startswith(_ONE_GPU)
+        if is_asked_for or (uses_gpu and sensor.source in _GPU_SENSORS):
             message = f"The energy of a GPU is not included in the totals. {why}"
             yield ReportWarning(code="gpu_not_measured", message=message, fix=sensor.fix)
         elif sensor.fix and not (sensor.source == _RAPL and has_estimate):
