@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# Maximum number of intervals between the labels of an x axis, and space between two panels as a
-# share of a panel's width. With more intervals and less space, labels such as 0.0025 overlap.
-_INTERVALS, _WSPACE = 5, 0.08
+# Space between two panels, as a share of a panel's width. With less space, the last label below one
+# panel and the first label below the next one read as a single number.
+_WSPACE: Final = 0.08
 # Functions with this number of callers above them, or more, are not drawn.
 _DEEPEST: Final = 14
 # Approximate number of characters per inch in the font of function names.
@@ -47,7 +47,6 @@ def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas 
             colours = [GRID if row.class_name == "idle" else colour for row in rows]
             axes.barh(names, values, color=colours)
             axes.set_xlabel(label)
-            axes.locator_params(axis="x", nbins=_INTERVALS)
             axes.grid(axis="y", visible=False)
     return canvas
 

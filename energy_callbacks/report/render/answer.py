@@ -31,7 +31,10 @@ def answer(report: EnergyReport) -> str:
     if total.energy_j is None:
         return f"{subject} used an unknown amount of energy; cost and emissions are not known."
     energy = figure_format.energy_with_error(total)
-    if figure_format.is_order_only(total):
+    if not total.is_resolved:
+        bound = figure_format.figure(total).removeprefix("< ")
+        energy = f"less than {bound} (too short to measure)"
+    elif figure_format.is_order_only(total):
         energy = f"{energy} ({figure_format.ORDER_ONLY})"
     clauses = [f"{subject} used {energy}{_cost_and_emissions(report)}", _measured(report, total)]
     return f"{'; '.join(clauses)}."

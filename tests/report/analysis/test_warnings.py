@@ -57,8 +57,8 @@ def test_an_estimate_and_its_missing_sensor_are_one_note(tmp_path: Path) -> None
     assert [one.code for one in report.warnings] == ["host_estimated", "place_unknown"]
     note = report.warnings[0]
     assert note.message == (
-        "The energy of the CPU is estimated by a model, not measured, because RAPL was not read: no "
-        "permission."
+        "The energy of the CPU is estimated by a model, not measured, because RAPL was not read: "
+        "no permission."
     )
     assert note.fix == "sudo chmod o+r energy_uj"
     assert html.render(report).partition("<script")[0].count("sudo chmod") == 1
@@ -79,8 +79,8 @@ def test_devices_with_the_same_coverage_share_a_warning(tmp_path: Path) -> None:
     """A GPU and a CPU with readings for 80 % of the time."""
     [warning] = answer.warnings(report_of(tmp_path, coverage=0.8))
     assert warning.message == (
-        "Readings cover only 80.0 % of the time of gpu0 (NVIDIA H200, host node1), cpu0 (Xeon, host "
-        "node1). The rest is not included."
+        "Readings cover only 80.0 % of the time of gpu0 (NVIDIA H200, host node1), cpu0 (Xeon, "
+        "host node1). The rest is not included."
     )
 
 

@@ -91,7 +91,7 @@ def test_a_bound_is_in_the_sentence(tmp_path: Path) -> None:
     report = build(tmp_path)
     total = Figure(energy_j=360.0, stderr_j=200.0, origin="measured")
     said = answer(replace(report, energy=replace(report.energy, total=total)))
-    assert said.startswith("The run used < 0.209 Wh, too short to measure and caused")
+    assert said.startswith("The run used less than 0.209 Wh (too short to measure) and caused")
 
 
 def test_a_forecast_names_what_its_interval_leaves_out(tmp_path: Path) -> None:
