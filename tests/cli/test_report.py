@@ -24,7 +24,7 @@ def test_a_run_folder_is_rendered_into_itself(run_folder, capsys):
     """Three files are written to the folder; the text and their paths are printed."""
     assert main(["report", str(run_folder)]) == 0
     out = capsys.readouterr().out
-    assert "Energy in total" in out
+    assert "Total energy" in out
     for ending in ("html", "json", "txt"):
         path = run_folder / f"energy_report.{ending}"
         assert path.stat().st_size > 0
