@@ -143,11 +143,13 @@ def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:
-        named = f"Rank{'s' if len(missing) > 1 else ''} {formatting.listed(missing)}"
+        is_one = len(missing) == 1
+        named = f"Rank{'' if is_one else 's'} {formatting.listed(missing)}"
         yield ReportWarning(
             code="rank_missing",
             message=f"{named} of {count}: the journal of attempt {attempt.number} is missing. The "
-            "energy of the devices that only these ranks measured is not included.",
+            f"energy of devices that only {'this rank' if is_one else 'these ranks'} measured is "
+            "not included.",
             fix="use the same report_dir= on all hosts, or copy the folders attempts/ of all hosts "
             "into one run folder",
         )

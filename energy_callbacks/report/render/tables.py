@@ -48,7 +48,6 @@ def run_tables(report: EnergyReport) -> Iterator[Section]:
         title="Ranks",
         head=("rank", "GPUs", "steps", "samples", "training", "data wait", "gpu", "mean"),
         rows=[_rank(one, with_attempt=several) for one in report.ranks],
-        notes=[one.message for one in report.imbalances],
     )
     yield from batch_size_sections(report)
     yield from profile_sections(report.profile)

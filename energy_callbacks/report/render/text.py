@@ -196,4 +196,8 @@ def _clipped(text: str, width: int) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(formatting.one_line(text), width, subsequent_indent=indent) or [""]
+    # Commands such as ``energy-callbacks doctor`` are not broken at their hyphens.
+    lines = textwrap.wrap(
+        formatting.one_line(text), width, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return lines or [""]
