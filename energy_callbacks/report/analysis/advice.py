@@ -57,13 +57,15 @@ def advice(report: EnergyReport) -> tuple[Advice, ...]:
 def nothing_found(report: EnergyReport) -> str:
     """Return the sentence that is shown if a report has no advice: what was checked."""
     checks = {
-        "idle time": True,
+        "idle time": any(phase.name in ("idle", "train") for phase in report.phases),
         "waits for data": report.throughput.data_wait_fraction is not None,
         "throttling": any(device.throttled_s is not None for device in report.devices),
         "training after the best validation": any(one.is_validation for one in report.metrics),
         "differences between ranks": bool(report.ranks),
     }
     checked = ", ".join(name for name, is_known in checks.items() if is_known)
+    if not checked:
+        return "These data contain nothing from which recommendations are derived."
     return f"Nothing to change was found (checked: {checked})."
 
 
