@@ -56,7 +56,7 @@ def render(report: EnergyReport) -> str:
     notes = answer.notes(report)
     return template("energy_report.html").render(
         report=report,
-        answer=answer.answer(report).replace(" %", "\N{NO-BREAK SPACE}%"),
+        answer=answer.answer(report),
         warnings=answer.warnings(report),
         notes=[one for one in notes if one.code not in answer.STATISTICS],
         statistics=[one for one in notes if one.code in answer.STATISTICS],
