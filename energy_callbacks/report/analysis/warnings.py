@@ -5,7 +5,7 @@ A cause appears once: where a warning names the cause of another warning, that o
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from energy_callbacks.core import formatting
@@ -28,6 +28,8 @@ _KINDS: Final = {"cpu": "the CPU", "dram": "the RAM"}
 # Codes of warnings in journals that state why the energy of a device, whose key they contain, is
 # not known or has gaps.
 _CAUSES: Final = ("no_power", "gaps")
+# Code of the warning that journals have about the first failed reading of a source.
+_MISSED: Final = "source_missed"
 # First words of the notes that depend on location, PUE and price. ``footprint.view`` removes the
 # notes that begin with these words.
 EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "Cost"
@@ -58,6 +60,7 @@ def warnings(
         for process in processes
         for line in process.warnings
     ]
+    missed = _missed(processes)
     found = [
         *_of_files(other_runs, unreadable),
         *_of_lost_attempts(merged[0].processes),
@@ -67,8 +70,8 @@ def warnings(
         *_of_place(report, recorded),
         *_of_length(report),
         *_of_sensors(report),
-        *_of_readings(processes, recorded),
-        *recorded,
+        *_of_readings(missed, recorded),
+        *(one for one in recorded if one.code != _MISSED or _source(one) not in missed),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -268,18 +271,30 @@ def _of_sensors(report: EnergyReport) -> Iterator[ReportWarning]:
             yield ReportWarning(code="sensor_unavailable", message=why, fix=sensor.fix)
 
 
-def _of_readings(
-    processes: Sequence[ProcessJournal], recorded: Sequence[ReportWarning]
-) -> Iterator[ReportWarning]:
-    """Yield the number of failed readings of each source; none if the journal has the reason."""
-    explained = {one.message.partition(":")[0] for one in recorded if one.code == "source_missed"}
+def _missed(processes: Sequence[ProcessJournal]) -> Counter[str]:
+    """Return the number of failed readings of each source, without sources that have none."""
     missed: Counter[str] = Counter()
     for process in processes:
         missed.update((process.totals or {}).get("missed_readings") or {})
+    return +missed
+
+
+def _of_readings(
+    missed: Mapping[str, int], recorded: Sequence[ReportWarning]
+) -> Iterator[ReportWarning]:
+    """Yield the number of failed readings of each source, with the reason of the first failure."""
+    reasons = {_source(one): one.message for one in recorded if one.code == _MISSED}
     for source, count in sorted(missed.items()):
-        if count and source not in explained:
-            noun = "reading" if count == 1 else "readings"
-            yield ReportWarning(code="missed_readings", message=f"{source}: {count} {noun} failed.")
+        noun = "reading" if count == 1 else "readings"
+        reason = reasons.get(source, "").removeprefix(f"{source}: ").rstrip(".")
+        because = f" ({reason})" if reason else ""
+        message = f"{source}: {count} {noun} failed{because}."
+        yield ReportWarning(code="missed_readings", message=message)
+
+
+def _source(warning: ReportWarning) -> str:
+    """Return the name of the source in a warning that the sampler recorded."""
+    return warning.message.partition(": ")[0]
 
 
 def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:

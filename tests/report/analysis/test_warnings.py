@@ -90,7 +90,6 @@ def test_devices_with_the_same_coverage_share_a_warning(tmp_path: Path) -> None:
         ("gaps", "gpu0: 3 s in one gap are not included.", "low_coverage"),
         ("gaps", "gpu10: 3 s in one gap are not included.", None),
         ("place_unknown", "The country of the log is not known.", "place_unknown"),
-        ("source_missed", "NVML: no answer", "missed_readings"),
     ],
 )
 def test_a_cause_in_the_journal_replaces_its_effect(
@@ -102,3 +101,13 @@ def test_a_cause_in_the_journal_replaces_its_effect(
     found = report_of(tmp_path / "with", **faulty, warnings=[(code, message)])
     expected = [one.message for one in without.warnings if one.code != left_out]
     assert [one.message for one in found.warnings] == [*expected, message]
+
+
+def test_failed_readings_have_their_number_and_the_first_reason(tmp_path: Path) -> None:
+    """The journal has a warning about the first one, and the number at its end."""
+    faulty = {"devices": (GPU,), "warnings": [("source_missed", "NVML: no answer.")]}
+    report = report_of(tmp_path / "ended", **faulty, missed={"NVML": 3})
+    assert "NVML: 3 readings failed (no answer)." in [one.message for one in report.warnings]
+    assert "source_missed" not in [one.code for one in report.warnings]
+    killed = report_of(tmp_path / "killed", **faulty, cut_off_at_s=30.0)
+    assert "NVML: no answer." in [one.message for one in killed.warnings]

@@ -166,7 +166,7 @@ def test_nothing_recorded_is_said(tmp_path: Path) -> None:
     }
     text = as_text(report(tmp_path, empty))
     assert "No window was recorded in 5 steps." in text
-    assert "kind of work" not in text
+    assert "time/step" not in text
     assert not [one for one in report(tmp_path, empty).advice if one.code != "data_wait"]
 
 
