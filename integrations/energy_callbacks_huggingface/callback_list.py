@@ -43,6 +43,7 @@ from energy_callbacks_huggingface.log_filter import (
     LogFilter,
     LogRow,
     console,
+    needed,
     nothing,
     takes_time,
 )
@@ -135,12 +136,7 @@ class OtherTrainerCallbacks:
         if callbacks != self._unfiltered:
             self._unfiltered = callbacks
             filtered = [part for one in callbacks for part in self._with_filters(one)]
-            # Of two filters next to each other, the second one alone has the same effect.
-            self._filtered = [
-                one
-                for one, following in zip(filtered, [*filtered[1:], None], strict=True)
-                if not (isinstance(one, LogFilter) and isinstance(following, LogFilter))
-            ]
+            self._filtered = needed(filtered)
         self._callbacks[:] = self._filtered
         self._is_filtered = True
 

@@ -76,6 +76,19 @@ class LogFilter(TrainerCallback):
         self._row.show(logs, self._select)
 
 
+def needed(callbacks: list[Any]) -> list[Any]:
+    """Return the callbacks without each filter that is directly before another filter.
+
+    Of two filters next to each other, the second one alone has the same effect.
+    """
+    following = [*callbacks[1:], None]
+    return [
+        one
+        for one, next_one in zip(callbacks, following, strict=True)
+        if not (isinstance(one, LogFilter) and isinstance(next_one, LogFilter))
+    ]
+
+
 class LastCallback(TrainerCallback):
     """Tells our callback when all callbacks have received an event.
 

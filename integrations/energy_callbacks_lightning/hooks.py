@@ -17,8 +17,7 @@
     teardown | on_exception             meter.ending, last scalars
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
-Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or waits for the device. Metrics
-are read when Lightning has already waited for them.
+No hook between start and end reads a sensor or waits for the device.
 
 Only the start of a meter raises exceptions, such as ``PermissionError`` for its folder. After any
 other error, measuring ends with a warning, and the training continues.
@@ -130,7 +129,7 @@ class EnergyHooks(Base):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch. The device may still run them."""
+        """Report the optimizer steps that ended with the batch; the device may still run them."""
         self._steps.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def act(self, trainer: Any) -> None:

@@ -6,23 +6,14 @@ differs: in ``on_train_batch_end`` it includes the optimizer step of the current
 manual optimization it counts the steps of every optimizer.
 """
 
-import contextlib
-import functools
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Protocol
 
-import torch
-from lightning_utilities.core.apply_func import apply_to_collection
-
 from energy_callbacks.accounting.step_marks import STEP, StepMarks
-from energy_callbacks.core.guard import Abandonable, give_up, pass_on_signals
+from energy_callbacks.core.guard import Abandonable, give_up
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning.loop import step_progress, warn
-
-Counter = Callable[[Any], int]
-# Numbers of samples and tokens; ``None`` if unknown.
-_Counts = tuple[float | None, float | None]
+from energy_callbacks_lightning.batch_sizes import BatchSizes, Counter, Counts
+from energy_callbacks_lightning.loop import step_progress
 
 
 class HookOwner(Abandonable, Protocol):
@@ -50,14 +41,9 @@ class LightningStepCounter:
         self, meter: EnergyMeter, batch_size_fn: Counter | None, length_fn: Counter | None
     ) -> None:
         self._meter = meter
-        self._samples_of: Counter | None = batch_size_fn or self._first_dimension
-        self._tokens_of = length_fn
+        self._sizes = BatchSizes(batch_size_fn, length_fn)
         self._is_automatic = True
-        self._earlier: list[_Counts] = []
-        # Type of the batches with a tensor at ``_path``, which has ``_ndim`` dimensions.
-        self._kind: type[Any] | None = None
-        self._path: tuple[Any, ...] = ()
-        self._ndim = 0
+        self._earlier: list[Counts] = []
         self._progress: Any = None
         self._reported = 0  # optimizer steps
         self._extra = 0  # ``stepped_batches`` minus ``_reported``
@@ -112,16 +98,16 @@ class LightningStepCounter:
 
     def check_sizes(self) -> None:
         """Compare the first dimensions of all tensors of the next batch."""
-        self._kind = None
+        self._sizes.forget()
         self._expect(None)
 
     def _expect(self, plain: type[Any] | None) -> None:
         """Prepare ``on_train_batch_end`` for plain batches of a type; ``None`` for other ones."""
-        key = self._path[0] if self._path else None
-        marks = self._marks
+        sizes, marks = self._sizes, self._marks
+        key = sizes.path[0] if sizes.path else None
         # One tuple: with cold caches, each attribute of an object may take 0.1 us.
         self._hot = (
-            plain, key, self._ndim, self._progress, marks, marks.now_s, self._extra, self._every
+            plain, key, sizes.ndim, self._progress, marks, marks.now_s, self._extra, self._every
         )  # fmt: skip
 
     def on_train_batch_end(
@@ -159,22 +145,21 @@ class LightningStepCounter:
         Returns:
             Whether an optimizer step ended with the batch, whose number is divisible by ``every``.
         """
-        samples = self._samples(batch)
-        tokens = None if self._tokens_of is None else self._counted(self._tokens_of, batch)
+        counts = self._sizes.of(batch)
         steps = self._progress.completed - self._reported
         is_stepped = steps > 0 or not self._is_automatic
         stepped_batches = self.stepped_batches + is_stepped
         if steps:
-            self._end_steps(steps, [*self._earlier, (samples, tokens)])
+            self._end_steps(steps, [*self._earlier, counts])
         else:
-            self._earlier.append((samples, tokens))
+            self._earlier.append(counts)
             self._marks.done()
         self.stepped_batches = stepped_batches
-        is_plain = steps and self._is_automatic and len(self._path) <= 1 and not self._tokens_of
-        self._expect(self._kind if is_plain else None)
+        is_plain = steps and self._is_automatic
+        self._expect(self._sizes.plain if is_plain else None)
         return bool(steps) and stepped_batches % self._every == 0
 
-    def _end_steps(self, steps: int, batches: list[_Counts]) -> None:
+    def _end_steps(self, steps: int, batches: list[Counts]) -> None:
         """Report optimizer steps and the counts of their batches."""
         self._reported += steps
         self._earlier = []
@@ -183,46 +168,6 @@ class LightningStepCounter:
         for _ in range(steps - 1):
             # Several optimizers may have used the same samples, which count once.
             self._marks.step(0, None if tokens is None else 0)
-
-    def _samples(self, batch: Any) -> float | None:
-        if type(batch) is self._kind:
-            with contextlib.suppress(LookupError, TypeError, AttributeError):  # another structure
-                part: Any = functools.reduce(operator.getitem, self._path, batch)
-                shape = part.shape
-                if len(shape) == self._ndim:
-                    return float(shape[0])
-        return self._counted(self._samples_of, batch)
-
-    def _first_dimension(self, batch: Any) -> int:
-        """Return the first dimension of a batch's tensors, and store the path to one of them.
-
-        Raises:
-            ValueError: if there is no tensor, or first dimensions differ.
-        """
-        sizes: set[int] = set()
-        apply_to_collection(batch, torch.Tensor, lambda tensor: sizes.update(tensor.shape[:1]))
-        if len(sizes) != 1:
-            raise ValueError(f"its tensors have the first dimensions {sorted(sizes)}")
-        if (path := _path(batch)) is not None:
-            tensor = functools.reduce(operator.getitem, path, batch)
-            self._path, self._kind, self._ndim = path, type(batch), tensor.ndim
-        return sizes.pop()
-
-    def _counted(self, count: Counter | None, batch: Any) -> float | None:
-        """Return ``count(batch)``. After an error, return ``None`` and stop using ``count``."""
-        if count is None:
-            return None
-        try:
-            return float(count(batch))
-        except Exception as error:  # noqa: BLE001 - counting must not end a training
-            pass_on_signals()
-            warn(
-                f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
-                "figures that need it are left out; give batch_size_fn= or length_fn="
-            )
-            self._samples_of = None if count is self._samples_of else self._samples_of
-            self._tokens_of = None if count is self._tokens_of else self._tokens_of
-            return None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
@@ -234,16 +179,3 @@ def _sum(counts: Iterable[float | None]) -> float | None:
     """Return a sum; ``None`` if any count is unknown."""
     found = list(counts)
     return None if None in found else sum(count for count in found if count is not None)
-
-
-def _path(part: Any) -> tuple[Any, ...] | None:
-    """Return the path to the first tensor; ``None`` if it is inside another kind of object."""
-    if isinstance(part, torch.Tensor):
-        return () if part.ndim else None
-    items: Iterable[Any] = part.items() if isinstance(part, Mapping) else ()
-    if isinstance(part, list | tuple):
-        items = enumerate(part)
-    for key, inner in items:
-        if (rest := _path(inner)) is not None:
-            return (key, *rest)
-    return None

@@ -159,8 +159,7 @@ class StepLog:
         events, new, waits = self._events, self._new, self._waits
         while events:
             kind, t_s, samples, tokens, end = events.popleft()
-            if t_s > self._marked_s:
-                self._marked_s = t_s
+            self._marked_s = max(self._marked_s, t_s)
             if kind == STEP:
                 new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
                 self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
@@ -207,7 +206,7 @@ class StepLog:
                     durations_s.append(ended_s - t_s)
                 # A step without an event has the time when it was queued. At that time, the device
                 # may not have finished the step before it, so ``ended_s`` may be before ``t_s``.
-                t_s = ended_s if ended_s > t_s else t_s
+                t_s = max(t_s, ended_s)
                 t_error_s = end.error_s if end else None
                 count += steps
                 wait_s += waited_s
