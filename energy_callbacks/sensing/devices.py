@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from energy_callbacks.core.config import Devices, EnergyConfig
+from energy_callbacks.core.config import Devices, check_settings
 from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -74,7 +74,7 @@ def check_devices_argument(devices: Devices) -> None:
         ValueError: for an empty list, a negative index or an unknown word.
         TypeError: for a device that is neither an index nor a UUID.
     """
-    EnergyConfig(devices=devices)
+    check_settings(devices=devices)
 
 
 _Inventory = Sequence[GpuInfo]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Cost, Emissions
 from energy_callbacks.report.model.runs import Attempt, DeviceUse, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
@@ -47,7 +48,7 @@ def warnings(
         *_of_attempts(report, merged),
         *_of_devices(report.devices, doctor),
         *_of_origin(report, doctor),
-        *_of_place(report),
+        *_of_place(report, has_file=any(process.intensities for process in processes)),
         *_of_length(report),
         *_of_sensors(report, processes),
         *(
@@ -175,8 +176,9 @@ def _of_origin(report: EnergyReport, doctor: str) -> Iterator[ReportWarning]:
         )
 
 
-def _of_place(report: EnergyReport) -> Iterator[ReportWarning]:
-    if report.emissions is not None and report.emissions.kg is None:
+def _of_place(report: EnergyReport, *, has_file: bool) -> Iterator[ReportWarning]:
+    # If a file of intensities has a gap, the journal has a warning.
+    if report.emissions is not None and report.emissions.kg is None and not has_file:
         yield ReportWarning(
             code="place_unknown",
             message="Nobody said where this ran: emissions are an interval that holds the grids of "
@@ -332,16 +334,13 @@ def notes_of_views(emissions: Emissions | None, cost: Cost | None) -> Iterator[s
         intensity, source = f"lie between {_grams(low)} and {_grams(high)}", emissions.source
         if emissions.kg is not None and emissions.kg_per_kwh is not None:
             intensity = f"are {_grams(emissions.kg_per_kwh)}"
-            source = f"{emissions.place}, {source}"
+            source = ", ".join(filter(None, (emissions.place, source)))
         yield (
             f"{EMISSIONS_NOTE} {intensity} g CO2e for each kWh ({source}), times the energy, times "
             f"a PUE of {emissions.pue:g}; making the hardware is not included."
         )
     if cost is not None:
-        yield (
-            f"{PRICE_NOTE} is the energy times the PUE times {cost.price_per_kwh:g} for each "
-            "kWh, in the currency of price_per_kwh."
-        )
+        yield f"{PRICE_NOTE} is the energy times the PUE times {figure_format.price(cost)}."
 
 
 def _grams(mass_kg: float) -> str:

@@ -30,19 +30,20 @@ def co2_eq_emissions(
             "no energy of this run is known, so its emissions are not either; "
             "see its report for the sensors that are missing"
         )
-    if emissions.kg is None or emissions.place is None:
+    if emissions.kg is None:
         raise ValueError(
             "the place of this run is not known, so its emissions are only known to lie between "
             f"{grams(emissions.low_kg):.3g} g and {grams(emissions.high_kg):.3g} g; "
             "train with country=, such as GpuEnergyCallback(country='DEU')"
         )
-    fields: dict[str, str | float] = {
+    fields: dict[str, str | float | None] = {
         "emissions": grams(emissions.kg),
         "source": f"energy_callbacks {report.tool_version}; grid: {emissions.source}",
         "geographical_location": emissions.place,
         "hardware_used": _hardware(report),
+        "training_type": training_type,
     }
-    return fields if training_type is None else fields | {"training_type": training_type}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _hardware(report: EnergyReport) -> str:

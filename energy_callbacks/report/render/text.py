@@ -67,7 +67,8 @@ def _short_emissions(report: EnergyReport) -> str:
     emissions = report.emissions
     if emissions is None:
         return ""
-    return f"{figure_format.emissions(emissions)} ({emissions.place or 'place not known'})"
+    detail = emissions.place or figure_format.carbon_intensity(emissions) or "place not known"
+    return f"{figure_format.emissions(emissions)} ({detail})"
 
 
 @as_text.register
