@@ -18,7 +18,7 @@ from energy_callbacks.accounting.journal.previous_attempts import PreviousAttemp
 from energy_callbacks.accounting.journal.raw_readings import RawReadings
 from energy_callbacks.accounting.journal.stale_sensors import StaleSensors
 from energy_callbacks.accounting.journal.wall_clock import WallClock
-from energy_callbacks.accounting.metrics.budget import Budget, EmissionsKg, unknown_emissions
+from energy_callbacks.accounting.metrics.budget import Budget
 from energy_callbacks.accounting.metrics.carbon import Place
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.forecast import Forecaster
@@ -64,8 +64,8 @@ _LEFT: Final = (
 )
 # Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (
-    "pue", "price_per_kwh", "currency", "sample_interval_s", "raw_readings", "step_events", "max_energy_wh",
-    "max_emissions_g",
+    "pue", "price_per_kwh", "currency", "sample_interval_s", "raw_readings", "step_events",
+    "max_energy_wh", "max_emissions_g",
 )  # fmt: skip
 
 
@@ -168,20 +168,17 @@ class ActiveAttempt:
         self.metrics = MetricLog(self.recorder)
         if problem:
             self.recorder.warn("place", problem)
-        self._intensities = None
-        emissions_kg: EmissionsKg = unknown_emissions
-        if grid is not None:
-            emissions_kg = self._intensities = IntensityLog(
-                grid, self.recorder, unix_s, config.pue, clock.monotonic_s
-            )
+        self._emissions_kg = IntensityLog(
+            grid, self.recorder, unix_s, config.pue, clock.monotonic_s
+        )
         self.board = ScalarBoard(
             self.recorder,
             earlier=earlier,
             samples_scale=process.local_world_size,
-            emissions_kg=emissions_kg,
+            emissions_kg=self._emissions_kg,
         )
         self.forecaster = Forecaster(self.board, process.world_size / process.local_world_size)
-        self._budget = Budget(config, emissions_kg)
+        self._budget = Budget(config, self._emissions_kg)
         self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
         keep = self._raw.keep if self._raw else None
         self._disk = disk_sync.start(clock, path, *((self._raw.path,) if self._raw else ()))
@@ -473,8 +470,7 @@ class ActiveAttempt:
     def _keep_books(self) -> None:
         try:
             self.recorder.update()
-            if self._intensities is not None:
-                self._intensities.update()
+            self._emissions_kg.update()
             self.board.update()
             self.forecaster.update()
             if self._raw is not None:

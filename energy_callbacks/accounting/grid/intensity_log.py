@@ -1,5 +1,6 @@
 """Writes the carbon intensities of an attempt to its journal, and computes emissions during it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ class IntensityLog:
     The report has the intensities of each attempt.
 
     Args:
-        grid: the grid that supplies the machine.
+        grid: the grid that supplies the machine; with ``None``, all emissions are unknown.
         recorder: provides the energies, and writes the journal.
         unix_s: wall time of the attempt's start, in seconds since 1970.
         pue: power usage effectiveness, by which energies are multiplied.
@@ -37,7 +38,7 @@ class IntensityLog:
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Grid | None,
         recorder: JournalRecorder,
         unix_s: float,
         pue: float,
@@ -51,42 +52,44 @@ class IntensityLog:
         # Energy and mean intensity of the parts whose energy is final.
         self._past: list[tuple[float, Intensity]] = []
         self._parts: list[_Part] = []
-        self._stretch = grid.at(unix_s)
-        self._mean = self._stretch.intensity
-        if grid.table is not None:
-            self._begin(unix_s)
+        self._end_unix_s = math.inf
+        self._has_warned = False
+        self._file = grid.table.name if grid and grid.table else ""
+        self._mean = grid.intensity if grid else None
+        if grid is not None and grid.table is not None:
+            self._begin(grid, unix_s)
+            self._mean = self._parts[0].intensity
 
     def __call__(self, energy: Energy) -> EmissionsEstimate:
         """Return the emissions of an energy."""
+        if self._mean is None:
+            return EmissionsEstimate(None, None, None)
         return carbon.emissions(energy, self._mean, self._pue)
 
     def update(self) -> None:
         """Write the intensities up to now, and renew the mean; runs on the journal's thread."""
         now_unix_s = self._now_s() + self._to_unix_s
-        while self._stretch.end_unix_s <= now_unix_s:
-            self._begin(self._stretch.end_unix_s)
-        if len(self._parts) > 1:
+        while self._grid is not None and self._end_unix_s <= now_unix_s:
+            self._begin(self._grid, self._end_unix_s)
+        if self._past or len(self._parts) > 1:
             self._renew()
 
-    def _begin(self, unix_s: float) -> None:
+    def _begin(self, grid: Grid, unix_s: float) -> None:
         """Begin the part of the attempt that starts at a wall time."""
-        self._stretch = self._grid.at(unix_s)
+        intensity, self._end_unix_s, is_covered = grid.at(unix_s)
         start_s = unix_s - self._to_unix_s
-        self._parts.append(_Part(start_s, self._stretch.intensity))
+        self._parts.append(_Part(start_s, intensity))
         self._recorder.timeline.pin(start_s)
-        self._recorder.event("carbon_intensity", start_s, **asdict(self._stretch.intensity))
-        if not self._stretch.is_covered:
-            self._warn(unix_s)
-
-    def _warn(self, unix_s: float) -> None:
-        name = self._grid.table.name if self._grid.table else ""
-        begin = datetime.fromtimestamp(unix_s, tz=UTC).isoformat(timespec="seconds")
-        self._recorder.warn(
-            "carbon_intensity_gap",
-            f"{name} has no carbon intensity for {begin} and the time after it. Used there: "
-            f"{self._stretch.intensity.source}.",
-            "use a file that covers the whole run",
-        )
+        self._recorder.event("carbon_intensity", start_s, **asdict(intensity))
+        if not is_covered and not self._has_warned:
+            self._has_warned = True
+            begin = datetime.fromtimestamp(unix_s, tz=UTC).strftime("%Y-%m-%d %H:%M")
+            self._recorder.warn(
+                "carbon_intensity_gap",
+                f"{self._file} has no carbon intensity for {begin} UTC. For the time without one, "
+                f"the report uses another: {intensity.source}.",
+                "use a file that covers the whole run",
+            )
 
     def _renew(self) -> None:
         recorder, ends = self._recorder, [part.start_s for part in self._parts[1:]]

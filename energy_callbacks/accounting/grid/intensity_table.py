@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from statistics import median_high
+from statistics import median_low
 from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.config import MOST_G_PER_KWH
 from energy_callbacks.core.units import kilograms_from_grams
 
 # Names of columns, as ``_plain`` returns them. "Carbon intensity gCO2eq/kWh (Life cycle)" is in
-# exports of Electricity Maps since 2024, "(LCA)" in earlier ones; "carbon_intensity_avg" is in their
-# files for research. If a file has several of these columns, the first in this list is used.
+# exports of Electricity Maps since 2024, "(LCA)" in earlier ones; "carbon_intensity_avg" is in
+# their files for research. If a file has several of these columns, the first here is used.
 _TIMES: Final = ("datetime (utc)", "time (utc)", "datetime", "time", "timestamp", "date")
 _INTENSITIES: Final[Mapping[str, str]] = {
     "carbon intensity gco2eq/kwh (life cycle)": "life cycle",
@@ -230,7 +230,7 @@ def _plain(name: str) -> str:
 
 
 def _rows(points: Sequence[tuple[float, float | None]]) -> Iterator[Row]:
-    usual_s = median_high(after[0] - before[0] for before, after in pairwise(points))
+    usual_s = median_low(after[0] - before[0] for before, after in pairwise(points))
     for (start_s, kg_per_kwh), (next_s, _) in pairwise([*points, (math.inf, None)]):
         end_s = next_s if next_s - start_s <= _LATE * usual_s else start_s + usual_s
         if kg_per_kwh is not None:

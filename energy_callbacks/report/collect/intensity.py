@@ -19,6 +19,7 @@ from energy_callbacks.core import formatting
 from energy_callbacks.core.guard import logger
 from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.process import ProcessJournal
+from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.schema import from_record
 
 Part = tuple[float, Intensity]
@@ -63,26 +64,28 @@ def _device_parts(device: OwnedDevice) -> Iterator[Part]:
     process, energy_j = device.owner, device.energy.energy_j or 0.0
     intensities = process.intensities or [(0.0, _of_place(process))]
     edges_s = [start_s for start_s, _ in intensities[1:]]
-    shares = [0.0, *_shares_before(process, device.key, edges_s), 1.0]
-    for (before, after), (_, intensity) in zip(pairwise(shares), intensities, strict=True):
-        yield (after - before) * energy_j, intensity
+    # The energy of the attempt includes the time after the last row of the journal.
+    before_j = np.minimum(_energy_until(process, device.key, edges_s, energy_j), energy_j)
+    bounds_j = [0.0, *before_j.tolist(), energy_j]
+    for (start_j, end_j), (_, intensity) in zip(pairwise(bounds_j), intensities, strict=True):
+        yield end_j - start_j, intensity
 
 
-def _shares_before(process: ProcessJournal, key: str, times_s: Sequence[float]) -> Iterator[float]:
-    """Yield the share of a device's energy that was used before each time, 0 to 1.
+def _energy_until(
+    process: ProcessJournal, key: str, times_s: Sequence[float], energy_j: float
+) -> Array:
+    """Return the energy of a device up to each time, J, (n,).
 
-    Between two rows of the journal, the energy is interpolated. Without rows, it is assumed to be
-    proportional to time.
+    Between two rows of the journal, the energy is interpolated. Without rows, ``energy_j`` is
+    spread evenly over the attempt.
     """
-    seen_s, energy_j = [0.0, process.end_s], [0.0, process.end_s]
-    if key in process.columns:
-        columns = process.columns[key]
-        is_known = ~np.isnan(columns["energy_j"])
-        if is_known.any() and columns["energy_j"][is_known][-1] > 0.0:
-            seen_s = [0.0, *columns.seen_s[is_known].tolist()]
-            energy_j = [0.0, *columns["energy_j"][is_known].tolist()]
-    for before_j in np.interp(times_s, seen_s, energy_j).tolist():
-        yield before_j / energy_j[-1] if energy_j[-1] else 0.0
+    columns = process.columns.get(key, DeviceColumns())
+    is_known = ~np.isnan(columns["energy_j"])
+    if not is_known.any():
+        return np.interp(times_s, [0.0, process.end_s], [0.0, energy_j])
+    return np.interp(
+        times_s, [0.0, *columns.seen_s[is_known]], [0.0, *columns["energy_j"][is_known]]
+    )
 
 
 def _described(parts: Sequence[Part]) -> Intensity:
@@ -97,7 +100,7 @@ def _described(parts: Sequence[Part]) -> Intensity:
     texts = list(by_source)
     if len(by_source) > 1:
         texts = [
-            f"for {formatting.percent(used_j / total_j)} of the energy {source}"
+            f"{source} ({formatting.percent(used_j / total_j)} of the energy)"
             for source, used_j in by_source.items()
         ]
     if len(values) > 1:
