@@ -80,7 +80,7 @@ def _of_environment(settings: Mapping[str, Setting]) -> dict[str, Found]:
             known = (f"{PREFIX}{one.upper()}" for one in settings)
             raise ValueError(
                 f"the environment variable {variable}={value} is not a setting; "
-                + _hint(variable, known)
+                + _hint(variable.upper(), known)
             )
         origin = f"environment variable {variable}"
         found[name.lower()] = Found(setting.parse(value.strip()), origin)

@@ -42,7 +42,9 @@ def devices(value: str) -> list[int | str] | str:
     """
     if value in ("auto", "all"):
         return value
-    names = (name.strip() for name in value.split(","))
+    names = [name.strip() for name in value.split(",")]
+    if not all(names):
+        return value
     return [int(name) if name.isdecimal() else name for name in names]
 
 
