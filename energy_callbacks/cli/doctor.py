@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.accounting.grid.grid import check_grid, grid
 from energy_callbacks.core import formatting
+from energy_callbacks.core.config import EnergyConfig, settings_in_use
 from energy_callbacks.core.errors import SourceError, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
+from energy_callbacks.core.settings import layers
 from energy_callbacks.core.units import gibibytes, megahertz
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
@@ -60,14 +63,18 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
             ``country``, for the configured region.
 
     Returns:
-        JSON types: lists under ``channels`` and ``unavailable``, and ``carbon.Intensity`` as a
-        dictionary under ``grid``.
+        JSON types: lists under ``channels``, ``unavailable`` and ``settings``, and
+        ``carbon.Intensity`` as a dictionary under ``grid``.
 
     Raises:
-        ValueError: if the country or region is unknown, or if a region is given without a country.
+        ValueError: if the country or region is unknown, if a region is given without a country, or
+            if a setting in the environment or in a file is invalid.
+        TypeError: if such a setting has the wrong type.
     """
     from energy_callbacks.sensing.discovery import discover
 
+    config = EnergyConfig(country=country, region=region)
+    check_grid(config)
     sensors = discover(SystemClock(), devices="all")
     channels: list[dict[str, Any]] = []
     missing = list(sensors.unavailable)
@@ -83,8 +90,16 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
         "unavailable": [
             {"source": source, "reason": reason, "fix": fix} for source, reason, fix in missing
         ],
-        "grid": asdict(carbon.intensity(carbon.place(country, region))),
+        "settings": [
+            {"name": name, "value": _json_value(value), "origin": origin}
+            for name, (value, origin) in settings_in_use(config).items()
+        ],
+        "grid": asdict(grid(config).at(time.time()).intensity),
     }
+
+
+def _json_value(value: object) -> Any:
+    return str(value) if isinstance(value, Path) else value
 
 
 def _examine(source: Source) -> list[dict[str, Any]]:
@@ -137,7 +152,23 @@ def _print(findings: dict[str, Any]) -> None:
             fix = Text(f"to change that: {missing['fix']}", style="dim")
             console.print(Padding(fix, (0, 0, 0, 2)))
     console.print()
+    for part in _settings(findings["settings"]):
+        console.print(part)
+    console.print()
     console.print(Text(_grid_text(findings["grid"])))
+
+
+def _settings(settings: list[dict[str, Any]]) -> "Iterator[RenderableType]":
+    """Yield a line for each setting that is not a default, with its origin."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    found = [one for one in settings if one["origin"] != layers.DEFAULT]
+    yield Text("Settings", style="bold")
+    for one in found:
+        value = Text(f"{one['name']} = {one['value']!r}")
+        yield Padding(value.append(f"  from {one['origin']}", style="dim"), (0, 0, 0, 2))
+    yield Text(f"  {'all others' if found else 'all'}: defaults")
 
 
 def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
@@ -185,4 +216,5 @@ def _grid_text(grid: dict[str, Any]) -> str:
             f"grid: place unknown, so emissions will be an interval ({low} to {high} g/kWh); "
             "to change that: pass country='DEU', say"
         )
-    return f"grid: {grid['place']}, {grid['kg_per_kwh'] * 1e3:.0f} g/kWh ({grid['source']})"
+    place = grid["place"] or "place unknown"
+    return f"grid: {place}, {grid['kg_per_kwh'] * 1e3:.0f} g/kWh ({grid['source']})"

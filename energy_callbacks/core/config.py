@@ -87,7 +87,7 @@ class EnergyConfig:
         ValueError: for an invalid value, or if ``devices`` is not ``"auto"``, ``"all"`` or a
             sequence; if the environment or the file has an unknown setting, or if the file cannot
             be read.
-        TypeError: for any other value of the wrong type.
+        TypeError: for any other argument of the wrong type.
     """
 
     report_dir: str | Path | None = _setting(None, is_path=True)
@@ -225,16 +225,20 @@ def check_settings(**values: Any) -> None:
     _check_region(values.get("region"), values.get("country"))
 
 
-def settings_in_use() -> dict[str, layers.Found]:
-    """Return the value and the origin of each setting of ``EnergyConfig()``.
+def settings_in_use(config: EnergyConfig) -> dict[str, layers.Found]:
+    """Return the value that is used for each setting, and its origin.
 
-    Raises:
-        ValueError: see ``EnergyConfig``.
-        TypeError: see ``EnergyConfig``.
+    This includes the environment variables that have precedence over arguments.
     """
-    config = EnergyConfig()
+    origins = {**config.origins}
+    if os.environ.get(RUN_DIR_VARIABLE):
+        origins["report_dir"] = layers.name_of_variable(RUN_DIR_VARIABLE)
+    if not config.writes_command and config.record_command:
+        origins["record_command"] = layers.name_of_variable(NO_COMMAND_VARIABLE)
+    used = {"report_dir": config.run_folder, "record_command": config.writes_command}
     return {
-        name: layers.Found(getattr(config, name), origin) for name, origin in config.origins.items()
+        name: layers.Found(used.get(name, getattr(config, name)), origin)
+        for name, origin in origins.items()
     }
 
 
@@ -250,7 +254,7 @@ def _check(name: str, value: object, origin: str) -> None:
     except (TypeError, ValueError) as error:
         if origin in (layers.ARGUMENT, layers.DEFAULT):
             raise
-        raise type(error)(f"{origin}: {error}") from None
+        raise ValueError(f"{origin}: {error}") from None
 
 
 def _check_type(name: str, value: object, kind: Any, words: str) -> None:

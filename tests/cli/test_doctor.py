@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,39 @@ def test_an_unknown_place_is_an_error_without_a_traceback(
     """A wrong --country exits with 2 and prints one line."""
     assert main(["doctor", "--country", "Atlantis"]) == 2
     assert "Atlantis" in capsys.readouterr().err
+
+
+def test_settings_are_listed_with_their_origins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the file, of the environment and of the command; in JSON, defaults are listed, too."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "energy_callbacks.toml"
+    path.write_text("price_per_kwh = 0.3\nreport_dir = 'runs'\n")
+    monkeypatch.setenv("ENERGY_CALLBACKS_CURRENCY", "EUR")
+    assert main(["doctor", "--json", "--country", "DEU"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    origins = {one["name"]: (one["value"], one["origin"]) for one in found["settings"]}
+    assert origins["price_per_kwh"] == (0.3, str(path))
+    assert origins["report_dir"] == (str(tmp_path / "runs"), str(path))
+    assert origins["currency"] == ("EUR", "environment variable ENERGY_CALLBACKS_CURRENCY")
+    assert origins["country"] == ("DEU", "argument")
+    assert origins["pue"] == (1.0, "default")
+    assert main(["doctor"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "currency = 'EUR' from environment variable ENERGY_CALLBACKS_CURRENCY" in shown
+    assert "all others: defaults" in shown
+    assert "pue" not in shown
+
+
+def test_a_wrong_settings_file_is_an_error_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command exits with 2; the line names file, key and value."""
+    monkeypatch.chdir(tmp_path)
+    for text in ("contry = 'DEU'", "pue = 'high'"):
+        (tmp_path / "energy_callbacks.toml").write_text(text)
+        assert main(["doctor"]) == 2
+        error = capsys.readouterr().err
+        assert f"{tmp_path}/energy_callbacks.toml: " in error
+        assert text.rpartition("'")[0].rpartition("'")[2] in error

@@ -68,6 +68,11 @@ def resolve(
     }
 
 
+def name_of_variable(variable: str) -> str:
+    """Return the origin of a setting from an environment variable."""
+    return f"environment variable {variable}"
+
+
 def _of_environment(settings: Mapping[str, Setting]) -> dict[str, Found]:
     """Return the settings in the environment; an empty value counts as no value."""
     found = {}
@@ -82,8 +87,7 @@ def _of_environment(settings: Mapping[str, Setting]) -> dict[str, Found]:
                 f"the environment variable {variable}={value} is not a setting; "
                 + _hint(variable.upper(), known)
             )
-        origin = f"environment variable {variable}"
-        found[name.lower()] = Found(setting.parse(value.strip()), origin)
+        found[name.lower()] = Found(setting.parse(value.strip()), name_of_variable(variable))
     return found
 
 

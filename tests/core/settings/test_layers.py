@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,12 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core.config import DISABLED_VARIABLE, settings_in_use
+from energy_callbacks.core.config import (
+    DISABLED_VARIABLE,
+    NO_COMMAND_VARIABLE,
+    RUN_DIR_VARIABLE,
+    settings_in_use,
+)
 from energy_callbacks.lightning import GpuEnergyCallback
 
 # A value of each setting in a file, in the environment (as text and as value), and as argument.
@@ -120,51 +126,49 @@ def test_paths_in_a_file_are_relative_to_it(project: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind", "message"),
+    ("settings", "message"),
     [
-        ({"contry": "DEU"}, ValueError, "contry = 'DEU' is not a setting; did you mean country?"),
-        ({"x": 1}, ValueError, "x = 1 is not a setting; the settings are report_dir, country, "),
-        ({"pue": "high"}, TypeError, "pue must be a number, got 'high'"),
-        ({"pue": 0.5}, ValueError, "pue must lie between 1 and 10, got 0.5"),
-        ({"country": 49}, TypeError, "country must be a word, got 49"),
-        ({"currency": "euro"}, ValueError, "currency must be a code of three capital letters"),
-        ({"tags": "a"}, TypeError, "tags must be a dict"),
-        ({"devices": "gpu"}, ValueError, "devices must be"),
-        ({"carbon_intensity": 0.38}, ValueError, "got 0.38; if this is in kg, pass 380"),
+        ({"contry": "DEU"}, "contry = 'DEU' is not a setting; did you mean country?"),
+        ({"x": 1}, "x = 1 is not a setting; the settings are report_dir, country, "),
+        ({"pue": "high"}, "pue must be a number, got 'high'"),
+        ({"pue": 0.5}, "pue must lie between 1 and 10, got 0.5"),
+        ({"country": 49}, "country must be a word, got 49"),
+        ({"currency": "euro"}, "currency must be a code of three capital letters"),
+        ({"tags": "a"}, "tags must be a dict"),
+        ({"devices": "gpu"}, "devices must be"),
+        ({"carbon_intensity": 0.38}, "got 0.38; if this is in kg, pass 380"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_in_a_file_is_refused_with_file_key_and_value(
-    project: Path, settings: dict[str, Any], kind: type[Exception], message: str
+    project: Path, settings: dict[str, Any], message: str
 ) -> None:
     """At the construction of the settings, of a meter and of a callback."""
     path = write(project, **settings)
     for construct in (EnergyConfig, EnergyMeter, GpuEnergyCallback):
-        with pytest.raises(kind) as caught:
+        with pytest.raises(ValueError, match=re.escape(message)) as caught:
             construct()
         assert str(caught.value).startswith(f"{path}: ")
-        assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "kind", "message"),
+    ("variable", "text", "message"),
     [
-        ("CONTRY", "DEU", ValueError,
+        ("CONTRY", "DEU",
          "ENERGY_CALLBACKS_CONTRY=DEU is not a setting; did you mean ENERGY_CALLBACKS_COUNTRY?"),
-        ("country", "DEU", ValueError, "is not a setting; did you mean ENERGY_CALLBACKS_COUNTRY?"),
-        ("PUE", "high", TypeError,
+        ("country", "DEU", "is not a setting; did you mean ENERGY_CALLBACKS_COUNTRY?"),
+        ("PUE", "high",
          "environment variable ENERGY_CALLBACKS_PUE: pue must be a number, got 'high'"),
-        ("RAW_READINGS", "perhaps", TypeError, "must be True or False, got 'perhaps'"),
-        ("DEVICES", "0,,1", ValueError, "a list of NVML indices and UUIDs, got '0,,1'"),
+        ("RAW_READINGS", "perhaps", "must be True or False, got 'perhaps'"),
+        ("DEVICES", "0,,1", "a list of NVML indices and UUIDs, got '0,,1'"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_in_the_environment_is_refused_with_its_variable(
-    variable: str, text: str, kind: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, text: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown variables with our prefix are refused, too."""
     monkeypatch.setenv(f"ENERGY_CALLBACKS_{variable}", text)
-    with pytest.raises(kind) as caught:
+    with pytest.raises(ValueError, match=re.escape(message)):
         EnergyConfig()
-    assert message in str(caught.value)
 
 
 def test_a_place_that_is_unknown_is_refused_with_its_source(
@@ -224,10 +228,17 @@ def test_copies_have_the_values_that_were_found(project: Path) -> None:
 def test_the_settings_in_use_have_their_origins(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For ``energy-callbacks doctor``."""
+    """For ``energy-callbacks doctor``; some variables have precedence over arguments."""
     path = write(project, country="DEU")
     monkeypatch.setenv("ENERGY_CALLBACKS_PUE", "1.2")
-    found = settings_in_use()
+    found = settings_in_use(EnergyConfig(report_dir="here"))
     assert found["country"] == ("DEU", str(path))
     assert found["pue"] == (1.2, "environment variable ENERGY_CALLBACKS_PUE")
     assert found["devices"] == ("auto", "default")
+    assert found["report_dir"] == (Path("here"), "argument")
+    assert found["record_command"] == (True, "default")
+    monkeypatch.setenv(RUN_DIR_VARIABLE, "there")
+    monkeypatch.setenv(NO_COMMAND_VARIABLE, "1")
+    found = settings_in_use(EnergyConfig(report_dir="here"))
+    assert found["report_dir"] == (Path("there"), f"environment variable {RUN_DIR_VARIABLE}")
+    assert found["record_command"] == (False, f"environment variable {NO_COMMAND_VARIABLE}")
