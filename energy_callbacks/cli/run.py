@@ -19,6 +19,7 @@ from energy_callbacks.cli import child
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.settings import texts
 from energy_callbacks.core.signals import ENDING, SignalHold
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.report import EnergyReport, load, save
@@ -33,8 +34,10 @@ HELP = "measure any command from its start to its end"
 # Signals that are held back while the command runs. They are passed on to the command, unless a
 # terminal sent them, because a terminal also sends them to the command itself.
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# Options that are passed to ``EnergyConfig`` as settings of the same name.
-_SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
+# Options that are passed to ``EnergyConfig`` as settings of the same name, if they are given.
+_SETTINGS: Final = (
+    "country", "region", "carbon_intensity", "pue", "price_per_kwh", "currency", "devices"
+)  # fmt: skip
 # Interval in s at which the processes on the GPUs are listed, to find the GPUs that the command
 # uses. A GPU that the command uses for a shorter time may be missed.
 _CARD_CHECK_S: Final = 0.5
@@ -75,8 +78,15 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
     add("--country", help="ISO code or name of your place, for emissions")
     add("--region", help="state of the USA or province of Canada")
-    add("--pue", type=float, default=1.0, help="of the building (default: 1)")
+    add(
+        "--carbon-intensity",
+        type=texts.number,
+        metavar="X",
+        help="gCO2e per kWh of electricity, or a CSV file with times and intensities",
+    )
+    add("--pue", type=float, help="of the building (default: 1)")
     add("--price-per-kwh", type=float, metavar="PRICE", help="in your currency")
+    add("--currency", metavar="CODE", help="of the price, such as EUR")
     add("--graphs", action="store_true", help="the report's charts as PNG, too")
     add(
         "--compare-with",
@@ -159,12 +169,10 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
         ValueError: if a setting is invalid, or if the run folder already contains a run.
     """
     name = arguments.name or _name_of(command)
+    given = {setting: getattr(arguments, setting) for setting in _SETTINGS}
+    given |= {"report_dir": arguments.out, "tags": dict(arguments.tag) or None}
     config = EnergyConfig(
-        report_dir=arguments.out,
-        run_name=name,
-        devices=arguments.devices or "auto",
-        tags=dict(arguments.tag),
-        **{setting: getattr(arguments, setting) for setting in _SETTINGS},
+        run_name=name, **{setting: value for setting, value in given.items() if value is not None}
     )
     folder = config.run_folder or _new_folder(name)
     if any(Path(folder).glob("attempts/*/*.jsonl")):
