@@ -595,7 +595,7 @@ class EnergyMeter:
         """Print a summary on rank 0."""
         if attempt.rank == 0:
             path = attempt.run_folder / "energy_report.html"
-            line = summary.line(attempt.board.whole(), attempt.devices, path)
+            line = summary.line(attempt.board.whole(), attempt.devices, path, self.config)
             self._messages.call(lambda: self._say(line))
 
     def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:

@@ -33,6 +33,8 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
         path: path of the saved report, which is added to the line; ``None`` if it was not saved.
     """
     pieces = [_short_energy(report), _short_efficiency(report), _short_emissions(report)]
+    if report.cost is not None and report.cost.currency is not None:
+        pieces.append(figure_format.money(report.cost))
     if report.run.status not in ("finished", "running"):
         pieces.insert(0, report.run.status)
     attempts = len({attempt.attempt for attempt in report.attempts})
