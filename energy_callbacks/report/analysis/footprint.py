@@ -12,9 +12,9 @@ from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forec
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Origin of a location that was passed to ``view``.
-_ORIGIN = "given when the report was drawn again"
+_ORIGIN = "set when the report was rendered again"
 # First words of the note that ``view`` adds.
-_VIEW_NOTE = "This is a view of a run at another place, PUE or price"
+_VIEW_NOTE = "This report uses another location, PUE or price than the run"
 # Codes of the warnings that ``view`` removes if the new emissions are known.
 _PLACE_WARNINGS = ("place_unknown", "emissions_unknown", "carbon_intensity_gap")
 
@@ -118,8 +118,8 @@ def _note(before: EnergyReport) -> str:
     place = before.emissions.place if before.emissions else None
     price = f"a price of {figure_format.price(before.cost)}" if before.cost else "no price"
     return (
-        f"{_VIEW_NOTE}: the run itself had {place or 'no place'}, a PUE of {_pue(before):g} and "
-        f"{price}; its energy is unchanged."
+        f"{_VIEW_NOTE}. The settings of the run: {place or 'no location'}, a PUE of "
+        f"{_pue(before):g} and {price}. The energy is unchanged."
     )
 
 

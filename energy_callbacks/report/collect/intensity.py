@@ -81,10 +81,11 @@ def _energy_until(
     """
     columns = process.columns.get(key, DeviceColumns())
     is_known = ~np.isnan(columns["energy_j"])
+    seen_s, known_j = [0.0, *columns.seen_s[is_known]], [0.0, *columns["energy_j"][is_known]]
     if not is_known.any():
-        return np.interp(np.asarray(times_s), [0.0, process.end_s], [0.0, energy_j])
-    seen_s = np.append(0.0, columns.seen_s[is_known])
-    return np.interp(np.asarray(times_s), seen_s, np.append(0.0, columns["energy_j"][is_known]))
+        seen_s, known_j = [0.0, process.end_s], [0.0, energy_j]
+    found: Array = np.interp(times_s, seen_s, known_j)
+    return found
 
 
 def _described(parts: Sequence[Part]) -> Intensity:
