@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.json:
         _print_json(answer)
     else:
-        _print_table(answer.columns, [[_cell(value) for value in row] for row in answer.rows])
+        print_table(answer.columns, [[_cell(value) for value in row] for row in answer.rows])
     _report_skipped(answer)
     return 0
 
@@ -87,27 +87,6 @@ def _print_columns(*, as_json: bool) -> None:
         for column in table.columns:
             print(f"  {column.name:26}{column.type:11}{column.meaning}")
         print()
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, with a bold header and wrapped cells if standard output is a terminal.
-
-    Otherwise, or on a terminal without control codes, print plain text with one line per row.
-    """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal or console.is_dumb_terminal:
-        print("\n".join(aligned([columns, *rows], "<")))
-        return
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
 
 
 def _cell(value: Any) -> str:

@@ -1,0 +1,74 @@
+"""Finds run folders below a folder."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.core.errors import JournalError
+
+REPORTS: Final = ("energy_report.json", "energy_report.html")
+_ATTEMPTS: Final = "attempts"
+# Large folders in which trainings write nothing. Hidden folders are not searched either.
+_SKIPPED: Final = frozenset(("__pycache__", "node_modules", "site-packages"))
+DEFAULT_NAME: Final = "energy"
+"""Name of the run folder that the callbacks create in the folder of the training's logs."""
+
+
+def runs_at(path: Path) -> list[Path]:
+    """Return the paths of the runs that ``report.load`` can read at a path, newest first.
+
+    For a run folder, or a folder with the run folder ``energy``, this is that run; for any other
+    folder, all runs below it. A path that is no folder is returned unchanged.
+    """
+    if not path.is_dir():
+        return [path]
+    for folder in (path, path / DEFAULT_NAME):
+        if (run := to_load(folder)) is not None:
+            return [run]
+    return [run for folder in below(path) if (run := to_load(folder)) is not None]
+
+
+def below(folder: Path) -> list[Path]:
+    """Return the run folders among a folder and all folders below it, newest first.
+
+    Folders that cannot be listed are left out.
+    """
+    return sorted(_found(folder), key=lambda one: (_started_unix_s(one), one), reverse=True)
+
+
+def to_load(folder: Path) -> Path | None:
+    """Return what ``report.load`` reads for a run folder: the folder, or the report saved in it.
+
+    The saved report is returned if the folder has no journals.
+
+    Returns:
+        ``None`` if the folder contains neither journals nor a report.
+    """
+    if journal.find(folder):
+        return folder
+    return next((path for name in REPORTS if (path := folder / name).is_file()), None)
+
+
+def _found(folder: Path) -> Iterator[Path]:
+    for place, inner, files in os.walk(folder):
+        inner[:] = [name for name in inner if not (name.startswith(".") or name in _SKIPPED)]
+        has_journals = _ATTEMPTS in inner and bool(journal.find(Path(place)))
+        if has_journals:
+            inner.remove(_ATTEMPTS)
+        if has_journals or not set(REPORTS).isdisjoint(files):
+            yield Path(place)
+
+
+def _started_unix_s(folder: Path) -> float:
+    """Return when the newest attempt in a run folder began.
+
+    If no journal can be read, this is the time of the newest change of the reports or journals.
+    """
+    journals = journal.find(folder)
+    with suppress(JournalError, IndexError, KeyError):
+        return float(journal.header(journals[-1])["unix_s"])
+    files = [*journals, *(folder / name for name in REPORTS)]
+    return max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
