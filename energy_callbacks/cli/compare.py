@@ -159,11 +159,13 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
     groups: dict[str, list[Path]] = {}
     given = [_group(word) for word in words]
     unnamed = _names([paths[0] for name, paths in given if not name])
-    for name, paths in given:
-        name = name or next(unnamed)
+    for own_name, paths in given:
+        name = own_name or next(unnamed)
         if name in groups:
             raise ValueError(f"two groups are called {name!r}; name them: NAME=PATH")
-        groups[name] = [run for path in paths for run in sorted(run_folders.runs_at(path)) or [path]]
+        groups[name] = [
+            run for path in paths for run in sorted(run_folders.runs_at(path)) or [path]
+        ]
     return groups
 
 

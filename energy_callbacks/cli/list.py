@@ -133,4 +133,6 @@ def _note(folder: Path, count: int, listed: list[ListedRun]) -> None:
         if one.problem is not None:
             logger.info("unreadable: %s", formatting.one_line(one.problem))
     if count > len(listed):
-        logger.info("%d older runs are not listed; --limit %d lists all", count - len(listed), count)
+        logger.info(
+            "%d older runs are not listed; --limit %d lists all", count - len(listed), count
+        )

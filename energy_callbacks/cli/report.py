@@ -7,9 +7,7 @@ from pathlib import Path
 
 from energy_callbacks import importers
 from energy_callbacks.cli.common import options, run_folders
-from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.core import atomic_files
-from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import FORMATS, Format, load, save, view
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.render import emissions_csv
@@ -77,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Without a path, the report is that of the newest run below the current folder.
     """
-    path, out = _run_at(arguments.path), arguments.out
+    path, out = run_folders.newest_at(arguments.path), arguments.out
     is_log = importers.is_log(path)
     if is_log and out is not None:
         importers.keep(path, out)
@@ -102,21 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
     for written in paths:
         print(written)
     return 0
-
-
-def _run_at(path: Path) -> Path:
-    """Return the path of the newest run at or below a path; a note says if there are others.
-
-    Raises:
-        JournalError: if a folder contains no run.
-    """
-    runs = run_folders.runs_at(path)
-    if not runs:
-        raise JournalError(f"there is no run in or below {path}; give a run folder or a report")
-    if len(runs) > 1:
-        logger.info("%d runs below %s; the newest is %s", len(runs), path, runs[0])
-        logger.info("all of them: energy-callbacks list %s", path)
-    return runs[0]
 
 
 def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:

@@ -59,7 +59,7 @@ def test_a_table_of_80_columns(
     assert all(len(line) <= 80 for line in shown.splitlines())
     [*_, last] = [line for line in shown.splitlines() if "gpu0" in line]
     assert re.search(r" (29[5-9]|30[0-5]) W ", last)
-    assert "outside" in shown
+    assert "unknown" in shown
     assert "5.00 GiB" in shown
 
 

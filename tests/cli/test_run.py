@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from energy_callbacks.cli import main, run
-from energy_callbacks.cli.child import Child
+from energy_callbacks.cli.common.child import Child
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.core.signals import SignalHold
 from energy_callbacks.report import EnergyReport, build, load

@@ -1,9 +1,10 @@
 """Options that every command has, and what ``--json`` means for standard output."""
 
 import argparse
+import io
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redirect_stdout
 from typing import Any, Final
 
 PUE_HELP: Final = "power usage effectiveness of the building: 1 or more (default: that of the run)"
@@ -24,14 +25,15 @@ def add_json(parser: argparse.ArgumentParser, **others: str) -> None:
         formats.add_argument(f"--{name}", action="store_true", help=text)
 
 
-def add_location(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--country`` and ``--region``."""
+def add_location(parser: argparse._ActionsContainer, *, region: bool = True) -> None:
+    """Declare ``--country`` and, unless ``region`` is ``False``, ``--region``."""
     parser.add_argument(
         "--country",
         help="country whose grid supplies the machine, for emissions: ISO 3166 code or English "
         "name, such as DEU",
     )
-    parser.add_argument("--region", help="state of the USA or province of Canada")
+    if region:
+        parser.add_argument("--region", help="state of the USA or province of Canada")
 
 
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +55,17 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def stdout_for(*, as_json: bool) -> AbstractContextManager[Any]:
-    """Return a context in which prints go to standard error if standard output is for JSON."""
-    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+def foreign_output(arguments: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Return a context for code that may print anything, such as a training.
+
+    With ``--json``, what it prints to standard output goes to standard error. With ``-q``, what it
+    prints is discarded.
+    """
+    contexts = ExitStack()
+    if arguments.json:
+        contexts.enter_context(redirect_stdout(sys.stderr))
+    if arguments.quiet:
+        nowhere = io.StringIO()  # log handlers of frameworks keep it: it must not be closed
+        contexts.enter_context(redirect_stdout(nowhere))
+        contexts.enter_context(redirect_stderr(nowhere))
+    return contexts

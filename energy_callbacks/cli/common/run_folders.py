@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.journal import journal
+from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.core.errors import JournalError
 
 REPORTS: Final = ("energy_report.json", "energy_report.html")
@@ -29,6 +30,23 @@ def runs_at(path: Path) -> list[Path]:
         if (run := to_load(folder)) is not None:
             return [run]
     return [run for folder in below(path) if (run := to_load(folder)) is not None]
+
+
+def newest_at(path: Path) -> Path:
+    """Return the path of the newest run at or below a path; a note says if there are others.
+
+    Raises:
+        JournalError: if a folder contains no run.
+    """
+    runs = runs_at(path)
+    if not runs:
+        raise JournalError(f"there is no run in or below {path}; give a run folder or a report")
+    if len(runs) > 1:
+        logger.info(
+            "%d runs below %s, the newest is %s; energy-callbacks list %s shows all",
+            *(len(runs), path, runs[0], path),
+        )
+    return runs[0]
 
 
 def below(folder: Path) -> list[Path]:
