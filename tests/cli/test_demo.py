@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_all_frameworks(
     """``--framework all`` runs every demo in its own process, also after one has failed."""
     commands: list[list[str]] = []
 
-    def pretend(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def pretend(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         commands.append(command)
         return subprocess.CompletedProcess(command, returncode=1 if "keras" in command else 0)
 

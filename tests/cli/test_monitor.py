@@ -68,7 +68,7 @@ def test_a_machine_without_a_card(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["monitor", "--interval", "0.5", "--seconds", "2"]) == 0
     shown = capsys.readouterr().out
     assert "not measured: " in shown
-    assert "~ is estimated" in shown
+    assert "~: estimated" in shown
 
 
 @pytest.mark.parametrize("word", ["0", "-1", "soon", "inf"])

@@ -468,7 +468,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--", "./plain"], 126, "permission denied"),
         ([], 2, "write it after --"),
         (["--pue", "0.5", "--", "true"], 2, "pue"),
-        (["--out", "used", "--", "true"], 2, "already holds a run"),
+        (["--out", "used", "--", "true"], 2, "already contains a run"),
     ],
 )
 def test_what_cannot_be_run(
