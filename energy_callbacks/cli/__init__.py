@@ -38,7 +38,8 @@ _EXIT_CODES = (
     "wrong. run and profile exit with the code of the measured program."
 )
 # Errors that are caused by what the user passes to a command, among ``_EXPECTED``.
-_WRONG_INPUT = (ValueError, JournalError, FileNotFoundError, IsADirectoryError)
+_WRONG_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_WRONG_INPUT = (ValueError, JournalError, *_WRONG_PATH)
 _EXPECTED = (EnergyCallbacksError, OSError, ValueError)
 
 
@@ -52,19 +53,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code of the subcommand, 0 on success; 1 if it failed with an error, 2 if an
         argument or an input file was wrong, 130 after Ctrl-C.
     """
-    arguments = build_parser().parse_args(argv)
-    with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
-        return _run(arguments)
-
-
-def _run(arguments: argparse.Namespace) -> int:
     try:
-        code: int = arguments.run(arguments)
+        arguments = build_parser().parse_args(argv)
+        with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
+            code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output, such as ``head``, has ended: the flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a subcommand and return its exit code; print its errors.
+
+    Raises:
+        BrokenPipeError: if the reader of standard output has ended.
+    """
+    try:
+        code: int = arguments.run(arguments)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         messages.logger.error("energy-callbacks %s: interrupted", arguments.command)
         return 130  # 128 + SIGINT, as in a shell

@@ -154,7 +154,8 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
     """Return the paths of the runs of each group, by the name of the group.
 
     Raises:
-        ValueError: if two groups have the same name, or if a group has no run.
+        ValueError: if two groups have the same name, or if a group names no path.
+        JournalError: if a folder contains no run.
     """
     groups: dict[str, list[Path]] = {}
     given = [_group(word) for word in words]
@@ -163,9 +164,7 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
         name = own_name or next(unnamed)
         if name in groups:
             raise ValueError(f"two groups are called {name!r}; name them: NAME=PATH")
-        groups[name] = [
-            run for path in paths for run in sorted(run_folders.runs_at(path)) or [path]
-        ]
+        groups[name] = [run for path in paths for run in sorted(run_folders.runs_at(path))]
     return groups
 
 

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise ValueError(f"--limit must be at least 1, got {arguments.limit}")
     if not arguments.folder.is_dir():
-        raise NotADirectoryError(f"{arguments.folder} is not a folder; give a folder with runs")
+        raise ValueError(f"{arguments.folder} is not a folder; give a folder with runs")
     folders = run_folders.below(arguments.folder)
     listed = [_listed(folder) for folder in folders[: arguments.limit]]
     if arguments.json:

@@ -141,6 +141,7 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
     hold = SignalHold(_PASSED_ON)
     with hold.held():
         meter = _meter(arguments, command)
+        logger.debug("run folder: %s", meter.run_folder)
         code = _measured(meter, command, hold, own_stdout=not arguments.json)
         assert meter.run_folder is not None
         try:
@@ -305,7 +306,10 @@ def _save_samples(folder: Path, name: str) -> None:
 def _devices(word: str) -> str | list[int | str]:
     if word in ("all", "auto"):
         return word
-    return [int(one) if one.isdecimal() else one for one in word.split(",")]
+    devices = word.split(",")
+    if not all(devices):
+        raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
+    return [int(one) if one.isdecimal() else one for one in devices]
 
 
 def _tag(word: str) -> tuple[str, str]:

@@ -101,7 +101,11 @@ def test_a_regression_has_an_exit_code(capsys, words, code, said):
         (["old", "old"], 2, "two groups are called 'old'; name them: NAME=PATH"),
         (["old", "nowhere"], 2, "nowhere does not exist"),
         (["old", "new", "--metric", "acc"], 2, "no run has a metric 'acc'"),
-        (["old", "new", "--fail-if-regress", "5%", "--on", "j_per_token"], 2, "j_per_token is unknown for new or old"),
+        (
+            ["old", "new", "--fail-if-regress", "5%", "--on", "j_per_token"],
+            2,
+            "j_per_token is unknown for new or old",
+        ),
     ],
 )
 def test_mistakes_are_told(capsys, words, code, said):

@@ -87,9 +87,9 @@ def test_what_is_no_run_is_an_error_on_stderr(tmp_path, capsys, name):
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_on_stderr(run_folder, tmp_path, capsys):
-    """--out below a file exits with 1 and names the path."""
+    """--out below a file exits with 2 and names the path."""
     (tmp_path / "file").write_text("")
-    assert main(["report", str(run_folder), "--out", str(tmp_path / "file" / "x")]) == 1
+    assert main(["report", str(run_folder), "--out", str(tmp_path / "file" / "x")]) == 2
     assert "file" in capsys.readouterr().err
 
 

@@ -98,4 +98,7 @@ def test_an_objective_that_is_none(module: str, capsys) -> None:
     """The message lists the objectives."""
     with pytest.raises(SystemExit, match="2"):
         main(["tune", f"{module}:step", "--objective", "best"])
-    assert "knee, throughput, energy, largest or a number from 0 to 1, got 'best'" in capsys.readouterr().err
+    assert (
+        "knee, throughput, energy, largest or a number from 0 to 1, got 'best'"
+        in capsys.readouterr().err
+    )

@@ -23,10 +23,12 @@ class PrintCompletion(argparse.Action):
             known = ", ".join(shtab.SUPPORTED_SHELLS)
             parser.error(f"no completion for the shell {values!r}; choose from {known}")
         for action in _actions(parser):
-            if action.type is Path:
-                folders = action.metavar in ("DIR", "FOLDER")
-                action.complete = shtab.DIRECTORY if folders else shtab.FILE  # type: ignore[attr-defined]
-        print(shtab.complete(parser, shell=values))
+            is_file = action.type is Path or action.metavar == "GROUP"
+            if action.metavar in ("DIR", "FOLDER"):
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            elif is_file or action.nargs == argparse.REMAINDER:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, shell=values), flush=True)
         parser.exit()
 
 

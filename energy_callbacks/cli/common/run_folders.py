@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +22,19 @@ def runs_at(path: Path) -> list[Path]:
 
     For a run folder, or a folder with the run folder ``energy``, this is that run; for any other
     folder, all runs below it. A path that is no folder is returned unchanged.
+
+    Raises:
+        JournalError: if a folder contains no run.
     """
     if not path.is_dir():
         return [path]
     for folder in (path, path / DEFAULT_NAME):
         if (run := to_load(folder)) is not None:
             return [run]
-    return [run for folder in below(path) if (run := to_load(folder)) is not None]
+    runs = [run for folder in below(path) if (run := to_load(folder)) is not None]
+    if not runs:
+        raise JournalError(f"there is no run in or below {path}; give a run folder or a report")
+    return runs
 
 
 def newest_at(path: Path) -> Path:
@@ -39,8 +44,6 @@ def newest_at(path: Path) -> Path:
         JournalError: if a folder contains no run.
     """
     runs = runs_at(path)
-    if not runs:
-        raise JournalError(f"there is no run in or below {path}; give a run folder or a report")
     if len(runs) > 1:
         logger.info(
             "%d runs below %s, the newest is %s; energy-callbacks list %s shows all",
@@ -83,10 +86,13 @@ def _found(folder: Path) -> Iterator[Path]:
 def _started_unix_s(folder: Path) -> float:
     """Return when the newest attempt in a run folder began.
 
-    If no journal can be read, this is the time of the newest change of the reports or journals.
+    Without journals, this is the time at which the report was written; 0 if the newest journal
+    cannot be read, so that the run is the last of all.
     """
     journals = journal.find(folder)
-    with suppress(JournalError, IndexError, KeyError):
+    if not journals:
+        return max(path.stat().st_mtime for name in REPORTS if (path := folder / name).exists())
+    try:
         return float(journal.header(journals[-1])["unix_s"])
-    files = [*journals, *(folder / name for name in REPORTS)]
-    return max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
+    except (JournalError, KeyError):
+        return 0.0
