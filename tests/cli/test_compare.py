@@ -104,7 +104,7 @@ def test_a_regression_has_an_exit_code(capsys, words, code, said):
         (
             ["old", "new", "--fail-if-regress", "5%", "--on", "j_per_token"],
             2,
-            "j_per_token is unknown for new or old",
+            "j_per_token is unknown for new",
         ),
     ],
 )
@@ -162,3 +162,20 @@ def test_one_of_ours_and_an_old_log(folder, logs, capsys):
     assert "Energy per sample" not in out
     assert "Intervals of energy include the systematic errors" in out
     assert "before ran on AMD Radeon Pro W7900, new on NVIDIA H200" in out
+
+
+def test_runs_with_folders_of_the_same_name(tmp_path, monkeypatch, capsys):
+    """They are named after the folders in which they differ, without the name of run folders."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a", "b")):
+        attempt = Attempt(run_id=name, unix_s=1.79e9 + 1000 * number)
+        write(tmp_path / name / "lightning_logs/version_0/energy", attempt)
+    folders = [f"{name}/lightning_logs/version_0" for name in ("a", "b")]
+    for words, names in (
+        ([f"{one}/energy" for one in folders], folders),
+        (["a", "b"], ["a", "b"]),
+        ([f"{folders[0]}/energy", f"x={folders[1]}"], ["version_0", "x"]),
+    ):
+        assert main(["compare", *words, "--json"]) == 0
+        found = model.from_json(capsys.readouterr().out)
+        assert [group.name for group in found.groups] == names
