@@ -133,7 +133,7 @@ def test_report_finds_the_run_below_a_folder(
     """One run is found at any depth, without a note; files go to the run folder."""
     assert main(["report", "killed", "--format", "txt"]) == 0
     told = capsys.readouterr()
-    assert "was cut off after 50.0 s" in told.out
+    assert "cut off · 50.0 s" in told.out
     assert told.err == ""
     assert (place / KILLED / "energy_report.txt").exists()
     assert main(["report", str(KILLED.parent), "--format", "json"]) == 0
