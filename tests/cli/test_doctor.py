@@ -33,6 +33,8 @@ def test_a_card_is_shown_with_its_power(fake_nvml, capsys: pytest.CaptureFixture
     assert power["value"] == pytest.approx(200.0, rel=0.02)
     assert main(["doctor", "--country", "DEU"]) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith("Measured: gpu0. Estimated: ")
+    assert "Location: Germany.\n" in shown
     assert re.search(r"power +200 W  nvmlDeviceGetSamples", shown)
     assert "Germany" in shown
 
@@ -79,3 +81,16 @@ def test_a_wrong_settings_file_is_an_error_without_a_traceback(
         error = capsys.readouterr().err
         assert f"{tmp_path}/energy_callbacks.toml: " in error
         assert text.rpartition("'")[0].rpartition("'")[2] in error
+
+
+def test_strict_needs_a_measured_gpu(fake_nvml, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a GPU, --strict exits with 1, also with --json; with a card, with 0."""
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.startswith("No GPU is measured. ")
+    assert main(["doctor", "--strict", "--json"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["measured_gpus"] == []
+    assert told.err == "energy-callbacks doctor: no GPU is measured\n"
+    fake_nvml(Scenario(cards=(h200(Constant(200.0)), h200(Constant(200.0)))), virtual=False)
+    assert main(["doctor", "--strict", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured_gpus"] == ["gpu0", "gpu1"]

@@ -307,7 +307,7 @@ def _unknown_intensity(place: Place) -> Intensity:
     from statistics import quantiles
 
     twentieths = quantiles([value for value in grams if value is not None], n=20)
-    reason = "place not known" if place.country is None else f"no figure for {place.label}"
+    reason = "location not set" if place.country is None else f"no figure for {place.label}"
     return Intensity(
         kg_per_kwh=None,
         low_kg_per_kwh=kilograms_from_grams(twentieths[0]),
