@@ -54,7 +54,7 @@ def test_a_finding_has_its_line() -> None:
 
 
 def test_strings_of_the_source_are_read() -> None:
-    """Joined strings and f-strings are one text at their first line; docstrings and keys are not."""
+    """Strings that Python joins are one text, at its first line; docstrings and keys are not."""
     code = '''"""A docstring with words."""
 key = "a_key"
 raise ValueError(
