@@ -25,8 +25,8 @@ IMAGES = Path(__file__).parent / "images"
 TRAINING = IMAGES / "h100-resnet18.tar.gz"
 SIZE = {"width": 1280, "height": 800}
 CURVES = (
-    "train_loss", "val_accuracy", "energy/total_wh",
-    "power/gpu_w", "efficiency/gpu_j_per_sample", "throughput/data_wait_fraction",
+    "train_loss", "energy/total_wh", "emissions/total_g",
+    "val_accuracy", "power/gpu_w", "throughput/data_wait_fraction",
 )  # fmt: skip
 # TensorBoard keeps its settings in the browser. Narrow side bar, no table below the curves.
 SETTINGS = {

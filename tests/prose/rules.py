@@ -47,8 +47,8 @@ PLAIN = {
 
 # Longer sentences have to be read twice. Lists of things may be this long.
 MOST_WORDS = 40
-_SENTENCE = re.compile(r"(?:[^.!?;|\n]|[.!?](?!\s))+")
-_WORD = re.compile(r"[A-Za-z][\w'-]*|·+")
+_SENTENCE = re.compile(r"(?:[^.!?;|·\n]|[.!?](?!\s))+")
+_WORD = re.compile(r"[A-Za-z][\w'-]*|§+")
 
 
 def _long_sentences(text: str, check: Check) -> Iterator[CheckResult]:

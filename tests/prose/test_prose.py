@@ -62,7 +62,7 @@ raise ValueError(
     "in the file"
 )
 '''
-    assert of_source(code).rstrip("\n") == "\n\n\nno · found in the file. "
+    assert of_source(code).rstrip("\n") == "\n\n\nno § found in the file. "
 
 
 def test_code_in_pages_is_not_read() -> None:
@@ -70,4 +70,4 @@ def test_code_in_pages_is_not_read() -> None:
     page = "Use `says so`\n\n```python\nsays_so = 1\n```\nand [this](says-so.md) word.\n"
     assert "says" not in of_markdown(page)
     assert of_markdown(page).count("\n") == page.count("\n")
-    assert of_template("<p class='so many'>{{ so.many }} runs</p>").strip("·") == " runs"
+    assert of_template("<p class='so many'>{{ so.many }} runs</p>").strip("§") == " runs"

@@ -76,11 +76,11 @@ def _value(node: ast.Constant | ast.JoinedStr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value)
     return "".join(
-        str(part.value) if isinstance(part, ast.Constant) else "·" for part in node.values
+        str(part.value) if isinstance(part, ast.Constant) else "§" for part in node.values
     )
 
 
 def _blank(found: re.Match[str]) -> str:
     """Return the line breaks of a match, or a placeholder of its length."""
     text = found[0]
-    return "\n" * text.count("\n") if "\n" in text else "·" * len(text)
+    return "\n" * text.count("\n") if "\n" in text else "§" * len(text)
