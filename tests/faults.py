@@ -146,7 +146,11 @@ CASES = (
         gap_s=32.0,
         says="was seen for",
     ),
-    Case(name="counter reset to 0", fault=fault("reset", "counter"), says="told different stories"),
+    Case(
+        name="counter reset to 0",
+        fault=fault("reset", "counter"),
+        says="the power readings disagree",
+    ),
     Case(
         name="counter frozen",
         fault=fault("freeze", "counter", for_s=15.0),
@@ -161,7 +165,7 @@ CASES = (
     Case(
         name="counter a megajoule ahead",
         fault=fault("add_j", "counter", value=1e6),
-        says="told different stories",
+        says="the power readings disagree",
     ),
     Case(
         name="driver unloaded",

@@ -57,7 +57,7 @@ _ASK_S: Final = 0.05
 _ASK_AGAIN_S: Final = 0.005
 # Text for the journal if ``stop`` was not called and the exception is unknown.
 _LEFT: Final = (
-    "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
+    "it stopped unexpectedly: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
     "caught, or without stop()"
 )
 # Settings that are copied to the header of the journal unchanged.

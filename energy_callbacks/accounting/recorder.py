@@ -253,8 +253,8 @@ class JournalRecorder:
         for key, count in self.timeline.disagreements().items():
             self.warn(
                 "counter_disagrees",
-                f"{key}: in {count} stretches the energy counter and the power readings told "
-                "different stories; the power readings stand there",
+                f"{key}: in {count} time spans the energy counter and the power readings disagree; "
+                "the power readings are used there",
             )
         for key, count in self.timeline.impossible().items():
             self.warn(

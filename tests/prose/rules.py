@@ -66,7 +66,9 @@ def _long_sentences(text: str, check: Check) -> Iterator[CheckResult]:
 
 CHECKS = (
     Check(
-        check_type=types.PreferredForms(items=PLAIN),
+        check_type=types.PreferredForms(
+            items={f"(?:{pattern})": instead for pattern, instead in PLAIN.items()}
+        ),
         engine=Fancy(),  # Python's regular expressions
         path="plain_english.phrases",
         message="Not plain technical English: '{1}'. Write: {0}.",

@@ -84,7 +84,7 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
         yield lines.warning(
             "windows_aside",
             f"{aside} windows of {log.path.name} overlap others in part, or lie two deep inside "
-            "them; they are in no phase of their own.",
+            "them; they have no separate phase.",
         )
     between_s = sum(one["end_s"] - one["start_s"] for one in spans if one["phase"] == lines.UNSEEN)
     if between_s > _SLACK_S:

@@ -12,8 +12,8 @@ CALLEES_HEAD = ("function", "calls", "with callees", "own time")
 # Maximum number of functions in a table.
 _ROWS = 15
 KNOWS_BY_FUNCTION = (
-    "cProfile knows callers by function only: what a function called is drawn in the same "
-    "proportions wherever that function stands"
+    "cProfile records callers by function only: the calls of a function are drawn in the same "
+    "proportions at each place of that function"
 )
 
 

@@ -124,7 +124,7 @@ class LineProfile:
         """Sentence that states the profiled time, and the attributed part of the energy."""
         head = f"{self.looks} looks at the stack in {formatting.duration(self.duration_s)}"
         if not self.energy_j:
-            return f"{head}; no sensor told of energy: joules are not known"
+            return f"{head}; no sensor measured energy: joules are not known"
         got = (self.attributed_j or 0.0) / self.energy_j
         parts = [head, f"{formatting.percent(got)} of the energy is attributed to lines"]
         parts += [f"{one.scope}: {one.reason}" for one in self.scopes if one.reason]
