@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.prose.__main__ import excess, lowered
 from tests.prose.findings import findings
 from tests.prose.rules import MOST_WORDS
 from tests.prose.texts import of_markdown, of_source, of_template
@@ -71,3 +72,11 @@ def test_code_in_pages_is_not_read() -> None:
     assert "says" not in of_markdown(page)
     assert of_markdown(page).count("\n") == page.count("\n")
     assert of_template("<p class='so many'>{{ so.many }} runs</p>").strip("§") == " runs"
+
+
+def test_known_findings_do_not_fail_and_only_fall() -> None:
+    """One more finding in a file fails; a number is lowered when findings are fixed."""
+    found = {"old.md": ["old.md:1: a", "old.md:2: b"], "new.md": ["new.md:1: c"], "good.md": []}
+    assert excess(found, {"old.md": 2}) == ["new.md:1: c"]
+    assert excess(found, {"old.md": 1, "new.md": 1}) == found["old.md"]
+    assert lowered(found, {"old.md": 5, "good.md": 3}) == {"old.md": 2}
