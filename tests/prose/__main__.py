@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> int:
             found[name] = [f"{name}:{line}: {message}" for line, message in findings(text)]
     if "--write" in arguments:
         lines = [f'"{name}" = {number}' for name, number in sorted(lowered(found, known).items())]
-        KNOWN.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        head = KNOWN.read_text(encoding="utf-8").splitlines()[0]
+        KNOWN.write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
     wrong = [line for lines in found.values() for line in lines]
     if "--list" not in arguments:
         wrong = excess(found, known)
