@@ -275,9 +275,7 @@ def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> _Choi
     if len(visible) == 1 and visible[0].is_split:
         return tuple(visible) if used else ()
     if used and not visible:
-        raise SourceUnavailable(
-            f"{says} no GPU", "name GPUs in devices= to measure them all the same"
-        )
+        raise SourceUnavailable(f"{says} no GPU", "name GPUs in devices= to measure them anyway")
     missing = [ordinal for ordinal in used if not 0 <= ordinal < len(visible)]
     if missing:
         raise SourceUnavailable(

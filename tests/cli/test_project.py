@@ -98,7 +98,7 @@ def test_an_unknown_place_is_an_interval(tmp_path, capsys):
     assert emitted["value"] is None
     assert 0.0 < emitted["low"] < emitted["high"]
     assert main(["project", str(folder), "--jobs-per-day", "10"]) == 0
-    assert "place not known" in capsys.readouterr().out
+    assert "location not set" in capsys.readouterr().out
 
 
 def test_a_comparison_becomes_the_conclusion(comparison, capsys):

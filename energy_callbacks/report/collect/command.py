@@ -146,7 +146,7 @@ def _overlap_warning(count: int) -> Iterator[Record]:
             "code": "trainings_at_once",
             "message": f"{count} {trainings} of the command ran beside another one: phases "
             "and steps are those of the first, the energy is that of all.",
-            "fix": "measure each by its own callback, or by a command of its own",
+            "fix": "measure each by its own callback, or by a separate command",
             "t_s": 0.0,
         }
 
