@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,9 +16,8 @@ from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess,
 from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
-from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP
 from energy_callbacks.accounting.profilers import Profiler, Profilers
-from energy_callbacks.accounting.step_marks import StepMarks, step_marks
+from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
@@ -45,6 +43,7 @@ _RANKS_S = 5.0
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
 _MARKS = {"data_ready": READY, "batch_done": DONE}
+_NAMES = {kind: name for name, kind in _MARKS.items()}
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
 # training may take 50 ms.
 _LAST_ROW_S = 0.02
@@ -342,15 +341,21 @@ class EnergyMeter:
             give_up(self, "mark")
 
     def marks(self) -> StepMarks:
-        """Return functions that do the same as ``mark`` and ``step``, but faster.
+        """Return an object that does the same as ``mark`` and ``step``, but faster.
 
-        They belong to the running attempt, and do nothing after its end.
+        It belongs to the running attempt, and does nothing after its end.
         """
-        attempt = self._lifecycle.running
+        attempt, now_s = self._lifecycle.running, self._clock.monotonic_s
         if attempt is None or attempt.steps.ends or self._profilers.running:
-            ready, done = partial(self.mark, "data_ready"), partial(self.mark, "batch_done")
-            return StepMarks(ready, done, self.step)
-        return step_marks(attempt.steps, self._clock.monotonic_s)
+            return StepMarks(self._take_event, now_s)
+        return attempt.steps.marks(now_s)
+
+    def _take_event(self, event: Event) -> None:
+        kind, t_s, samples, tokens, _ = event
+        if kind == STEP:
+            self.step(samples, tokens)
+        else:
+            self.mark(_NAMES[kind], t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.

@@ -337,7 +337,7 @@ class ActiveAttempt:
     def _ask_to_end(self, status: str, error: str | None, left_s: float | None = None) -> None:
         if self._end is None:
             self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
-            self.steps.generation = None
+            self.steps.refuse()
             self._sampler.ask_to_stop()
 
     def wait_for_last_row(self, timeout_s: float) -> None:
@@ -445,7 +445,7 @@ class ActiveAttempt:
 
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
-        self.steps.generation = None
+        self.steps.refuse()
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
