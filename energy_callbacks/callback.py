@@ -18,14 +18,18 @@ _DOORS = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks
 class CallbackSettings(TypedDict, total=False):
     """Keyword arguments of every ``GpuEnergyCallback``.
 
-    ``EnergyConfig`` has their defaults, except for ``profile`` and ``meter``.
+    ``EnergyConfig`` has their defaults, except for ``profile`` and ``meter``. Settings that are not
+    passed come from the environment or a settings file, see ``EnergyConfig``.
 
     Attributes:
         report_dir: folder of journals and report; by default next to the logs of the training.
         country: ISO 3166 code or name of the country whose grid supplies the machine.
         region: state or province, for ``USA`` and ``CAN``.
+        carbon_intensity: gCO2e per kWh of electricity, or path of a CSV file with intensities over
+            time.
         pue: power usage effectiveness of the building; multiplies emissions and cost.
-        price_per_kwh: price of electricity per kWh, in any currency.
+        price_per_kwh: price of electricity per kWh.
+        currency: code of the currency of the price, such as ``EUR``.
         devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or NVML indices and UUIDs.
         sample_interval_s: interval between updates of the measured values, s.
         step_events: measure the end of each step with CUDA events (PyTorch only).
@@ -41,8 +45,10 @@ class CallbackSettings(TypedDict, total=False):
     report_dir: str | Path | None
     country: str | None
     region: str | None
+    carbon_intensity: float | str | Path | None
     pue: float
     price_per_kwh: float | None
+    currency: str | None
     devices: Devices
     sample_interval_s: float
     step_events: bool
@@ -78,7 +84,8 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
     values: dict[str, Any] = {**settings}
     meter: EnergyMeter | None = values.pop("meter", None)
     profile = values.pop("profile", ())
-    values["tags"] = values.get("tags") or {}
+    if values.get("tags") is None:
+        values.pop("tags", None)
     config = EnergyConfig(**values)
     if meter is None:
         return EnergyMeter(config=config, profilers=profile)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.accounting.grid.grid import check_grid
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, default_folder
 from energy_callbacks.accounting.lifecycle import Lifecycle
-from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.profilers import Profiler, Profilers
@@ -87,7 +87,8 @@ class EnergyMeter:
         profilers: profilers to run in each attempt, such as ``KernelProfiler()``.
 
     Raises:
-        ValueError: if the country or region of ``config`` is unknown.
+        ValueError: if the country or region of ``config`` is unknown, or if its file of carbon
+            intensities is invalid.
         TypeError: if a profiler lacks a method.
     """
 
@@ -101,8 +102,8 @@ class EnergyMeter:
         profilers: Sequence[Profiler] = (),
     ) -> None:
         self.config = config or EnergyConfig()
-        if self.config.country is not None:
-            carbon.place(self.config.country, self.config.region)
+        if self.config.country is not None or self.config.carbon_intensity is not None:
+            check_grid(self.config)
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s
@@ -599,7 +600,7 @@ class EnergyMeter:
         """Print a summary on rank 0."""
         if attempt.rank == 0:
             path = attempt.run_folder / "energy_report.html"
-            line = summary.line(attempt.board.whole(), attempt.devices, path)
+            line = summary.line(attempt.board.whole(), attempt.devices, path, self.config)
             self._messages.call(lambda: self._say(line))
 
     def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
