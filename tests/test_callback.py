@@ -54,14 +54,14 @@ def test_the_settings_are_those_of_the_configuration() -> None:
     ("settings", "message"),
     [
         ({"run_nam": "a"}, "no setting 'run_nam'; did you mean 'run_name'"),
-        ({"length_fun": len}, "did you mean 'length_fn'"),
-        ({"xyz": 1}, "no setting 'xyz'; it has length_fn, report_dir, country"),
+        ({"length_fun": len}, "did you mean 'tokens_fn'"),
+        ({"xyz": 1}, "no setting 'xyz'; it has tokens_fn, report_dir, country"),
     ],
 )
 def test_an_unknown_setting_is_refused(settings: Any, message: str) -> None:
     """The message has a similar name, or all names."""
     with pytest.raises(TypeError, match=message):
-        meter_from(settings, own=("length_fn",))
+        meter_from(settings, own=("tokens_fn",))
 
 
 def test_no_tags_are_no_labels() -> None:

@@ -121,7 +121,7 @@ def test_the_header_says_who_where_and_with_which_settings(
         framework="keras", framework_version="3.1", rank=3, local_rank=1, world_size=4
     )
     meter = meter_of(tmp_path, clock)
-    meter.start(process=process)
+    meter._start(process=process)
     clock.advance(1.0)
     meter.stop()
     header = lines(meter)[0]
@@ -231,9 +231,9 @@ def test_marks_windows_and_waits_reach_the_journal(tmp_path: Path, clock: FakeCl
         with meter.phase("train"):
             for _ in range(5):
                 clock.advance(0.5)
-                meter.mark("data_ready")
+                meter.data_ready()
                 clock.advance(0.5)
-                meter.mark("batch_done")
+                meter.batch_done()
                 meter.step(samples=1)
         meter.mark("compiled", start_s + 2.0)
         meter.window("validation", start_s + 1.0, start_s + 3.0)
@@ -290,8 +290,8 @@ def use(meter: EnergyMeter) -> None:
     """Call all methods that an adapter calls during a training."""
     with meter.phase("train"):
         meter.step(samples=8, tokens=None)
-        meter.mark("data_ready")
-        meter.mark("batch_done")
+        meter.data_ready()
+        meter.batch_done()
         meter.mark("anything")
         meter.window("validation", 1.0, 2.0)
         meter.epoch(1)
@@ -463,7 +463,7 @@ SABOTAGE: list[Any] = [
     ("recorder", "event", lambda m: m.mark("x")),
     ("recorder", "window", lambda m: m.window("x", 1.0, 2.0)),
     ("recorder", "steps", lambda m: m.step(8)),
-    ("recorder", "steps", lambda m: m.mark("data_ready")),
+    ("recorder", "steps", lambda m: m.data_ready()),
     ("board", "take", lambda m: m.log(1)),
     ("recorder", "finish", lambda m: m.stop()),
     ("", "ask_to_end", lambda m: m.stop()),
@@ -707,7 +707,7 @@ def test_events_of_a_training_do_not_wait_for_the_timeline(
         meter.plan(10)
         meter.resumed(5)
         meter.enter("train")
-        meter.mark("data_ready")
+        meter.data_ready()
         meter.mark("mine")
         meter.step(samples=8)
         meter.count(tokens=9)
@@ -920,11 +920,11 @@ def test_waiting_until_sensors_have_told(tmp_path: Path) -> None:
     with meter:
         clock.advance(5.0)
         now_s = clock.monotonic_s()
-        assert meter.wait_until_seen(now_s, 3.0)
+        assert meter._wait_until_seen(now_s, 3.0)
         assert clock.monotonic_s() - now_s <= 0.35
         assert meter.energy(now_s - 1.0, now_s, "gpu").coverage == 1.0
         now_s = clock.monotonic_s()
-        assert not meter.wait_until_seen(now_s + 100.0, 0.5)
+        assert not meter._wait_until_seen(now_s + 100.0, 0.5)
         assert clock.monotonic_s() - now_s == pytest.approx(0.5)
-    assert not meter.wait_until_seen(now_s, 10.0)
+    assert not meter._wait_until_seen(now_s, 10.0)
     assert clock.monotonic_s() - now_s < 1.0

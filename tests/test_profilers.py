@@ -64,7 +64,7 @@ def train(folder, *profilers):
     meter = EnergyMeter(sources=[source], clock=clock, config=config, profilers=profilers)
     with meter, meter.phase("train"):
         for _ in range(3):
-            meter.mark("data_ready")
+            meter.data_ready()
             clock.advance(2.0)
             meter.step(samples=8)
     return meter

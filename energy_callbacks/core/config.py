@@ -1,11 +1,12 @@
 """The settings that all adapters share, checked at construction."""
 
+import difflib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
@@ -15,6 +16,9 @@ Devices = Literal["auto", "all"] | Sequence[int | str]
 DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
 NO_COMMAND_VARIABLE = "ENERGY_CALLBACKS_NO_COMMAND"
 RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
+
+# Earlier names of settings, before the first release.
+_RENAMED: Final = {"length_fn": "tokens_fn", "profile": "profilers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class EnergyConfig:
             journal. The environment variable ``ENERGY_CALLBACKS_NO_COMMAND=1`` takes precedence.
         run_name: display name of the run.
         tags: labels that appear in the report: value by name.
+        tag_prefix: text before the names of all figures that are logged with the loss, such as
+            ``"train/"``. It is not added to the figures in the report.
 
     Raises:
         ValueError: for an invalid value, or if ``devices`` is not ``"auto"``, ``"all"`` or a
@@ -69,6 +75,7 @@ class EnergyConfig:
     record_command: bool = True
     run_name: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    tag_prefix: str = ""
 
     def __post_init__(self) -> None:
         _check_type("report_dir", self.report_dir, str | os.PathLike | None, "a path")
@@ -76,6 +83,7 @@ class EnergyConfig:
             _check_type(name, getattr(self, name), str | None, "a word")
         _check_type("raw_readings", self.raw_readings, bool, "True or False")
         _check_type("tags", self.tags, Mapping, "a dict of labels, such as {'team': 'vision'}")
+        _check_type("tag_prefix", self.tag_prefix, str, "a text, such as 'train/'")
         _check_type("step_events", self.step_events, bool, "True or False")
         _check_type("record_command", self.record_command, bool, "True or False")
         _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=1.0)
@@ -105,6 +113,44 @@ class EnergyConfig:
         """The run folder in ``ENERGY_CALLBACKS_RUN_DIR``, otherwise ``report_dir``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
+
+
+class ConfigSettings(TypedDict, total=False):
+    """The fields of ``EnergyConfig`` as keyword arguments; ``None`` is the default."""
+
+    report_dir: str | Path | None
+    country: str | None
+    region: str | None
+    pue: float
+    price_per_kwh: float | None
+    devices: Devices
+    sample_interval_s: float
+    raw_readings: bool
+    step_events: bool
+    max_energy_wh: float | None
+    max_emissions_g: float | None
+    record_command: bool
+    run_name: str | None
+    tags: Mapping[str, str] | None
+    tag_prefix: str
+
+
+def check_names(owner: str, names: Collection[str], known: Collection[str]) -> None:
+    """Check the names of keyword arguments.
+
+    Args:
+        owner: name of the class that has the arguments, for the message.
+        names: names that the user has passed.
+        known: names that the class has.
+
+    Raises:
+        TypeError: if a name is unknown. The message contains a similar name, or all names.
+    """
+    for name in names:
+        if name not in known:
+            close = [_RENAMED[name]] if name in _RENAMED else difflib.get_close_matches(name, known)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+            raise TypeError(f"{owner} has no setting {name!r}; {hint}")
 
 
 def is_disabled() -> bool:

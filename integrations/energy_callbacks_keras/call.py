@@ -55,9 +55,9 @@ class EnergyCalls(keras.callbacks.Callback):
         idle = {"_owner": None, "_call": None, "_others": None, "_rows": None, "_model": None}
         return self.__dict__ | idle
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring, and log the message with the current exception."""
-        self._meter.abandon(message)
+        self._meter._abandon(message)
 
     def set_model(self, model: Any) -> None:
         """Store the model, and put this callback before those of other classes in Keras' list.
@@ -98,7 +98,7 @@ class EnergyCalls(keras.callbacks.Callback):
             devices.check_budget(self._process)
             self._checks_budget = self._process.world_size == 1
         used_gpus = devices.used_gpus(self.model)
-        self._meter.start(
+        self._meter._start(
             self._run_folder(),
             state=state,
             process=self._process,

@@ -59,7 +59,7 @@ class KerasStepCounter:
     def begin(self, data: Data) -> int | None:
         """Begin a call of ``fit``, and return the number of earlier optimizer steps if known."""
         self._data = data
-        self._step = self._meter.marks().step
+        self._step = self._meter._step_marks().step
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0
         return self._start_iterations

@@ -46,7 +46,7 @@ class _PatchedMethod:
     def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
         self._method = method
         self._meter = meter
-        self._marks = meter.marks()
+        self._marks = meter._step_marks()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _itself, (self._method,)

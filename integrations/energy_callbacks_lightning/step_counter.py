@@ -31,7 +31,7 @@ class LightningStepCounter:
         meter: receives the steps.
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
-        length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
+        tokens_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
 
     Attributes:
         stepped_batches: number of batches so far that ended with an optimizer step; in manual
@@ -39,11 +39,11 @@ class LightningStepCounter:
     """
 
     def __init__(
-        self, meter: EnergyMeter, batch_size_fn: Counter | None, length_fn: Counter | None
+        self, meter: EnergyMeter, batch_size_fn: Counter | None, tokens_fn: Counter | None
     ) -> None:
         self._meter = meter
         self._samples_of: Counter | None = batch_size_fn or self._first_dimension
-        self._tokens_of = length_fn
+        self._tokens_of = tokens_fn
         self._path: tuple[Any, ...] = ()
         self._kind: type | None = None
         self._ndim = 0
@@ -52,7 +52,7 @@ class LightningStepCounter:
         self._global_step = 0
         self._earlier: list[_Counts] = []
         self._every = 1
-        self._marks: StepMarks = meter.marks()
+        self._marks: StepMarks = meter._step_marks()
         self._step = self._marks.step
         self.stepped_batches = 0
 
@@ -66,7 +66,7 @@ class LightningStepCounter:
         self.begin_epoch(trainer, 1)
         self._global_step = trainer.global_step
         self._earlier = []
-        self._marks = self._meter.marks()
+        self._marks = self._meter._step_marks()
         self._step = self._marks.step
         if self._is_automatic:
             self.stepped_batches = trainer.global_step
@@ -156,7 +156,7 @@ class LightningStepCounter:
             pass_on_signals()
             warn(
                 f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
-                "figures that need it are left out; give batch_size_fn= or length_fn="
+                "figures that need it are left out; give batch_size_fn= or tokens_fn="
             )
             self._samples_of = None if count is self._samples_of else self._samples_of
             self._tokens_of = None if count is self._tokens_of else self._tokens_of

@@ -32,11 +32,11 @@ def callback() -> EnergyReport:
         step_events=True,
         log_every_n_steps=10,
         batch_size_fn=len,
-        length_fn=len,
+        tokens_fn=len,
         run_name="baseline",
         tags={"dataset": "digits"},
     )
-    return assert_type(ours.report, EnergyReport)
+    return assert_type(ours.report(), EnergyReport)
 
 
 def keras_callback() -> EnergyReport:
@@ -57,7 +57,7 @@ def keras_callback() -> EnergyReport:
         tags={"dataset": "digits"},
         meter=EnergyMeter(),
     )
-    return assert_type(ours.report, EnergyReport)
+    return assert_type(ours.report(), EnergyReport)
 
 
 def keras_tuner(model: keras.Model) -> int:
@@ -78,13 +78,13 @@ def huggingface_callback() -> EnergyReport:
         sample_interval_s=0.5,
         step_events=True,
         batch_size_fn=len,
-        length_fn=len,
+        tokens_fn=len,
         run_name="baseline",
         tags={"dataset": "digits"},
         meter=EnergyMeter(),
     )
     assert_type(ours.co2_eq_emissions(training_type="fine-tuning"), dict[str, str | float])
-    return assert_type(ours.report, EnergyReport)
+    return assert_type(ours.report(), EnergyReport)
 
 
 def huggingface_batch_size() -> dict[str, int]:
@@ -111,7 +111,7 @@ def plain_loop() -> float | None:
         with meter.phase("train"):
             meter.step(samples=64, tokens=None)
             assert_type(meter.log(1), dict[str, float])
-        meter.mark("data_ready")
+        meter.data_ready()
         meter.window("validation", 0.0, 1.0)
         found = assert_type(meter.energy(0.0, 1.0, scope="gpu"), Energy)
     report = view(meter.report(), country="USA", region="ohio", pue=1.2, price_per_kwh=0.1)

@@ -65,14 +65,14 @@ class RowsContract:
             assert values == pytest.approx([expected] * len(values), rel=1e-6), tag
             assert found[f"{tag}_lo"][-1][1] <= expected * (1 + 1e-6)
             assert found[f"{tag}_hi"][-1][1] >= expected * (1 - 1e-6)
-        efficiency = trained.callback.report.efficiency
+        efficiency = trained.callback.report().efficiency
         assert efficiency.gpu.j_per_sample.value_j == pytest.approx(J_PER_SAMPLE, rel=1e-9)
         assert efficiency.total.j_per_sample.value_j == pytest.approx(total, rel=1e-9)
 
     def test_energy_so_far_ends_at_the_total(self, bench: Bench) -> None:
         """The last row of the cumulative energy equals the report's total."""
         trained = bench.with_us(PLANS["validation"])
-        found, report = trained.training.rows(), trained.callback.report
+        found, report = trained.training.rows(), trained.callback.report()
         for tag, figure in (
             ("energy/gpu_wh", report.energy.gpu),
             ("energy/total_wh", report.energy.total),
