@@ -484,22 +484,22 @@ class EnergyMeter:
             attempt.recorder.window(name, start_s, end_s)
 
     def measure(self, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Return a decorator that assigns the time and energy of each call to a phase.
+        """Return a decorator that measures each call of a function as a phase.
 
         ::
 
             @meter.measure("predict")
             def predict(batch): ...
 
-        The decorated function may be called from any phase, and also while the meter is not
-        running; such calls are not measured. See ``window``.
+        If decorated functions call each other, the inner phase counts, as with ``phase``. Calls are
+        measured while the meter is running, and must be made on one thread.
 
         Args:
             name: name of the phase.
 
         Raises:
-            TypeError: if the decorated function is asynchronous or a generator, because its calls
-                may overlap with other work.
+            TypeError: if the decorated function is asynchronous or a generator, because the work of
+                its calls is not done when they return.
         """
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -507,11 +507,8 @@ class EnergyMeter:
 
             @functools.wraps(function)
             def measured(*args: P.args, **kwargs: P.kwargs) -> R:
-                start_s = self.now_s()
-                try:
+                with self.phase(name):
                     return function(*args, **kwargs)
-                finally:
-                    self.window(name, start_s, self.now_s())
 
             return measured
 

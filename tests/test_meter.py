@@ -401,7 +401,7 @@ def test_settings_and_a_ready_meter_exclude_each_other(clock: FakeClock) -> None
     ready = EnergyMeter(sources=[], clock=clock)
     assert meter_from({"meter": ready}, ()) is ready
     assert meter_from({"pue": 1.5}, ()).config.pue == 1.5
-    with pytest.raises(ValueError, match="brings its own settings"):
+    with pytest.raises(ValueError, match="has its own settings"):
         meter_from({"pue": 1.5, "meter": ready}, ())
 
 
