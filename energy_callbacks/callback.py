@@ -12,7 +12,7 @@ from energy_callbacks.meter import EnergyMeter
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
 
-_DOORS = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
+_MODULES = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
 
 
 class CallbackSettings(ConfigSettings, total=False):
@@ -77,7 +77,7 @@ class EnergyCallback:
             return object.__getattribute__(self, name)
         raise AttributeError(
             f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "
-            f"in another framework import it from its own door: {_DOORS}"
+            f"another framework needs the class of the same name from {_MODULES}"
         )
 
     def report(self) -> "EnergyReport":

@@ -23,6 +23,7 @@ from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP
+from energy_callbacks.accounting.metrics.tags import with_prefix
 from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.accounting.profilers import Profiler, Profilers
 from energy_callbacks.accounting.step_marks import StepMarks, step_marks
@@ -521,7 +522,7 @@ class EnergyMeter:
         of the run. Most other figures cover the time since the last call, as far as there are
         readings. The tags are listed in ``docs/reference/metrics.md``.
         """
-        return self._take() or {}
+        return with_prefix(self.config.tag_prefix, self._take() or {})
 
     @harmless
     def _take(self) -> Scalars:
@@ -530,7 +531,7 @@ class EnergyMeter:
 
     def totals(self) -> Scalars:
         """Return the figures of ``scalars`` for the whole last attempt; empty before ``stop``."""
-        return self._whole() or {}
+        return with_prefix(self.config.tag_prefix, self._whole() or {})
 
     @harmless
     def _whole(self) -> Scalars:

@@ -145,7 +145,9 @@ class EnergyCalls(keras.callbacks.Callback):
             steps=(self.params or {}).get("steps"),
             processes=self._process.world_size,
         )
-        logged, every = tags if is_alone else (), self._batches_per_row
+        prefix = self._meter.config.tag_prefix
+        logged = tuple(prefix + tag for tag in tags) if is_alone else ()
+        every = self._batches_per_row
         self._rows = Rows(self._others, folder, logged, every, meter=self._meter, data=data)
         self._meter.enter("train")
         done_before = self._steps.begin(data)

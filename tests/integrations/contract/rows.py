@@ -5,6 +5,7 @@ import math
 import pytest
 
 from energy_callbacks.accounting.metrics.row_schedule import ROW_S
+from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from tests.integrations.contract.lab import HOST_W, J_PER_SAMPLE, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import steps
 
@@ -50,6 +51,20 @@ class RowsContract:
         missing = sorted(loss - set(ours) - soon)
         assert missing == sorted(loss)[: len(missing)], "only what came before the first figures"
         assert len(missing) * STEP_S <= 2.0
+
+    def test_a_prefix_is_before_every_tag_of_ours(self, bench: Bench) -> None:
+        """With ``tag_prefix``, all values are the same; no metric of ours is in the report."""
+        plan = PLANS["validation"]
+        plain = bench.with_us(plan)
+        ours = bench.callback(tag_prefix="ours/")
+        found = bench.fit(plan, ours, folder="prefixed").rows()
+        own = OWN_TAGS.intersection(plain.training.rows())
+        assert {f"ours/{tag}" for tag in own} == {tag for tag in found if tag.startswith("ours/")}
+        assert not OWN_TAGS.intersection(found)
+        tag = "energy/total_wh"
+        assert found[f"ours/{tag}"] == plain.training.rows()[tag]
+        names = {metric.name for metric in ours.report().metrics}
+        assert names == {metric.name for metric in plain.callback.report().metrics}
 
     def test_joules_per_sample_are_watts_times_seconds_over_samples(self, bench: Bench) -> None:
         """200 W for 0.4 s per batch of 4 is 20 J per sample, in all rows and in the report."""
