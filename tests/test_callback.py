@@ -59,6 +59,7 @@ def test_the_settings_are_those_of_the_configuration() -> None:
         ({"tokens_fun": len}, "did you mean 'tokens_fn'"),
         ({"length_fn": len}, "no setting 'length_fn'; did you mean 'tokens_fn'"),
         ({"profile": ()}, "no setting 'profile'; did you mean 'profilers'"),
+        ({"tokens_per_sample": 1.0}, "did you mean 'tokens_fn'"),
         ({"xyz": 1}, "no setting 'xyz'; it has tokens_fn, report_dir, country"),
     ],
 )

@@ -5,12 +5,13 @@ import json
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import energy_callbacks
 from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
 from energy_callbacks.accounting import attempt as attempt_module
 from energy_callbacks.accounting.journal import journal
@@ -403,6 +404,93 @@ def test_settings_and_a_ready_meter_exclude_each_other(clock: FakeClock) -> None
     assert meter_from({"pue": 1.5}, ()).config.pue == 1.5
     with pytest.raises(ValueError, match="has its own settings"):
         meter_from({"pue": 1.5, "meter": ready}, ())
+
+
+def test_settings_can_be_passed_by_name(clock: FakeClock) -> None:
+    """They are those of ``EnergyConfig``, and are checked by it."""
+    meter = EnergyMeter(country="DEU", devices="all", clock=clock)
+    assert meter.config == EnergyConfig(country="DEU", devices="all")
+    with pytest.raises(ValueError, match="Atlantis"):
+        EnergyMeter(country="Atlantis")
+    with pytest.raises(TypeError, match=r"EnergyMeter has no setting 'contry'; .* 'country'"):
+        EnergyMeter(contry="DEU")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="config= has all settings, but country was also given"):
+        EnergyMeter(config=EnergyConfig(), country="DEU")
+
+
+@pytest.mark.parametrize("name", ["data_ready", "batch_done"])
+def test_events_of_a_batch_are_methods(tmp_path: Path, clock: FakeClock, name: str) -> None:
+    """``mark`` would write them as events of the user; the error names the method."""
+    with meter_of(tmp_path, clock) as meter:
+        getattr(meter, name)()
+        with pytest.raises(ValueError, match=rf"call the method {name}\(\)"):
+            meter.mark(name)
+
+
+def test_calls_of_a_function_are_a_phase(tmp_path: Path, clock: FakeClock) -> None:
+    """Two calls of 3 s and the 1 s of an inner call: phases of 4 s and 2 s, none counted twice."""
+    meter = meter_of(tmp_path, clock)
+
+    @meter.measure("inner")
+    def inner() -> None:
+        clock.advance(1.0)
+
+    @meter.measure("outer")
+    def outer(base: int, *, add: int) -> int:
+        """Add two numbers in 3 s."""
+        inner()
+        clock.advance(2.0)
+        return base + add
+
+    assert outer(1, add=2) == 3, "while nothing is measured"
+    with meter, meter.phase("train"):
+        assert [outer(1, add=2), outer(2, add=3)] == [3, 5]
+        clock.advance(4.0)
+    found = {phase.name: phase.duration_s for phase in meter.report().phases}
+    assert found == pytest.approx({"outer": 4.0, "inner": 2.0, "train": 4.0})
+    assert (outer.__name__, outer.__doc__) == ("outer", "Add two numbers in 3 s.")
+
+
+def test_an_exception_ends_a_measured_call(tmp_path: Path, clock: FakeClock) -> None:
+    """It reaches the caller, and the phase ends."""
+    meter = meter_of(tmp_path, clock)
+
+    @meter.measure("broken")
+    def broken() -> None:
+        clock.advance(1.0)
+        raise KeyError("mine")
+
+    with meter, meter.phase("train"):
+        with pytest.raises(KeyError, match="mine"):
+            broken()
+        clock.advance(1.0)
+    found = {phase.name: phase.duration_s for phase in meter.report().phases}
+    assert found == pytest.approx({"broken": 1.0, "train": 1.0})
+
+
+def test_what_works_after_its_return_is_not_measured() -> None:
+    """A coroutine and generators have done nothing when the call returns."""
+
+    async def coroutine() -> None: ...
+
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    def batches() -> Iterator[int]:
+        yield 1
+
+    for function in (coroutine, stream, batches):
+        with pytest.raises(TypeError, match=f"when it returns, got .*{function.__name__}"):
+            EnergyMeter().measure("x")(function)
+
+
+def test_names_of_other_modules_are_explained() -> None:
+    """The message of ``from energy_callbacks import ...`` names the module."""
+    with pytest.raises(ImportError, match=r"from energy_callbacks\.lightning, \.keras or"):
+        exec("from energy_callbacks import GpuEnergyCallback")
+    with pytest.raises(ImportError, match=r"import it from energy_callbacks\.profiling"):
+        exec("from energy_callbacks import KernelProfiler")
+    assert not hasattr(energy_callbacks, "no_such_name")
 
 
 def test_the_switch_turns_everything_off(

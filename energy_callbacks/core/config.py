@@ -17,8 +17,18 @@ DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
 NO_COMMAND_VARIABLE = "ENERGY_CALLBACKS_NO_COMMAND"
 RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
-# Earlier names of settings, before the first release.
-_RENAMED: Final = {"length_fn": "tokens_fn", "profile": "profilers"}
+# Other names of settings, in versions before the first release or in other frameworks. The message
+# about an unknown name proposes the first one of these that exists.
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "length_fn": ("tokens_fn", "tokens_per_sample"),
+    "profile": ("profilers",),
+    "tokens_fn": ("tokens_per_sample",),
+    "tokens_per_sample": ("tokens_fn",),
+    "batch_size_fn": ("batch_size",),
+    "batch_size": ("batch_size_fn",),
+    "log_every_n_steps": ("update_freq",),
+    "update_freq": ("log_every_n_steps",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +158,8 @@ def check_names(owner: str, names: Collection[str], known: Collection[str]) -> N
     """
     for name in names:
         if name not in known:
-            close = [_RENAMED[name]] if name in _RENAMED else difflib.get_close_matches(name, known)
+            others = [one for one in _OTHER_NAMES.get(name, ()) if one in known]
+            close = others or difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
             raise TypeError(f"{owner} has no setting {name!r}; {hint}")
 
