@@ -8,9 +8,9 @@ from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import atomic_files
-from energy_callbacks.profiling import xplane
 from energy_callbacks.profiling.common.spans import spans
 from energy_callbacks.profiling.frameworks.kineto import Trace
+from energy_callbacks.profiling.kernels import xplane
 from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks

@@ -9,7 +9,7 @@ import numpy as np
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy, Quantity
-from energy_callbacks.profiling import stacks
+from energy_callbacks.profiling.kernels import stacks
 from energy_callbacks.profiling.kernels.bound import Peak, peak_of, roofline, verdict
 from energy_callbacks.profiling.kernels.capture import KernelRun
 from energy_callbacks.profiling.kernels.classes import IDLE

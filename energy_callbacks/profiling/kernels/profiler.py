@@ -11,7 +11,6 @@ from typing import Final
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.guard import logger
-from energy_callbacks.profiling import select_backend
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.protocol import (
     NotNowError,
@@ -19,6 +18,7 @@ from energy_callbacks.profiling.frameworks.protocol import (
     TooLargeError,
     TraceRecorder,
 )
+from energy_callbacks.profiling.kernels import select_backend
 from energy_callbacks.profiling.kernels.capture import Capture, KernelRun
 from energy_callbacks.profiling.kernels.findings import record
 from energy_callbacks.profiling.kernels.schedule import Schedule

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import logger, pass_on_signals
-from energy_callbacks.profiling import record
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.torch_kernels import KernelWindows
+from energy_callbacks.profiling.lines import record
 from energy_callbacks.profiling.lines.attribution import Attribution
 from energy_callbacks.profiling.lines.stack_sampler import StackSampler
 from energy_callbacks.profiling.lines.stacks import stacks_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
-from energy_callbacks.profiling import listing, scalene, stacks
 from energy_callbacks.profiling.common.source_location import Line
+from energy_callbacks.profiling.lines import listing, scalene, stacks
 from energy_callbacks.profiling.lines.attribution import LineShare, Shares, sum_known
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
