@@ -130,8 +130,8 @@ def forking() -> Iterator[Forking]:
     [
         ("raises", "failed", "boom"),
         ("interrupts", "interrupted", "KeyboardInterrupt"),
-        ("returns", "failed", "without a word"),
-        ("catches", "failed", "without a word"),
+        ("returns", "failed", "stopped unexpectedly"),
+        ("catches", "failed", "stopped unexpectedly"),
     ],
 )
 def test_a_script_leaves_its_report(

@@ -770,8 +770,8 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(
     assert SystemClock().monotonic_s() - use_s < AT_MOST_S / 2.0
     assert of(meter, "totals")
     messages = [line["message"] for line in of(meter, "warning") if line["code"] == "source_hangs"]
-    assert any("has not answered" in message for message in messages)
-    assert any("did not answer at the end" in message for message in messages)
+    assert any("has not responded" in message for message in messages)
+    assert any("did not respond at the end" in message for message in messages)
     stuck.release.set()
     worker = attempt._sampler._workers[0]
     assert worker.periodic is not None

@@ -57,8 +57,8 @@ _ASK_S: Final = 0.05
 _ASK_AGAIN_S: Final = 0.005
 # Text for the journal if ``stop`` was not called and the exception is unknown.
 _LEFT: Final = (
-    "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
-    "caught, or without stop()"
+    "the run stopped unexpectedly: by Ctrl-C, SIGTERM, an exception that was caught, or without a "
+    "call of stop()"
 )
 # Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (
@@ -296,8 +296,8 @@ class ActiveAttempt:
         if self._is_over_budget:
             return
         self._is_over_budget = True
-        message = f"the budget is used up ({self._budget}): training was asked to stop"
-        self.recorder.warn("budget_used_up", message, "a resumed run needs a larger budget")
+        message = f"The budget is used up ({self._budget}): the training was asked to stop."
+        self.recorder.warn("budget_used_up", message, "set a larger budget to resume the run")
         if self.rank == 0:
             logger.warning("%s", message)
 
@@ -397,7 +397,7 @@ class ActiveAttempt:
 
     def _write_end(self, end: _End) -> None:
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
-            self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
+            self.recorder.warn("source_hangs", f"{name} did not respond at the end of the run.")
         self.recorder.see_until(end.t_s)
         self._keep_books()
         if self._raw is not None:
@@ -500,7 +500,9 @@ class ActiveAttempt:
         for name, waited_s in self._sampler.hung_s(_HUNG_S).items():
             if name not in self._known_hung:
                 self._known_hung.add(name)
-                self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
+                self.recorder.warn(
+                    "source_hangs", f"{name} has not responded for {waited_s:.0f} s."
+                )
 
     def _header(
         self, unix_s: float, place: carbon.Place, surroundings: Record, earlier: PreviousAttempts

@@ -212,7 +212,7 @@ def _lines(
 
 CHARTS: Final[tuple[Chart, ...]] = (
     Chart(name="changes", title="What changes", draw=changes),
-    Chart(name="metric_by_energy", title="Metric against energy", draw=metric_by_energy),
+    Chart(name="metric_by_energy", title="Metric over energy", draw=metric_by_energy),
     Chart(name="energy_by_step", title="Energy by step", draw=energy_by_step),
     Chart(name="power_timeline", title="Power over time", draw=power_over_time),
     Chart(name="gpu_memory_timeline", title="Memory over time", draw=memory_over_time),

@@ -195,7 +195,7 @@ class Energy:
         if self.energy_j is None:
             return "not known"
         if not self.is_resolved:
-            return f"< {self.energy_j + self.error_j:.3g} J (too short to tell)"
+            return f"< {self.energy_j + self.error_j:.3g} J (too short to measure)"
         return f"{self.energy_j:.6g} J ± {self.error_j:.2g} J"
 
 

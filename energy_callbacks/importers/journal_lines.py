@@ -122,10 +122,10 @@ def remark(program: str, message: str) -> Record:
 def damage_warnings(log: Log, damage: Damage) -> Iterator[Record]:
     """Yield warnings about the parts of the file that could not be read."""
     if damage.is_cut_off:
-        message = f"{log.path.name} ends in the middle; what came before it is here."
+        message = f"{log.path.name} is cut off; the report contains the part before that."
         yield warning("log_cut_off", message)
     if damage.places:
-        places = "record is" if damage.places == 1 else "records are"
+        places = "record" if damage.places == 1 else "records"
         yield warning(
-            "damaged_lines", f"{damage.places} damaged {places} left out of {log.path.name}."
+            "damaged_lines", f"{damage.places} damaged {places} of {log.path.name} not included."
         )

@@ -73,18 +73,18 @@ class LogClock:
         """Yield warnings about the times, one sentence each."""
         if self._winter_changes:
             yield (
-                "The log's local time went back by an hour, as at the end of summer time: the hour "
-                "was added again."
+                "The local time of the log decreased by one hour, as at the end of summer time. "
+                "The hour was added again."
             )
         if self._summer_changes:
             yield (
-                "The log's local time went ahead by an hour, as at the beginning of summer time: "
-                "if it was that, this hour did not pass, and nothing of it is missing."
+                "The local time of the log increased by one hour, as at the beginning of summer "
+                "time. If this is the reason, no data are missing."
             )
         if count := len(self._clock_steps_s):
             worst_s = max(self._clock_steps_s, key=abs)
             yield (
-                f"The log's clock was set {'once' if count == 1 else f'{count} times'} (by "
-                f"{worst_s:+.3f} s{'' if count == 1 else ' at most'}): how long these steps took "
-                "nobody knows, they count as no time and no energy."
+                f"The clock of the log was set {'once' if count == 1 else f'{count} times'} (by "
+                f"{worst_s:+.3f} s{'' if count == 1 else ' at most'}). The duration of these steps "
+                "is not known; they count as no time and no energy."
             )

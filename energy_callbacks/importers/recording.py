@@ -158,28 +158,30 @@ def _device_line(samples: DeviceSamples, curve: Curve, program: str) -> Record:
 def _warnings(samples: DeviceSamples, curve: Curve, end_s: float) -> Iterator[Record]:
     key, step_s = samples.device.key, curve.step_s or 0.0
     if not samples.has_power:
-        message = f"The log has no power of {key} ({samples.device.name}): its energy is not known."
+        message = (
+            f"The log has no power of {key} ({samples.device.name}), so its energy is not known."
+        )
         yield lines.warning("no_power", message)
     elif samples.unusable:
         yield lines.warning(
             "unusable_power",
-            f"Of {len(samples)} samples of {key}, {samples.unusable} have no usable power "
-            "(missing, below zero, or above what a device draws) and are left out.",
+            f"{samples.unusable} of {len(samples)} samples of {key} are not used, because their "
+            "power is missing, negative, or above any possible power.",
         )
     if curve.gaps:
         gaps = "one gap" if curve.gaps == 1 else f"{curve.gaps} gaps"
         yield lines.warning(
             "gaps",
-            f"Of {key}, {formatting.duration(curve.gap_s)} in {gaps} are in no figure: its "
-            f"samples are {formatting.duration(step_s)} apart, and no step of more than "
-            f"{GAP_STEPS:g} times that is bridged.",
+            f"{key}: {formatting.duration(curve.gap_s)} in {gaps} are not included. Its samples "
+            f"are {formatting.duration(step_s)} apart; intervals longer than {GAP_STEPS:g} times "
+            "that are gaps.",
         )
     outside_s = end_s - curve.covered_s - curve.gap_s
     if samples.has_power and outside_s > GAP_STEPS * step_s:
         yield lines.warning(
             "gaps",
-            f"Of {key}, {formatting.duration(outside_s)} before its first power or after its "
-            "last are in no figure.",
+            f"{key}: {formatting.duration(outside_s)} before the first or after the last value of "
+            "power are not included.",
         )
 
 
@@ -188,15 +190,15 @@ def _remarks(program: str, curves: Sequence[Curve], clock: LogClock) -> Iterator
     if steps_s:
         yield lines.remark(
             program,
-            "energy is integrated over the times of power samples "
-            f"{formatting.duration(max(steps_s))} apart, of unknown averaging: "
-            f"{formatting.percent(RELATIVE_ERROR)} either way are taken as its systematic error",
+            "the energy is integrated from power samples "
+            f"{formatting.duration(max(steps_s))} apart. How the sensor averages is not known, so "
+            f"a systematic error of {formatting.percent(RELATIVE_ERROR)} is assumed",
         )
     if clock.is_local:
         yield lines.remark(
             program,
-            "its times tell no zone and are taken to be of the machine that made this report; "
-            "durations do not depend on that",
+            "its times have no time zone; the time zone of the machine that made this report is "
+            "assumed. Durations do not depend on it",
         )
 
 

@@ -109,10 +109,10 @@ def load(path: str | Path) -> EnergyReport:
 def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
     open_attempts.wait_for_reports(path)
     if not path.is_file():
-        raise JournalError(f"{path} does not exist; give a run folder or a report of one")
+        raise JournalError(f"{path} does not exist; give a run folder or a saved report")
     if path.stat().st_size > _MOST_BYTES:
         raise JournalError(
-            f"{path} is no report: it is larger than {_MOST_BYTES // 2**20} MiB; "
+            f"{path} is not a report: it is larger than {_MOST_BYTES // 2**20} MiB; "
             "give a run folder, or a log as docs/old-logs.md names them"
         )
     try:

@@ -157,13 +157,13 @@ def _journals_at(path: Path) -> list[Path]:
     place, _ = importers.located(path)
     open_attempts.wait_for_journals(place)
     if not place.exists():
-        raise JournalError(f"{path} does not exist; give a run folder or a *.jsonl of one")
+        raise JournalError(f"{path} does not exist; give a run folder or a journal (*.jsonl)")
     if place.is_file():
         return [path.resolve()]
     found = journal.find(path.resolve()) or journal.find(path.resolve() / "energy")
     if not found:
         raise JournalError(
-            f"{path} holds no journal (attempts/*/*.jsonl); give the run folder, "
+            f"{path} contains no journal (attempts/*/*.jsonl); give the run folder, "
             "such as lightning_logs/version_0/energy"
         )
     return found

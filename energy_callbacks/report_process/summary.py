@@ -61,4 +61,4 @@ def _emissions(figures: Mapping[str, float]) -> str:
     size_kg, unit = formatting.in_unit(figures["emissions/total_g_hi"] / 1e3, MASS_UNITS)
     low, high = (figures[f"emissions/total_g_{end}"] / 1e3 / size_kg for end in ("lo", "hi"))
     interval = f"{formatting.significant(low)} to {formatting.significant(high)}"
-    return f"{interval} {unit}CO2e (place not known)"
+    return f"{interval} {unit}CO2e (location not set)"

@@ -1,6 +1,8 @@
 """The ``phases`` line of the journal, and the report with and without it."""
 
+import gc
 import math
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +49,20 @@ def test_it_has_all_phases_of_all_devices(books: Books) -> None:
         assert {"setup", "train", "validation", "checkpoint"} <= set(by_phase)
         known_j = math.fsum(energy["energy_j"] for energy in by_phase.values())
         assert known_j == pytest.approx(totals["energy"][key]["energy_j"], rel=1e-2)
+
+
+def test_an_ended_attempt_keeps_no_sums(books: Books) -> None:
+    """A meter keeps its last attempt, so that its sums would take 0.2 MB for each phase."""
+    train(books)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        books.finish()
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 200_000
 
 
 def test_the_report_has_its_energies_scaled_to_the_total(books: Books) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.recorder import mean_power_w
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
@@ -245,6 +246,23 @@ def test_a_killed_run_has_lost_at_most_the_last_moments(tmp_path: Path, clock: F
     assert books.of("totals") == []
     assert books.of("steps")[-1]["end_s"] > clock.monotonic_s() - START_S - 7.0
     assert books.of("series")[-1]["t_s"] > clock.monotonic_s() - START_S - 0.6
+
+
+def test_rows_are_in_the_file_before_phases_are_computed(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The computation may take long while the training runs Python code, and a kill may come."""
+    books, behind_s = Books(tmp_path, wave(clock), clock=clock), []
+    update = PhaseEnergy.update
+
+    def watched(self: PhaseEnergy, until_s: float, *, is_final: bool = False) -> None:
+        rows = [row["seen_s"] or 0.0 for row in books.rows("gpu0")]
+        behind_s.append(clock.monotonic_s() - START_S - max(rows, default=0.0))
+        update(self, until_s, is_final=is_final)
+
+    monkeypatch.setattr(PhaseEnergy, "update", watched)
+    clock.advance(10.0)
+    assert max(behind_s[1:]) < 0.3
 
 
 def test_samples_that_nobody_counts_are_null(tmp_path: Path, clock: FakeClock) -> None:

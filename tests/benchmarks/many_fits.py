@@ -8,15 +8,22 @@
   Lightning would take an hour.
 
 A card is played, so that all threads and NVML are used. The numbers of threads and file descriptors
-at the end are compared with those at half of the fits. Objects and resident
-memory that a fit leaves are the slopes of lines through the second half: in the first half, caches
-may still grow.
+at the end are compared with those at half of the fits. Objects and memory that a fit leaves are
+the slopes of lines through the second half: in the first half, caches may still grow. Before each
+look, garbage is collected.
+
+*Allocated* memory is in use by objects and libraries. *Resident* memory is what the system counts.
+It includes free memory that the C library keeps for later allocations, in one heap for each thread
+that runs at the same time; the sizes of these heaps depend on other programs that are running.
+Before each look, the main heap returns its free memory to the system.
 """
 
+import ctypes
 import gc
 import itertools
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -45,12 +52,43 @@ _LOOKS: Final = 20  # a look takes 0.4 s in a process with Lightning: it collect
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-def held_now() -> tuple[int, int, int, int]:
-    """Return the numbers of threads, file descriptors and Python objects, and bytes of memory."""
+def held_now() -> tuple[int, int, int, float, int]:
+    """Return the numbers of threads, file descriptors and Python objects, and bytes of memory.
+
+    The last two values are allocated and resident memory.
+    """
     gc.collect()
+    allocated = _allocated()
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     threads, files = (len(list(Path(f"/proc/self/{of}").iterdir())) for of in ("task", "fd"))
-    return threads, files, len(gc.get_objects()), int(pages) * _PAGE
+    return threads, files, len(gc.get_objects()), allocated, int(pages) * _PAGE
+
+
+class _HeapFigures(ctypes.Structure):
+    """The structure ``mallinfo2`` of glibc (man page mallinfo(3))."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+            "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def _allocated() -> float:
+    """Return the allocated memory in bytes, and return free memory to the system.
+
+    Small objects of Python are counted as 512 bytes, the most that they may have. Without glibc,
+    the memory is not known, and the result is NaN.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return math.nan
+    library.malloc_trim(0)
+    library.mallinfo2.restype = _HeapFigures
+    figures = library.mallinfo2()
+    return float(figures.uordblks + figures.hblkhd + 512 * sys.getallocatedblocks())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +100,23 @@ class Left:
         threads: threads at the end less those at half of the fits.
         files: the same for file descriptors.
         objects: objects of Python that each fit leaves.
-        memory: bytes that each fit leaves.
+        allocated: allocated bytes that each fit leaves.
+        resident: resident bytes that each fit leaves.
     """
 
     fits: int
     threads: int
     files: int
     objects: float
-    memory: float
+    allocated: float
+    resident: float
 
 
 def left(held: NDArray[np.float64], fits: int) -> Left:
     """Return what fits leave behind.
 
     Args:
-        held: (n, 4) results of ``held_now``, after fits at regular distances.
+        held: (n, 5) results of ``held_now``, after fits at regular distances.
         fits: number of fits.
     """
     half = held[len(held) // 2 :]
@@ -88,7 +128,8 @@ def left(held: NDArray[np.float64], fits: int) -> Left:
         threads=int(threads),
         files=int(files),
         objects=float(slopes[2]),
-        memory=float(slopes[3]),
+        allocated=float(slopes[3]),
+        resident=float(slopes[4]),
     )
 
 
@@ -124,7 +165,7 @@ KINDS: Final[dict[str, Callable[[Path], Iterator[Callable[[], object]]]]] = {
 def measured(kind: str, count: int) -> Left:
     """Run fits in this process, and return what they leave behind."""
     every = max(count // _LOOKS, 1)
-    held = np.zeros((count // every, 4))  # made before, as a list of them would be objects as well
+    held = np.zeros((count // every, 5))  # made before, as a list of them would be objects as well
     with tempfile.TemporaryDirectory() as folder:
         for number, fit in enumerate(itertools.islice(KINDS[kind](Path(folder)), count)):
             fit()
@@ -150,7 +191,10 @@ def judged(kind: str, found: Left, *, bytes_bar: float) -> list[Bar]:
         Bar(name=f"{kind}: threads left by all fits", value=found.threads, at_most=0),
         Bar(name=f"{kind}: file descriptors left by all fits", value=found.files, at_most=0),
         Bar(name=f"{kind}: objects left by a fit", value=found.objects, at_most=OBJECTS_BAR),
-        Bar(name=f"{kind}: bytes left by a fit", value=found.memory, at_most=bytes_bar),
+        Bar(
+            name=f"{kind}: allocated bytes left by a fit", value=found.allocated, at_most=bytes_bar
+        ),
+        Bar(name=f"{kind}: bytes left by a fit", value=found.resident, at_most=bytes_bar),
     ]
 
 
@@ -171,9 +215,11 @@ def main() -> int:
         counts["meter"] = ATTEMPTS
     with played_card():
         kinds = {kind: in_child(kind, count) for kind, count in counts.items()}
-    print(f"{'':<12}{'fits':>8}{'threads':>9}{'files':>8}{'objects':>10}{'bytes':>10}")
+    print(
+        f"{'':<12}{'fits':>8}{'threads':>9}{'files':>8}{'objects':>10}{'allocated':>11}{'resident':>10}"
+    )
     for kind, one in kinds.items():
-        cells = "{:>8}{:>9}{:>8}{:>10.2f}{:>10.0f}".format(*astuple(one))
+        cells = "{:>8}{:>9}{:>8}{:>10.2f}{:>11.0f}{:>10.0f}".format(*astuple(one))
         print(f"{kind:<12}{cells}")
     bytes_bar = QUICK_BYTES_BAR if arguments.quick else BYTES_BAR
     all_bars = [

@@ -24,7 +24,7 @@ def test_a_run_folder_is_rendered_into_itself(run_folder, capsys):
     """Three files are written to the folder; the text and their paths are printed."""
     assert main(["report", str(run_folder)]) == 0
     out = capsys.readouterr().out
-    assert "Energy in total" in out
+    assert "Total energy" in out
     for ending in ("html", "json", "txt"):
         path = run_folder / f"energy_report.{ending}"
         assert path.stat().st_size > 0
@@ -35,7 +35,7 @@ def test_a_run_that_was_killed_has_a_report(tmp_path, capsys):
     """The journal alone gives a report that says that the run was cut off."""
     write(tmp_path, Attempt(cut_off_at_s=50.0, unix_s=1_600_000_000.0))
     assert main(["report", str(tmp_path)]) == 0
-    assert "was cut off after 50.0 s" in capsys.readouterr().out
+    assert "stopped unexpectedly after 50.0 s" in capsys.readouterr().out
     assert from_json((tmp_path / "energy_report.json").read_text()).run.status == "cut off"
 
 
@@ -134,4 +134,4 @@ def test_the_newest_run_of_a_folder_is_shown(tmp_path, capsys):
     main(["report", str(tmp_path), "--format", "txt"])
     out = capsys.readouterr().out
     assert "Energy report: new" in out
-    assert "1 older run was found" in out
+    assert "1 older run in the same folder" in out

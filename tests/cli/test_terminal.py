@@ -70,7 +70,7 @@ def test_the_report(kind: dict[str, str], tmp_path: Path) -> None:
     with terminal(("env", "-C", str(tmp_path), *command), tmp_path / "t", **kind) as shown:
         assert shown.wait() == 0
         text = look(shown, kind)
-    for words in ("Energy in total", "Devices", "Ranks", "run/energy_report.txt"):
+    for words in ("Total energy", "Devices", "Ranks", "run/energy_report.txt"):
         assert words in text
 
 

@@ -37,7 +37,7 @@ def _runs(folder: Path) -> None:
             tokens_per_step=512,
             tags={"lr": "1e-3"},
             warnings=[("power", "a sensor said so")],
-            unavailable=[("rapl", "no permission", "sudo chmod o+r energy_uj")],
+            unavailable=[("RAPL", "no permission", "sudo chmod o+r energy_uj")],
             missed={"nvml": 3},
             wait_energy={"gpu0": Energy(energy_j=300.0, stderr_j=1.0, method="counter")},
         ),

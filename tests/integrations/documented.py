@@ -86,7 +86,7 @@ class Documented:
         options = ["--framework", self.framework, "--epochs", "1"]
         assert main(["demo", *options, "--out", "demo", "--country", "DEU"]) == 0
         said = capsys.readouterr().out
-        assert "Energy in total" in said
+        assert "Total energy" in said
         assert "tensorboard --logdir demo" in said
         logs = Path("demo", self.demo.folder)
         report = build(logs / "energy")

@@ -139,7 +139,7 @@ def assert_the_second_rank_died(report: EnergyReport) -> None:
     assert (dead.rank, dead.status) == (1, "cut off")
     assert 0 < dead.steps <= 60
     (said,) = (one.message for one in report.warnings if "Rank 1 of 2" in one.message)
-    assert "ended without a word after" in said
+    assert "stopped unexpectedly after" in said
     assert [rank.gpus for rank in report.ranks] == [("gpu0",), ("gpu1",)]
     assert report.ranks[1].gpu.energy_j is not None
 

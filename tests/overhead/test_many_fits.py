@@ -67,8 +67,10 @@ def test_slopes_are_those_of_the_second_half() -> None:
     """Caches that fill in the first half are no leak; 3 kB and an object for each fit are one."""
     fits = np.arange(100.0)
     memory = 1e8 + 3e3 * fits + 1e6 * np.minimum(fits, 20.0)
-    held = np.stack([fits * 0 + 2, fits * 0 + 4 + (fits > 60), fits, memory], axis=1)
+    allocated = 7e7 + 2e3 * fits
+    held = np.stack([fits * 0 + 2, fits * 0 + 4 + (fits > 60), fits, allocated, memory], axis=1)
     found = left(held, 1000)
     assert (found.threads, found.files) == (0, 1)
     assert found.objects == pytest.approx(0.1)
-    assert found.memory == pytest.approx(300.0)
+    assert found.allocated == pytest.approx(200.0)
+    assert found.resident == pytest.approx(300.0)

@@ -391,7 +391,7 @@ def test_cost_is_energy_times_pue_times_price(tmp_path):
     ("changes", "code"),
     [
         ({"coverage": 0.9}, "low_coverage"),
-        ({"unavailable": (("RAPL", "unreadable", "run: chmod"),)}, "sensor_unavailable"),
+        ({"unavailable": (("NVIDIA GPU", "no driver", "install it"),)}, "sensor_unavailable"),
         ({"missed": {"NVML GPU-a": 3}}, "missed_readings"),
         ({"warnings": (("source_hangs", "NVML hangs"),)}, "source_hangs"),
         ({"stretches": (replace(TRAIN, duration_s=3.0),)}, "short_run"),

@@ -31,7 +31,7 @@ def test_it_has_the_energy_its_origin_and_the_path() -> None:
 def test_without_a_location_emissions_are_a_range() -> None:
     """Both ends are in the same unit."""
     figures = {"energy/total_wh": 1.0, "emissions/total_g_lo": 0.0, "emissions/total_g_hi": 2.5}
-    assert "· 0 to 2.50 gCO2e (place not known) ·" in line(figures, [], PATH)
+    assert "· 0 to 2.50 gCO2e (location not set) ·" in line(figures, [], PATH)
 
 
 @pytest.mark.parametrize("figures", [{}, {"power/host_w": 3.0}])

@@ -156,7 +156,7 @@ def test_driver_that_hangs_at_the_start(tmp_path: Path, monkeypatch: pytest.Monk
     report = meter.report()
 
     assert start_s < 0.2
-    assert any("NVIDIA GPU did not answer" in one.message for one in report.warnings)
+    assert any("NVIDIA GPU did not respond" in one.message for one in report.warnings)
     assert report.energy.gpu.energy_j is None
 
 

@@ -42,7 +42,7 @@ class StaleSensors:
             self._reports[key, quantity] += is_new
             if is_new and self._reports[key, quantity] <= _MOST_REPORTS:
                 yield (
-                    f"{key}: no {quantity.replace('_', ' ')} since {since_s - self._start_s:.0f} s "
-                    "after the start, while its other sensors answer"
+                    f"{key}: no readings of {quantity.replace('_', ' ')} since "
+                    f"{since_s - self._start_s:.0f} s after the start; its other sensors respond."
                 )
         self._silent = set(silent)

@@ -43,7 +43,6 @@ class WallClock:
         self._reports += 1
         way = "forward" if jump_s > 0.0 else "back"
         yield (
-            f"the wall clock was set {way} by {abs(jump_s):.1f} s, or the machine slept, "
-            f"{now_s - self._start_s:.0f} s after the start: power samples that are stamped by it "
-            "may leave a gap there"
+            f"The wall clock was set {way} by {abs(jump_s):.1f} s, or the machine was suspended, "
+            f"{now_s - self._start_s:.0f} s after the start. Power samples may be missing there."
         )

@@ -123,12 +123,13 @@ def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
     if share <= TARGET:
         return None
     message = (
-        f"Beside the loss, joules per step, sample and token are uncertain by {_percent(share)} at "
-        f"random (the middle of {len(by_share)} rows), over the {span_s:.1f} s of steps that could "
-        f"be pooled; {_percent(TARGET)} is the aim."
+        f"The logged energies per step, sample and token have a random error of {_percent(share)} "
+        f"(median of {len(by_share)} rows, each over {span_s:.1f} s of steps); the target is "
+        f"{_percent(TARGET)}."
     )
     return message, (
-        f"log less often or train longer: about {span_s * share / TARGET:.0f} s of steps would do"
+        f"log less often or train longer: about {span_s * share / TARGET:.0f} s of steps per row "
+        "are needed"
     )
 
 

@@ -163,7 +163,7 @@ def _warnings(
         pue: PUE by which the energies were divided.
     """
     if stated_pue is not None and stated_pue != pue:
-        message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which cannot be; 1 is taken."
+        message = f"CodeCarbon's row has a PUE of {stated_pue:g}, which is not possible; 1 is used."
         yield lines.warning("pue_unknown", message)
     stated_kwh = values.above_0(row.get("energy_consumed"))
     known_j = math.fsum(one.energy_j or 0.0 for one in energy.values()) * pue
@@ -171,16 +171,16 @@ def _warnings(
     if not math.isclose(stated_j, known_j, rel_tol=0.01):
         yield lines.warning(
             "sum_differs",
-            f"CodeCarbon's row states {stated_j:.6g} J in all, and {known_j:.6g} J of the devices "
-            "that can be used; the figures here are those of the devices.",
+            f"CodeCarbon's row has a total of {stated_j:.6g} J, but its devices sum to "
+            f"{known_j:.6g} J. The report uses the devices.",
         )
 
 
 def _remarks(row: Row, states: int) -> Iterator[Record]:
     yield lines.remark(
         NAME,
-        "energies are CodeCarbon's own totals; how each was found a row does not say: 10 % either "
-        "way are taken as systematic error of the GPUs, 50 % of CPU and RAM",
+        "the energies are CodeCarbon's totals. A row does not state how they were found, so the "
+        "report assumes a systematic error of 10 % for GPUs and 50 % for CPU and RAM",
     )
     stated_kg = values.at_least_0(row.get("emissions"))
     if stated_kg is not None:

@@ -83,13 +83,13 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
     if aside:
         yield lines.warning(
             "windows_aside",
-            f"{aside} windows of {log.path.name} overlap others in part, or lie two deep inside "
-            "them; they are in no phase of their own.",
+            f"{aside} windows of {log.path.name} partly overlap other windows, or are nested more "
+            "than once. They are not shown as phases.",
         )
     between_s = sum(one["end_s"] - one["start_s"] for one in spans if one["phase"] == lines.UNSEEN)
     if between_s > _SLACK_S:
         yield lines.warning(
-            "gaps", f"{formatting.duration(between_s)} between windows are in no figure."
+            "gaps", f"{formatting.duration(between_s)} between windows are not included."
         )
     yield lines.remark(
         NAME,

@@ -14,9 +14,9 @@ from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forec
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Origin of a location that was passed to ``view``.
-_ORIGIN = "given when the report was drawn again"
+_ORIGIN = "set when the report was rendered again"
 # First words of the note that ``view`` adds.
-_VIEW_NOTE = "This is a view of a run at another place, PUE or price"
+_VIEW_NOTE = "This report uses another location, PUE or price than the run"
 # Codes of the warnings that ``view`` removes if the new emissions are known.
 _PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
 
@@ -40,7 +40,7 @@ def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions 
     try:
         intensity = carbon.intensity(Place(**given, origin=place.get("origin") or "not set"))
     except Exception as error:  # noqa: BLE001 - a report without emissions is better than none
-        logger.warning("emissions cannot be found: %s", error)
+        logger.warning("the emissions are not known: %s", error)
         return None
     return _emissions(total, intensity, pue)
 
@@ -119,8 +119,8 @@ def _note(before: EnergyReport) -> str:
     place = before.emissions.place if before.emissions else None
     price = f"a price of {before.cost.price_per_kwh:g}" if before.cost else "no price"
     return (
-        f"{_VIEW_NOTE}: the run itself had {place or 'no place'}, a PUE of {_pue(before):g} and "
-        f"{price}; its energy is unchanged."
+        f"{_VIEW_NOTE}. The settings of the run: {place or 'no location'}, a PUE of "
+        f"{_pue(before):g} and {price}. The energy is unchanged."
     )
 
 

@@ -23,13 +23,13 @@ class LateStop(NamedTuple):
     Attributes:
         metric: the metric of the validations.
         best: index of the best value in ``metric.value``.
-        after_j: energy between the best validation and the last one, in J.
+        after_j: energy between the best validation and the last one, in J; ``None`` if not known.
         after_s: time between the best validation and the last one, in s.
     """
 
     metric: Metric
     best: int
-    after_j: float
+    after_j: float | None
     after_s: float
 
 
@@ -37,7 +37,7 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
     """Return the late stop of a validation metric that got worse at the end; ``None`` if none did.
 
     A metric is ignored if, after its best value, any other validation metric improved by more than
-    noise. If several metrics remain, the late stop with the least energy after the best value is
+    noise. If several metrics remain, the late stop with the least time after the best value is
     returned. Only metrics with a known direction and at least six values are considered.
     """
     judged = [
@@ -50,22 +50,22 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
         for late in map(_past_best, judged)
         if late and not any(_improves_after(one, late.metric.t_s[late.best]) for one in judged)
     ]
-    return min(found, key=attrgetter("after_j"), default=None)
+    return min(found, key=attrgetter("after_s"), default=None)
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """Return the late stop of a metric, or ``None``.
+    """Return the late stop of a metric.
 
-    The result is ``None`` if the last values are not worse than the best value by more than noise,
-    or if the energy is not known.
+    The result is ``None`` if the last values are not worse than the best value by more than noise.
     """
     costs = _costs(metric)
     best = int(np.argmin(costs))
     is_worse = costs[-_FEWEST_AFTER:].min() - costs[best] > _noise(costs)
-    start_j, end_j = metric.energy_j[best], metric.energy_j[-1]
-    if not is_worse or start_j is None or end_j is None:
+    if not is_worse:
         return None
-    return LateStop(metric, best, end_j - start_j, metric.t_s[-1] - metric.t_s[best])
+    start_j, end_j = metric.energy_j[best], metric.energy_j[-1]
+    after_j = None if start_j is None or end_j is None else end_j - start_j
+    return LateStop(metric, best, after_j, metric.t_s[-1] - metric.t_s[best])
 
 
 def _improves_after(metric: Metric, t_s: float) -> bool:

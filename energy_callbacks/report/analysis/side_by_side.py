@@ -11,8 +11,8 @@ from energy_callbacks.report.model.amounts import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
 _ONE_EACH = (
-    "One run a side: the intervals are those of the sensors. How much two runs\n"
-    "of the same differ is not known from them."
+    "The intervals contain the errors of sensors and models. One run on each side\n"
+    "does not show how much repeated runs differ."
 )
 
 

@@ -1,7 +1,12 @@
-"""Derives the warnings of a report, and the notes on the assumptions behind its numbers."""
+"""Derives the warnings of a report, and the notes on the assumptions behind its numbers.
 
+A cause appears once: where a warning names the cause of another warning, that one is left out.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
@@ -16,9 +21,18 @@ _FULL_COVERAGE = 0.99
 # Runs shorter than this, in seconds, get a warning: a counter that is updated every 100 ms then has
 # an error above 1 %.
 _SHORT_RUN_S = 10.0
+# Names of RAPL and of the sensors of GPUs in the list of unavailable sensors. The last name, with a
+# UUID behind it, is that of one card.
+_RAPL, _GPU_SENSORS, _ONE_GPU = "RAPL", ("NVIDIA GPU", "AMD GPU"), "NVML "
+_KINDS: Final = {"cpu": "the CPU", "dram": "the RAM"}
+# Codes of warnings in journals that state why the energy of a device, whose key they contain, is
+# not known or has gaps.
+_CAUSES: Final = ("no_power", "gaps")
+# Code of the warning that journals have about the first failed reading of a source.
+_MISSED: Final = "source_missed"
 # First words of the notes that depend on location, PUE and price. ``footprint.view`` removes the
 # notes that begin with these words.
-EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
+EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "Cost"
 
 
 def warnings(
@@ -41,33 +55,38 @@ def warnings(
     # The command ``doctor`` checks the sensors of this machine. It does not help if the energy was
     # measured by another program.
     doctor = "" if is_imported else "run: energy-callbacks doctor"
+    recorded = [
+        ReportWarning(code=line["code"], message=line["message"], fix=line.get("fix") or "")
+        for process in processes
+        for line in process.warnings
+    ]
+    missed = _missed(processes)
     found = [
         *_of_files(other_runs, unreadable),
         *_of_lost_attempts(merged[0].processes),
         *_of_attempts(report, merged),
-        *_of_devices(report.devices, doctor),
+        *_of_devices(report.devices, doctor, recorded),
         *_of_origin(report, doctor),
-        *_of_place(report),
+        *_of_place(report, recorded),
         *_of_length(report),
-        *_of_sensors(report, processes),
-        *(
-            ReportWarning(code=line["code"], message=line["message"], fix=line.get("fix") or "")
-            for process in processes
-            for line in process.warnings
-        ),
+        *_of_sensors(report),
+        *_of_readings(missed, recorded),
+        *(one for one in recorded if one.code != _MISSED or _source(one) not in missed),
     ]
     return tuple(dict.fromkeys(found))
 
 
 def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarning]:
     for reason in unreadable:
-        yield ReportWarning(code="journal_unreadable", message=f"A journal was left out: {reason}.")
+        yield ReportWarning(
+            code="journal_unreadable", message=f"A journal is not included: {reason}."
+        )
     if other_runs:
-        runs = "run was" if other_runs == 1 else "runs were"
+        runs = "run" if other_runs == 1 else "runs"
         yield ReportWarning(
             code="other_runs",
-            message=f"{other_runs} older {runs} found in the same folder and left out.",
-            fix="give each run a folder of its own with report_dir=",
+            message=f"{other_runs} older {runs} in the same folder not included.",
+            fix="use a separate report_dir= for each run",
         )
 
 
@@ -81,9 +100,9 @@ def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning
     if lost_j:
         yield ReportWarning(
             code="earlier_attempts_lost",
-            message=f"This run went on from a checkpoint; the {formatting.energy(lost_j)} that it "
-            "had used before are not in this report, because their journals are not here.",
-            fix="keep the run folder of the first attempts where it was",
+            message=f"The run resumed from a checkpoint. The {formatting.energy(lost_j)} that its "
+            "earlier attempts used are not included, because their journals are missing.",
+            fix="keep the run folder of the earlier attempts at its original path",
         )
 
 
@@ -100,8 +119,8 @@ def _of_attempts(report: EnergyReport, merged: Sequence[MergedAttempt]) -> Itera
     if report.throughput.replayed_steps:
         yield ReportWarning(
             code="replayed_steps",
-            message=f"{report.throughput.replayed_steps} steps were done twice, because an attempt "
-            "resumed from an older checkpoint; their energy is in the total.",
+            message=f"{report.throughput.replayed_steps} steps were executed twice, because an "
+            "attempt resumed from an older checkpoint. The total includes both executions.",
             fix="save checkpoints more often",
         )
     for one in merged:
@@ -114,9 +133,11 @@ def _rank_count(attempt: MergedAttempt) -> int:
 
 def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
     rank = f"Rank {attempt.rank} of {ranks} (attempt {attempt.attempt}, host {attempt.host})"
-    event = f"{who} was cut off" if ranks == 1 else f"{rank} ended without a word"
     after = formatting.duration(attempt.duration_s)
-    message = f"{event} after {after}; its last second may be missing."
+    message = (
+        f"{who if ranks == 1 else rank} stopped unexpectedly after {after}. Up to one second "
+        "before that may be missing."
+    )
     return ReportWarning(code="cut_off", message=message)
 
 
@@ -125,68 +146,94 @@ def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:
-        named = f"Rank{'s' if len(missing) > 1 else ''} {formatting.listed(missing)}"
+        is_one = len(missing) == 1
+        named = f"Rank{'' if is_one else 's'} {formatting.listed(missing)}"
         yield ReportWarning(
             code="rank_missing",
-            message=f"{named} of {count} left no journal in attempt {attempt.number}; the energy "
-            "of their devices is in no figure.",
-            fix="share one report_dir= between all hosts, or copy the attempts/ of each into one",
+            message=f"{named} of {count}: the journal of attempt {attempt.number} is missing. The "
+            f"energy of devices that only {'this rank' if is_one else 'these ranks'} measured is "
+            "not included.",
+            fix="use the same report_dir= on all hosts, or copy the folders attempts/ of all hosts "
+            "into one run folder",
         )
 
 
-def _of_devices(devices: Sequence[DeviceUse], doctor: str) -> Iterator[ReportWarning]:
+def _of_devices(
+    devices: Sequence[DeviceUse], doctor: str, recorded: Sequence[ReportWarning]
+) -> Iterator[ReportWarning]:
     with_energy = [device for device in devices if device.scope is not None]
     if not with_energy:
         yield ReportWarning(
             code="nothing_measured",
-            message="No device with energy was seen: every energy is unknown.",
+            message="No sensor or model of energy was available: the energy is not known.",
             fix=doctor,
         )
+    partly: dict[str, list[str]] = {}
     for device in with_energy:
         name = f"{device.key} ({device.name}, host {device.host})"
+        if _has_cause(device, recorded):
+            continue
         if device.energy.energy_j is None:
             yield ReportWarning(
                 code="energy_unknown",
-                message=f"The energy of {name} is not known; the totals leave it out.",
+                message=f"The energy of {name} is not known and not included in the totals.",
                 fix=doctor,
             )
         elif device.energy.coverage < _FULL_COVERAGE:
-            yield ReportWarning(
-                code="low_coverage",
-                message=f"{name} was seen for {formatting.percent(device.energy.coverage)} of the "
-                "time; the rest of its energy is missing.",
-            )
+            partly.setdefault(formatting.percent(device.energy.coverage), []).append(name)
+    for share, names in partly.items():
+        message = f"Readings cover only {share} of the time of {', '.join(names)}."
+        yield ReportWarning(code="low_coverage", message=f"{message} The rest is not included.")
+
+
+def _has_cause(device: DeviceUse, recorded: Sequence[ReportWarning]) -> bool:
+    """Return whether a journal states why the energy of a device is unknown or has gaps."""
+    name = re.compile(rf"\b{re.escape(device.key)}\b")
+    return any(one.code in _CAUSES and name.search(one.message) for one in recorded)
 
 
 def _of_origin(report: EnergyReport, doctor: str) -> Iterator[ReportWarning]:
     estimated = {
-        device.scope
+        device.scope: dict.fromkeys(
+            _KINDS.get(one.kind, one.kind)
+            for one in report.devices
+            if one.scope == device.scope and _is_estimated(one)
+        )
         for device in report.devices
-        if device.origin == "estimated" and device.energy.energy_j is not None
+        if _is_estimated(device)
     }
     if "gpu" in estimated:
         message = "The energy of the GPU is estimated by a model, not measured."
         yield ReportWarning(code="gpu_estimated", message=message)
     if "host" in estimated:
+        rapl = next((one for one in report.unavailable if one.source == _RAPL), None)
+        because = "" if rapl is None else f", because RAPL was not read: {rapl.reason}"
         yield ReportWarning(
             code="host_estimated",
-            message="The energy of CPU and RAM is estimated by a model, at least in part.",
-            fix="" if any(sensor.fix for sensor in report.unavailable) else doctor,
+            message=f"The energy of {' and '.join(estimated['host'])} is estimated by a model, not "
+            f"measured{because}.",
+            fix=doctor if rapl is None else rapl.fix,
         )
 
 
-def _of_place(report: EnergyReport) -> Iterator[ReportWarning]:
+def _is_estimated(device: DeviceUse) -> bool:
+    return device.origin == "estimated" and device.energy.energy_j is not None
+
+
+def _of_place(report: EnergyReport, recorded: Sequence[ReportWarning]) -> Iterator[ReportWarning]:
+    if any(one.code == "place_unknown" for one in recorded):
+        return
     if report.emissions is not None and report.emissions.kg is None:
         yield ReportWarning(
             code="place_unknown",
-            message="Nobody said where this ran: emissions are an interval that holds the grids of "
-            "nine in ten countries.",
-            fix="pass country= (and region= for USA and CAN), such as country='DEU'",
+            message="Location not set: the range of the emissions covers 90 % of national grids.",
+            fix="set country=, such as country='DEU' (and region= in the USA and Canada)",
         )
     elif report.emissions is None and report.energy.total.energy_j is not None:
         yield ReportWarning(
             code="emissions_unknown",
-            message="Emissions could not be found: CodeCarbon's table cannot be read.",
+            message="The emissions are not known: CodeCarbon's table of carbon intensities cannot "
+            "be read.",
             fix="run: pip install --force-reinstall 'codecarbon>=2.8,<4'",
         )
 
@@ -197,29 +244,57 @@ def _of_length(report: EnergyReport) -> Iterator[ReportWarning]:
         duration = formatting.duration(report.run.duration_s)
         yield ReportWarning(
             code="short_run",
-            message=f"A run of {duration} is short for power sensors; look at the errors before "
-            "comparing it.",
-            fix="measure at least ten seconds",
+            message=f"The run is short for power sensors ({duration}); consider the errors when "
+            "you compare it.",
+            fix="measure for at least ten seconds",
         )
 
 
-def _of_sensors(
-    report: EnergyReport, processes: Sequence[ProcessJournal]
-) -> Iterator[ReportWarning]:
+def _of_sensors(report: EnergyReport) -> Iterator[ReportWarning]:
+    """Yield a warning for each sensor that was not read, except RAPL if a model replaces it.
+
+    A GPU sensor that was not read is a warning, not a note, if the run used a GPU: a certain card
+    was asked for, or the framework allocated memory on GPUs and no GPU was measured.
+    """
+    has_gpu = any(device.scope == "gpu" for device in report.devices)
+    uses_gpu = bool(report.memory.peak_allocated_bytes) and not has_gpu
+    has_estimate = any(
+        device.scope == "host" and _is_estimated(device) for device in report.devices
+    )
     for sensor in report.unavailable:
-        if sensor.fix:
-            yield ReportWarning(
-                code="sensor_unavailable",
-                message=f"{sensor.source} could not be read: {sensor.reason}.",
-                fix=sensor.fix,
-            )
+        why = f"{sensor.source} was not read: {sensor.reason}."
+        is_asked_for = sensor.source.startswith(_ONE_GPU)
+        if is_asked_for or (uses_gpu and sensor.source in _GPU_SENSORS):
+            message = f"The energy of a GPU is not included in the totals. {why}"
+            yield ReportWarning(code="gpu_not_measured", message=message, fix=sensor.fix)
+        elif sensor.fix and not (sensor.source == _RAPL and has_estimate):
+            yield ReportWarning(code="sensor_unavailable", message=why, fix=sensor.fix)
+
+
+def _missed(processes: Sequence[ProcessJournal]) -> Counter[str]:
+    """Return the number of failed readings of each source, without sources that have none."""
     missed: Counter[str] = Counter()
     for process in processes:
         missed.update((process.totals or {}).get("missed_readings") or {})
+    return +missed
+
+
+def _of_readings(
+    missed: Mapping[str, int], recorded: Sequence[ReportWarning]
+) -> Iterator[ReportWarning]:
+    """Yield the number of failed readings of each source, with the reason of the first failure."""
+    reasons = {_source(one): one.message for one in recorded if one.code == _MISSED}
     for source, count in sorted(missed.items()):
-        if count:
-            noun = "reading was" if count == 1 else "readings were"
-            yield ReportWarning(code="missed_readings", message=f"{source}: {count} {noun} missed.")
+        noun = "reading" if count == 1 else "readings"
+        reason = reasons.get(source, "").removeprefix(f"{source}: ").rstrip(".")
+        because = f" ({reason})" if reason else ""
+        message = f"{source}: {count} {noun} failed{because}."
+        yield ReportWarning(code="missed_readings", message=message)
+
+
+def _source(warning: ReportWarning) -> str:
+    """Return the name of the source in a warning that the sampler recorded."""
+    return warning.message.partition(": ")[0]
 
 
 def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:
@@ -242,19 +317,17 @@ def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple
 
 def _notes_of_errors() -> Iterator[str]:
     yield (
-        "An energy is given with the half-width of its 95 % interval: the random error (1.96 "
-        "standard errors), the error from the edges of time spans, and the systematic bound of the "
-        "sensor or model, added in quadrature."
+        "The error of an energy is the half-width of its 95 % interval. It combines the random "
+        "error (1.96 standard errors), the error from the edges of time spans, and the systematic "
+        "bound of the sensor or model, in quadrature."
     )
     yield (
-        "If the random error and the error from edges together are more than half of an energy, "
-        "its time was too short for the sensor: the report shows an upper bound instead of the "
-        "energy."
+        "If the random error and the error from edges together exceed half of an energy, the time "
+        "span was too short for the sensor. The report then shows an upper bound, such as < 1 Wh."
     )
     yield (
         "In sums, random errors add in quadrature. Errors from edges and systematic bounds add "
-        "linearly, because they may have the same sign in all parts. Coverage is the mean share of "
-        "the time that was seen, weighted with duration."
+        "linearly, because they may have the same sign in all parts."
     )
 
 
@@ -262,66 +335,65 @@ def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterat
     scopes = {device.scope for device in devices}
     if "gpu" in scopes:
         yield (
-            "gpu is the whole card of each GPU that the run used, its memory and any other "
-            "process on it included."
+            "The scope gpu contains each GPU that the run used: the whole card with its memory, "
+            "including other processes on it."
         )
     if "host" in scopes:
         yield (
-            "host is CPU and RAM of each machine of the run with everything that ran there; fans, "
-            "disks, network and losses of the power supply are in no figure."
+            "The scope host contains CPU and RAM of each machine of the run, including other "
+            "programs. Fans, disks, network and losses of the power supply are not included."
         )
     if "gpu" in scopes and "host" in scopes:
-        yield "total is gpu plus host."
+        yield "The scope total is the sum of gpu and host."
     if any(device.counted_in for device in devices):
-        yield "A device that is part of another is listed, and counted in that one only."
+        yield "A device that is part of another device is counted only in that device."
     if has_ranks:
         yield (
-            "Each physical device is counted once, from the journal of the lowest rank that knows "
-            "its energy, or of one that went on after that one had died."
+            "Each physical device is counted once. Its energy comes from the journal of the lowest "
+            "rank that measured it, or of another rank if that rank stopped earlier."
         )
 
 
 def _notes_of_time(report: EnergyReport, attempts: int) -> Iterator[str]:
     if attempts > 1:
         yield (
-            f"{attempts} attempts follow each other in every sum and on every time axis; "
-            "the pauses between them are left out."
+            f"Sums and time axes contain all {attempts} attempts, without the pauses between them."
         )
     statuses = {attempt.status for attempt in report.attempts}
     if "running" in statuses:
         yield (
-            "The report of a running attempt ends at the newest moment at which the energy of all "
+            "The report of a running attempt ends at the latest time for which the energy of all "
             "phases is final."
         )
     if "cut off" in statuses:
         yield (
-            "An attempt without an end is counted up to its last line; what its closed phases "
-            "leave of the energy belongs to the phase that was open."
+            "An attempt that stopped unexpectedly is counted up to the last line of its journal. "
+            "Energy that belongs to no finished phase is assigned to the phase that was active."
         )
     yield (
-        "Phases sum to the total; a window inside a phase, such as a validation inside the "
-        "training, is taken out of it."
+        "The phases sum to the total. The time of a phase inside another phase, such as a "
+        "validation during the training, counts only for the inner phase."
     )
-    yield "A peak of power is the highest mean over one row of the journal, about a second."
+    yield "Peak power is the highest mean power between two rows of the journal, about one second."
 
 
 def _notes_of_work(report: EnergyReport, *, has_ranks: bool) -> Iterator[str]:
     if report.throughput.steps:
         yield (
-            "Joules for a step, a sample or a token are the energy of the phase train, waiting "
-            "for data included, over everything that was executed in it, repetitions included."
+            "The energy per step, sample or token is the energy of the phase train, including "
+            "waits for data, divided by all steps, samples or tokens that it executed, including "
+            "repeated ones."
         )
     if report.throughput.steps and has_ranks:
-        yield "Steps are those of the lowest rank; samples and tokens are of all ranks together."
+        yield "Steps are counted on the lowest rank; samples and tokens on all ranks."
         yield (
-            "Of a slow rank, journals show its waits for data, the samples of its steps and the "
-            "power of its cards; how long ranks wait for each other is in no figure. A rank stands "
-            "out where 95 % intervals tell it from the median of the others, in waits and samples "
-            "by at least 1 %."
+            "A rank is reported as different if its waits for data or the power of its GPUs differ "
+            "from the median of the other ranks by more than the 95 % interval, or its samples per "
+            "step by at least 1 %. How long ranks wait for each other is not measured."
         )
     yield (
-        "Memory of a GPU is what all processes use on the card; host memory is that of the "
-        "largest rank with its workers, pages that they share counted more than once."
+        "GPU memory is the memory that all processes use on the card. Host memory is that of the "
+        "largest rank with its worker processes; shared pages count more than once."
     )
 
 
@@ -329,18 +401,19 @@ def notes_of_views(emissions: Emissions | None, cost: Cost | None) -> Iterator[s
     """Yield notes on how emissions and cost are computed from the energy."""
     if emissions is not None:
         low, high = emissions.low_kg_per_kwh, emissions.high_kg_per_kwh
-        intensity, source = f"lie between {_grams(low)} and {_grams(high)}", emissions.source
+        intensity, source = f"{_grams(low)} to {_grams(high)}", emissions.source
         if emissions.kg is not None and emissions.kg_per_kwh is not None:
-            intensity = f"are {_grams(emissions.kg_per_kwh)}"
+            intensity = _grams(emissions.kg_per_kwh)
             source = f"{emissions.place}, {source}"
         yield (
-            f"{EMISSIONS_NOTE} {intensity} g CO2e for each kWh ({source}), times the energy, times "
-            f"a PUE of {emissions.pue:g}; making the hardware is not included."
+            f"{EMISSIONS_NOTE}: energy times a carbon intensity of {intensity} g CO2e per kWh "
+            f"({source}) times a PUE of {emissions.pue:g}. The production of the hardware is not "
+            "included."
         )
     if cost is not None:
         yield (
-            f"{PRICE_NOTE} is the energy times the PUE times {cost.price_per_kwh:g} for each "
-            "kWh, in the currency of price_per_kwh."
+            f"{PRICE_NOTE}: energy times PUE times {cost.price_per_kwh:g} per kWh, in the currency "
+            "of price_per_kwh."
         )
 
 

@@ -19,9 +19,9 @@ PICTURE_IN, PICTURE_DPI = 9.4, 160.0
 CHARTS: tuple[Chart, ...] = (
     Chart(name="power", title="Power over time", draw=plots.power_over_time),
     Chart(name="phases", title="Energy by phase", draw=plots.energy_by_phase),
-    Chart(name="metrics", title="Metric against energy", draw=metric_over_energy),
+    Chart(name="metrics", title="Metric over energy", draw=metric_over_energy),
     Chart(name="memory", title="Memory over time", draw=memory_over_time),
-    Chart(name="phase_power", title="Mean power of each phase", draw=plots.power_by_phase),
+    Chart(name="phase_power", title="Mean power by phase", draw=plots.power_by_phase),
 )
 
 

@@ -206,7 +206,8 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
 def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     """Return a figure as inline SVG, without a fixed size and with colours that CSS can replace.
 
-    The same figure, name and title always result in the same text.
+    The same figure, name and title always result in the same text. A hidden legend of the whole
+    figure is removed from it, because the layout would reserve space for the legend.
 
     Args:
         fig: the figure.
@@ -216,6 +217,9 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     from markupsafe import escape
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+    for legend in list(fig.legends):
+        if not legend.get_visible():
+            legend.remove()
     buffer = io.StringIO()
     with style(salt=name):
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))

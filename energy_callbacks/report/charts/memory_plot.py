@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _POINTS_PER_INCH = 24.0
 # Label and appearance of the line for each kind of device.
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpu": ("device, in use", {"color": BLUES[0], "lw": 1.4}),
+    "gpu": ("GPU, in use", {"color": BLUES[0], "lw": 1.4}),
     "allocator": ("allocated", {"color": BLUES[1], "lw": 1.4}),
     "process": ("host, resident", {"color": ORANGES[0], "lw": 1.4}),
 }

@@ -142,8 +142,9 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw a bar for the energy of each phase, with a part for GPUs and one for the host.
 
-    An error bar shows the 95 % interval of the total energy of the phase. Phases without a known
-    energy above 0 are left out.
+    An error bar shows the 95 % interval of the total energy of the phase. A label shows its share
+    or, if the energy is not resolved, its upper bound. Phases without a known energy above 0 are
+    left out.
 
     Args:
         report: the report.
@@ -163,8 +164,13 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
             ends, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5
         )
         ends = [((p.total.energy_j or 0.0) + p.total.error_j) / scale_j for p in shown]
-        _label_bars(axes, ends, [figure_format.share(phase) for phase in shown])
+        _label_bars(axes, ends, [_share_or_bound(phase) for phase in shown])
     return canvas
+
+
+def _share_or_bound(phase: Phase) -> str:
+    is_resolved = phase.total.is_resolved
+    return figure_format.share(phase) if is_resolved else figure_format.figure(phase.total)
 
 
 def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+# Space between two panels, as a share of a panel's width. With less space, the last label below one
+# panel and the first label below the next one read as a single number.
+_WSPACE: Final = 0.08
 # Functions with this number of callers above them, or more, are not drawn.
 _DEEPEST: Final = 14
 # Approximate number of characters per inch in the font of function names.
@@ -33,12 +36,13 @@ def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas 
         return None
     rows = profile.classes[::-1]
     names = [row.name for row in rows]
-    bars = [("time a step (ms)", BLUES[0], [1e3 * row.time_s for row in rows])]
+    bars = [("time per step (ms)", BLUES[0], [1e3 * row.time_s for row in rows])]
     if profile.j_per_step is not None and width_in >= NARROW_IN:
         energies_j = [row.energy_j or 0.0 for row in rows]
-        bars.append(("J a step, attributed by time", ORANGES[0], energies_j))
+        bars.append(("energy per step (J), attributed by time", ORANGES[0], energies_j))
     height_in = 0.9 + 0.27 * len(rows)
     with panels(width_in, height_in, 1, len(bars), sharey=True) as (canvas, drawn):
+        canvas.set_layout_engine("constrained", wspace=_WSPACE)
         for axes, (label, colour, values) in zip(drawn, bars, strict=True):
             colours = [GRID if row.class_name == "idle" else colour for row in rows]
             axes.barh(names, values, color=colours)
@@ -69,7 +73,7 @@ def host_figure(calls: HostCalls, *, width_in: float = 9.4) -> "Canvas | None":
         for span in spans:
             _draw_span(axes, span, end_s, width_in)
         axes.set(xlim=(0.0, end_s), ylim=(deepest + 1, 0), yticks=())
-        axes.set_xlabel("cumulative time of the window (s), callers above, in order of duration")
+        axes.set_xlabel("cumulative time in the window (s); callers above, longest first")
         axes.grid(visible=False)
         axes.spines[["left"]].set_visible(False)
     return canvas

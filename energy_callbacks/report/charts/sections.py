@@ -62,7 +62,7 @@ def profile_sections(profile: Profile | None) -> Iterator[Section]:
         return
     if (phases := profile.step_phases) is not None:
         yield Section(
-            title="Phases of the step",
+            title="Phases of a step",
             remarks=(phases.sentence,),
             head=profile_phases.HEAD,
             rows=profile_phases.rows(phases),
@@ -76,7 +76,7 @@ def profile_sections(profile: Profile | None) -> Iterator[Section]:
 
 
 def _kernels(profile: profile_kernels.KernelProfile) -> Iterator[Section]:
-    title = "Kernels: who had the device's time"
+    title = "Kernels: device time by kind of work"
     yield Section(
         title=title,
         remarks=profile_kernels.sentences(profile),
@@ -86,7 +86,7 @@ def _kernels(profile: profile_kernels.KernelProfile) -> Iterator[Section]:
     )
     if profile.kernels:
         yield Section(
-            title="Kernels: the longest",
+            title="Kernels: longest times",
             head=profile_kernels.KERNEL_HEAD,
             rows=profile_kernels.kernel_rows(profile),
         )
@@ -95,7 +95,7 @@ def _kernels(profile: profile_kernels.KernelProfile) -> Iterator[Section]:
 def _lines(profile: profile_lines.LineProfile) -> Iterator[Section]:
     remarks = [profile.sentence]
     if profile.files:
-        remarks.append(f"more in {', '.join(profile.files)}")
+        remarks.append(f"Files: {', '.join(profile.files)}.")
     for title, head, rows in profile_lines.tables(profile):
         yield Section(title=title, remarks=remarks, head=head, rows=rows)
         remarks = []
@@ -105,11 +105,11 @@ def _host(profile: profile_host.HostProfile) -> Iterator[Section]:
     if (calls := profile.calls) is not None:
         yield Section(
             title="Host: calls by own time",
-            remarks=(calls.sentence, f"{calls.file} opens in SnakeViz"),
+            remarks=(calls.sentence, f"SnakeViz shows the file {calls.file}."),
             head=profile_host.HEAD,
             rows=profile_host.rows(calls),
         )
-        title = "Host: calls with what they called"
+        title = "Host: calls with their callees"
         yield Section(
             title=title,
             remarks=(profile_host.KNOWS_BY_FUNCTION,),
@@ -118,16 +118,18 @@ def _host(profile: profile_host.HostProfile) -> Iterator[Section]:
             chart=Chart(name="host_icicle", title=title, draw=host_figure, data=calls),
         )
     if (memory := profile.memory) is not None:
-        more = f"; {memory.left_out} more lines are in it" if memory.left_out else ""
+        more = f", with {memory.left_out} more lines" if memory.left_out else ""
         yield Section(
-            title="Host: memory line by line",
-            remarks=(f"by memory_profiler, in {memory.file}{more}",),
+            title="Host: memory by line",
+            remarks=(f"Measured by memory_profiler. The whole table{more}: {memory.file}.",),
             lines=memory.lines,
         )
     if (workers := profile.workers) is not None:
         yield Section(
             title="Host: data-loader workers",
-            remarks=(f"{workers.processes} processes together: {', '.join(workers.files)}",),
+            remarks=(
+                f"Sum over {workers.processes} processes. Files: {', '.join(workers.files)}.",
+            ),
             head=profile_host.CALLEES_HEAD,
             rows=profile_host.callee_rows(workers.functions),
             lines=workers.lines,

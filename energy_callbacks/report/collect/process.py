@@ -187,8 +187,8 @@ def load(path: Path) -> ProcessJournal:
     process.rows = RowLog()
     process.newest_s = process.end_s
     if damage.count:
-        where = f", the first is line {damage.first}" if damage.first else ""
-        message = f"{damage.count} damaged lines of {path.name} are left out{where}"
+        where = f" (the first is line {damage.first})" if damage.first else ""
+        message = f"{damage.count} damaged lines of {path.name} are not included{where}."
         process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
     return process
 

@@ -140,23 +140,23 @@ def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imb
         common_s = row.train_s * min(one.steps for one in rows) / row.steps
         if common_s > 0.0 and wait.size >= _MATTERS * common_s:
             says = (
-                f"waited {duration(wait.value)} for data, {percent(wait.value / common_s)} of its "
-                f"training; the median of the others is {duration(wait.median)}. Where all take "
-                "each step together the others wait for it"
+                f"waited {duration(wait.value)} for data ({percent(wait.value / common_s)} of its "
+                f"training time); the median of the other ranks is {duration(wait.median)}. If the "
+                "ranks synchronize at each step, the others wait for this rank"
             )
             yield _imbalance("data_wait", wait, rows, says)
     if samples is not None:
         says = (
-            f"worked on {grouped(samples.value)} samples a step; the median of the others is "
-            f"{grouped(samples.median)}. Where all take each step together those with fewer wait "
-            "for those with more"
+            f"had {grouped(samples.value)} samples per step; the median of the other ranks is "
+            f"{grouped(samples.median)}. If the ranks synchronize at each step, those with fewer "
+            "samples wait for the others"
         )
         yield _imbalance("samples_per_step", samples, rows, says)
     if watts is not None:
         says = (
-            f"drew {power(watts.value)} with its GPUs while it trained; the median of the others "
-            f"is {power(watts.median)}. A card that waits for others draws less, and so does one "
-            "whose clocks are held down"
+            f"used {power(watts.value)} on its GPUs during the training; the median of the other "
+            f"ranks is {power(watts.median)}. GPUs that wait for other ranks, or that are "
+            "throttled, use less power"
         )
         yield _imbalance("gpu_power", watts, rows, says)
 

@@ -1,10 +1,16 @@
 """Formats the amounts of a report as text. Energies that are not resolved become upper bounds."""
 
 import math
+from typing import Final
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.formatting import ENERGY_UNITS, JOULE_UNITS, MASS_UNITS, UNKNOWN
 from energy_callbacks.report.model import amounts, runs
+
+ORDER_ONLY: Final = "order of magnitude only"
+# An energy whose error is at least this share of it is known to an order of magnitude only: with
+# two digits, its interval begins at zero.
+_ORDER_ONLY_SHARE: Final = 0.95
 
 
 def figure(figure: amounts.Figure) -> str:
@@ -25,11 +31,15 @@ def error(figure: amounts.Figure) -> str:
 
     >>> error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '1.6 %'
+    >>> error(amounts.Figure(energy_j=360.0, systematic_j=360.0))
+    'order of magnitude only'
     >>> error(amounts.Figure(energy_j=360.0, stderr_j=200.0)), error(amounts.Figure(energy_j=None))
     ('-', '-')
     """
     if figure.energy_j is None or not figure.is_resolved:
         return "-"
+    if is_order_only(figure):
+        return ORDER_ONLY
     share = figure.error_j / abs(figure.energy_j) if figure.energy_j else 0.0
     return formatting.percent(share)
 
@@ -39,14 +49,29 @@ def energy_with_error(figure: amounts.Figure) -> str:
 
     >>> energy_with_error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '12.30 ± 0.20 Wh'
+    >>> energy_with_error(amounts.Figure(energy_j=44_280.0, systematic_j=44_280.0))
+    'about 12 Wh'
     """
     if figure.energy_j is None:
         return UNKNOWN
     if not figure.is_resolved:
-        return f"< {formatting.energy(figure.energy_j + figure.error_j)}, too short to tell"
+        return f"< {formatting.energy(figure.energy_j + figure.error_j)}, too short to measure"
+    if is_order_only(figure):
+        return f"about {formatting.scaled(figure.energy_j, ENERGY_UNITS, digits=1)}"
     factor, unit = formatting.in_unit(figure.energy_j, ENERGY_UNITS)
     value, error = formatting.with_error(figure.energy_j / factor, figure.error_j / factor)
     return f"{value} ± {error} {unit}"
+
+
+def is_order_only(figure: amounts.Figure) -> bool:
+    """Return whether an energy is resolved but known to an order of magnitude only.
+
+    >>> is_order_only(amounts.Figure(energy_j=360.0, systematic_j=180.0))
+    False
+    """
+    if not figure.energy_j or not figure.is_resolved:
+        return False
+    return figure.error_j >= _ORDER_ONLY_SHARE * figure.energy_j
 
 
 def ratio(ratio: amounts.Ratio | None) -> str:
@@ -87,12 +112,12 @@ def wait_energy(wait: amounts.WaitEnergy | None) -> str:
     >>> wait_energy(
     ...     amounts.WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360)
     ... )
-    '< 0.200 Wh, waits too short to tell'
+    '< 0.200 Wh, waits too short to measure'
     """
     if wait is None:
         return UNKNOWN
     if not wait.is_resolved:
-        return f"< {formatting.energy(wait.high_j)}, waits too short to tell"
+        return f"< {formatting.energy(wait.high_j)}, waits too short to measure"
     unit = formatting.in_unit(wait.value_j, ENERGY_UNITS)
     return f"{formatting.energy(wait.value_j)} ({_interval(wait.low_j, wait.high_j, unit)})"
 

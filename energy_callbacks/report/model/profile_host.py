@@ -12,8 +12,8 @@ CALLEES_HEAD = ("function", "calls", "with callees", "own time")
 # Maximum number of functions in a table.
 _ROWS = 15
 KNOWS_BY_FUNCTION = (
-    "cProfile knows callers by function only: what a function called is drawn in the same "
-    "proportions wherever that function stands"
+    "cProfile records callers by function only. Therefore the chart divides the time of a function "
+    "among its callees in the same proportions wherever the function appears."
 )
 
 
@@ -83,15 +83,15 @@ class HostCalls:
     @property
     def sentence(self) -> str:
         """Sentence with the steps and the duration of the window, and the energy of the host."""
-        place = f"after {self.first_step} steps" if self.first_step else "from the beginning"
+        place = f"after the first {self.first_step} steps" if self.first_step else "from the start"
         threads = "all threads" if self.all_threads else "the training thread"
         joules = (
-            "its energy is not known"
+            "The energy of the host is not known"
             if self.energy_j is None
-            else f"the host used {formatting.joules(self.energy_j)}, attributed here by own time"
+            else f"The host used {formatting.joules(self.energy_j)}, attributed by own time"
         )
         time = formatting.duration(self.duration_s)
-        return f"{self.steps} steps in {time} {place}, {threads}; {joules}"
+        return f"Recorded: {threads} in {self.steps} steps ({time}) {place}. {joules}."
 
     @property
     def whole_s(self) -> float:
@@ -180,7 +180,7 @@ def rows(calls: HostCalls) -> list[tuple[str, ...]]:
 def _row(calls: HostCalls, name: str, count: str, own_s: float) -> tuple[str, ...]:
     energy_j = calls.attributed_j(own_s)
     share = formatting.percent(own_s / calls.whole_s) if calls.whole_s > 0.0 else "-"
-    joules = "unknown" if energy_j is None else formatting.joules(energy_j)
+    joules = formatting.UNKNOWN if energy_j is None else formatting.joules(energy_j)
     return (name, count, formatting.duration(own_s), share, joules)
 
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from energy_callbacks.core import formatting
 
-HEAD = ("kind of work", "time/step", "share", "attributed J/step", "of the run")
+HEAD = ("kind of work", "time/step", "share", "attributed J/step", "run total")
 KERNEL_HEAD = ("kernel", "time/step", "share", "attributed J/step")
 # Maximum number of rows of the table of kernels, and maximum length of a kernel's name.
 _ROWS: Final = 20
@@ -176,13 +176,13 @@ def _recording(profile: KernelProfile) -> str:
     work = "kernels" if profile.has_device else "operators"
     framework = _NAMES.get(profile.framework or "", profile.framework)
     sentence = (
-        f"{profile.measured_steps} steps of {profile.steps} were recorded by {framework}'s "
-        f"profiler in {profile.windows} window{'s' if profile.windows > 1 else ''}"
+        f"The profiler of {framework} recorded {profile.measured_steps} of {profile.steps} steps "
+        f"in {profile.windows} window{'s' if profile.windows > 1 else ''}"
     )
     if profile.overhead is not None:
-        sentence += f", which made training {formatting.percent(profile.overhead)} longer"
+        sentence += f", which prolonged the training by {formatting.percent(profile.overhead)}"
     if profile.kernels_per_step is not None:
-        sentence += f"; {profile.kernels_per_step:.0f} {work} a step"
+        sentence += f"; {profile.kernels_per_step:.0f} {work} per step"
     return sentence + "."
 
 
@@ -192,27 +192,28 @@ def _parts(profile: KernelProfile) -> Iterator[str]:
         shares["cuDNN"] = profile.cudnn_share
     if shares:
         listed = (f"{part} {formatting.percent(share)}" for part, share in shares.items())
-        yield f"Of the time at work: {', '.join(listed)}."
+        yield f"Shares of the busy time: {', '.join(listed)}."
     if profile.copy_overlap is not None:
         hidden = formatting.percent(profile.copy_overlap)
-        yield f"Copies between host and device overlap with kernels in {hidden} of their time."
+        yield f"Copies between host and device overlap with kernels for {hidden} of their time."
 
 
 def _energy(profile: KernelProfile) -> str:
     if profile.j_per_step is None or profile.j_per_step_error is None:
-        return "Joules are unknown: no sensor could tell the energy of a step."
+        return "The energy of a step is not known."
     joules = " ± ".join(formatting.with_error(profile.j_per_step, profile.j_per_step_error))
     device = "the GPUs" if profile.scope == "gpu" else "the host"
     return (
-        f"A step took {joules} J of {device}, measured between the windows. What each kind of work "
-        "has of it is attributed by its share of the time: that all draw the same power is assumed."
+        f"A step used {joules} J of {device}, measured outside the windows. This energy is "
+        "attributed to the kinds of work by time, as if all of them had the same power."
     )
 
 
 def _roof(roof: KernelRoofline) -> str:
     return (
-        f"Roofline: {roof.flops_per_s / 1e12:.3g} TFLOP/s of {roof.peak_flops_per_s / 1e12:.4g} at "
-        f"{roof.flops_per_byte:.3g} FLOPs a byte; the ridge is at {roof.ridge:.3g} ({roof.source})."
+        f"Roofline: {roof.flops_per_s / 1e12:.3g} of {roof.peak_flops_per_s / 1e12:.4g} TFLOP/s at "
+        f"{roof.flops_per_byte:.3g} FLOPs per byte; the ridge is at {roof.ridge:.3g} "
+        f"({roof.source})."
     )
 
 
@@ -236,7 +237,7 @@ def _times(row: KernelRow) -> tuple[str, str]:
 
 def _joules(energy_j: float | None, steps: int) -> tuple[str, str]:
     if energy_j is None:
-        return ("unknown", "unknown")
+        return (formatting.UNKNOWN, formatting.UNKNOWN)
     return (formatting.joules(energy_j), formatting.energy(energy_j * steps))
 
 

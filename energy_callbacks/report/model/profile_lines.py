@@ -8,7 +8,7 @@ from typing import Final
 
 from energy_callbacks.core import formatting
 
-HEAD = ("line of source", "time", "CPU", "waiting", "GPU", "attributed", "share")
+HEAD = ("source line", "time", "CPU", "waiting", "GPU", "attributed", "share")
 FUNCTION_HEAD = ("function", *HEAD[1:])
 MOST_ROWS: Final = 20
 
@@ -122,9 +122,9 @@ class LineProfile:
     @property
     def sentence(self) -> str:
         """Sentence that states the profiled time, and the attributed part of the energy."""
-        head = f"{self.looks} looks at the stack in {formatting.duration(self.duration_s)}"
+        head = f"{self.looks} readings of the stack in {formatting.duration(self.duration_s)}"
         if not self.energy_j:
-            return f"{head}; no sensor told of energy: joules are not known"
+            return f"{head}; the energy is not known"
         got = (self.attributed_j or 0.0) / self.energy_j
         parts = [head, f"{formatting.percent(got)} of the energy is attributed to lines"]
         parts += [f"{one.scope}: {one.reason}" for one in self.scopes if one.reason]
@@ -134,8 +134,8 @@ class LineProfile:
 def tables(profile: LineProfile) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     """Return title, head and rows of each table."""
     return [
-        ("Energy by lines of source", HEAD, rows(profile)),
-        ("Energy by functions", FUNCTION_HEAD, function_rows(profile)),
+        ("Energy by source line", HEAD, rows(profile)),
+        ("Energy by function", FUNCTION_HEAD, function_rows(profile)),
     ]
 
 

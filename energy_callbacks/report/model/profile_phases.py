@@ -64,15 +64,18 @@ class StepPhases:
     @property
     def sentence(self) -> str:
         """Sentence with the profiled steps, and the result of the split or why there is none."""
-        timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
+        timed = "events of the device" if self.timed_by == "device" else "the clock of the host"
         step = formatting.short_time(self.step_s)
-        head = f"{self.steps} steps of {step} on {self.device}, {timed}"
+        head = f"{self.steps} steps of {step} on {self.device}, timed by {timed}."
         if self.refusal is not None:
-            return f"{head}: not split, {self.refusal}; {self.help}"
+            return f"{head} The energy is not split: {self.refusal}; {self.help}."
         if self.split_j is None or not self.measured_j:
-            return f"{head}; attributed"
+            return f"{head} The energy is attributed to the phases."
         percent = 100.0 * self.split_j / self.measured_j
-        return f"{head}; attributed, the phases sum to {percent:.1f} % of what was measured"
+        return (
+            f"{head} The energy is attributed to the phases, whose sum is {percent:.1f} % of the "
+            "measured energy."
+        )
 
 
 def rows(profile: StepPhases) -> list[tuple[str, ...]]:

@@ -33,14 +33,25 @@ class Advice:
         fix: the recommended change.
         saves_j: upper bound of the energy that the change would have saved in this run, in joules;
             ``None`` if not known.
+        saves_s: upper bound of the time that the change would have saved, in seconds; ``None`` if
+            not known.
     """
 
     code: Code
     message: str
     fix: str
     saves_j: float | None
+    saves_s: float | None = None
 
     @property
     def saving(self) -> str:
-        """``saves_j`` as text, such as ``saves up to 1.2 Wh``; empty if not known."""
-        return "" if self.saves_j is None else f"saves up to {formatting.energy(self.saves_j)}"
+        """The known savings as text, such as ``saves up to 1.2 Wh and 8.0 s``; may be empty."""
+        known = [
+            shown(value)
+            for value, shown in (
+                (self.saves_j, formatting.energy),
+                (self.saves_s, formatting.duration),
+            )
+            if value is not None
+        ]
+        return f"saves up to {' and '.join(known)}" if known else ""

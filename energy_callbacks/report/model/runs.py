@@ -1,7 +1,7 @@
 """Records of a run, its attempts, ranks, phases and devices, and its curves over time."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from energy_callbacks.accounting.journal.batch_job import Job
 from energy_callbacks.core.records import Origin, Scope
@@ -10,10 +10,26 @@ from energy_callbacks.report.model.amounts import Figure
 Status = Literal["finished", "failed", "interrupted", "cut off", "running"]
 Quantity = Literal["data_wait", "samples_per_step", "gpu_power"]
 
+# Codes of warnings after which the total is not the energy of the whole run: it is not known, or a
+# part of it is missing.
+_INVALIDATING: Final = frozenset(
+    {
+        "earlier_attempts_lost",
+        "energy_unknown",
+        "gaps",
+        "gpu_not_measured",
+        "journal_unreadable",
+        "low_coverage",
+        "no_power",
+        "nothing_measured",
+        "rank_missing",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportWarning:
-    """A warning that the report shows before the numbers.
+    """A warning, or a note on the numbers of the report.
 
     Attributes:
         code: short identifier, which does not change between versions.
@@ -24,6 +40,11 @@ class ReportWarning:
     code: str
     message: str
     fix: str = ""
+
+    @property
+    def invalidates_total(self) -> bool:
+        """Whether the total is not the energy of the whole run; otherwise this is only a note."""
+        return self.code in _INVALIDATING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

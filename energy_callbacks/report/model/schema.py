@@ -57,7 +57,7 @@ class EnergyReport:
         format: name of the file format.
         schema_version: ``SCHEMA_VERSION`` of the package that wrote the report.
         tool_version: version of this package in the newest attempt.
-        warnings: warnings that are shown above the numbers.
+        warnings: warnings and notes; ``ReportWarning.invalidates_total`` tells them apart.
         run: name, status, duration, framework and host of the run.
         energy: energy of the run by scope.
         measured_fraction: share of the total energy that sensors measured, 0 to 1; the rest is

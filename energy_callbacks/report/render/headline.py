@@ -33,18 +33,18 @@ def cards(report: EnergyReport) -> tuple[HeadlineCard, ...]:
         *_energies(report),
         _emissions(report),
         *_cost(report),
-        *_forecast(report),
         *_efficiency(report),
         *_speed(report),
         *_memory(report),
+        *_forecast(report),
     )
 
 
 def _energies(report: EnergyReport) -> Iterator[HeadlineCard]:
     energy = report.energy
     is_mixed = report.measured_fraction is not None and energy.total.origin == "mixed"
-    measured = f"{formatting.percent(report.measured_fraction)} of it measured"
-    yield _energy("Energy in total", energy.total, measured if is_mixed else "")
+    measured = f"{formatting.percent(report.measured_fraction)} measured"
+    yield _energy("Total energy", energy.total, measured if is_mixed else "")
     for label, scope, figure in (
         ("GPU", "gpu", energy.gpu),
         ("Host (CPU and RAM)", "host", energy.host),
@@ -52,27 +52,28 @@ def _energies(report: EnergyReport) -> Iterator[HeadlineCard]:
         if any(device.scope == scope for device in report.devices):
             yield _energy(label, figure, _mean_power(report, figure))
         else:
-            detail = "no such device was seen in this run"
-            yield HeadlineCard(label=label, value="none", detail=detail)
+            yield HeadlineCard(label=label, value="none", detail="not in this run or not measured")
 
 
 def _energy(label: str, figure: Figure, detail: str) -> HeadlineCard:
     value = figure_format.energy_with_error(figure)
+    if figure_format.is_order_only(figure):
+        detail = ", ".join(filter(None, (figure_format.ORDER_ONLY, detail)))
     return HeadlineCard(label=label, value=value, detail=detail, origin=figure.origin)
 
 
 def _mean_power(report: EnergyReport, figure: Figure) -> str:
     if figure.energy_j is None or not figure.is_resolved or report.run.duration_s <= 0.0:
         return ""
-    return f"{formatting.power(figure.energy_j / report.run.duration_s)} on average"
+    return f"mean {formatting.power(figure.energy_j / report.run.duration_s)}"
 
 
 def _emissions(report: EnergyReport) -> HeadlineCard:
     emissions = report.emissions
     if emissions is None:
-        detail = "because the energy is not"
+        detail = "the energy is not known"
     elif emissions.kg is None or emissions.kg_per_kwh is None:
-        detail = "place not known: the grids of nine in ten countries"
+        detail = "location not set: 90 % of national grids"
     else:
         intensity = f"{formatting.significant(1e3 * emissions.kg_per_kwh)} g/kWh"
         interval = figure_format.emissions_interval(emissions)
@@ -89,7 +90,11 @@ def _cost(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yield a card with the newest forecast; no card if there is no forecast."""
+    """Yield a card with the newest forecast; no card if there is no forecast.
+
+    The interval of a forecast does not contain the errors of sensors and models, so the card says
+    so: its interval may be much narrower than that of the total energy.
+    """
     forecast = report.forecast
     if forecast is not None:
         figure = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
@@ -97,7 +102,8 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
         yield HeadlineCard(
             label=f"Forecast after {forecast.after}",
             value=figure_format.energy_with_error(figure),
-            detail=f"in {duration}, for {forecast.planned_steps} steps",
+            detail=f"{formatting.grouped(forecast.planned_steps)} steps in {duration}; the "
+            "interval leaves out the errors of sensors and models",
         )
 
 
@@ -150,7 +156,7 @@ def _waiting(report: EnergyReport) -> str:
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:
         return ""
-    text = f"{formatting.percent(share)} of training waits for data"
+    text = f"{formatting.percent(share)} of the training time waiting for data"
     energy = None if wait is None else wait.gpu or wait.total
     if wait is None or energy is None or not share:
         return text
@@ -161,15 +167,15 @@ def _memory(report: EnergyReport) -> Iterator[HeadlineCard]:
     memory = report.memory
     if memory.device_used_peak_bytes is not None:
         details = (
-            (memory.device_used_mean_bytes, "on average"),
-            (memory.peak_allocated_bytes, "at most by the framework"),
+            ("mean", memory.device_used_mean_bytes),
+            ("peak of the framework", memory.peak_allocated_bytes),
         )
         known = [
-            f"{formatting.size(n_bytes)} {what}" for n_bytes, what in details if n_bytes is not None
+            f"{what} {formatting.size(n_bytes)}" for what, n_bytes in details if n_bytes is not None
         ]
         peak = formatting.size(memory.device_used_peak_bytes)
-        yield HeadlineCard(label="Peak memory of a GPU", value=peak, detail=", ".join(known))
+        yield HeadlineCard(label="Peak GPU memory", value=peak, detail=", ".join(known))
     if memory.host_rss_peak_bytes is not None:
         peak = formatting.size(memory.host_rss_peak_bytes)
-        mean = f"{formatting.size(memory.host_rss_mean_bytes)} on average"
-        yield HeadlineCard(label="Peak memory of the host", value=peak, detail=mean)
+        mean = f"mean {formatting.size(memory.host_rss_mean_bytes)}"
+        yield HeadlineCard(label="Peak host memory", value=peak, detail=mean)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report.analysis.advice import nothing_found
 from energy_callbacks.report.charts import drawing, palette
 from energy_callbacks.report.charts.catalogue import CHARTS
 from energy_callbacks.report.charts.drawing import Chart
@@ -24,7 +25,9 @@ from energy_callbacks.report.charts.sections import (
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.display import as_notebook_html
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
+from energy_callbacks.report.render import answer
 from energy_callbacks.report.render.headline import cards
+from energy_callbacks.report.render.tables import ratio_rows
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -50,8 +53,15 @@ _WIDTHS_IN: Final = {"wide": 9.4, "narrow": 4.3}
 
 def render(report: EnergyReport) -> str:
     """Return the HTML page of a report."""
+    notes = answer.notes(report)
     return template("energy_report.html").render(
         report=report,
+        answer=answer.answer(report),
+        warnings=answer.warnings(report),
+        notes=[one for one in notes if one.code not in answer.STATISTICS],
+        statistics=[one for one in notes if one.code in answer.STATISTICS],
+        nothing_found=nothing_found(report),
+        ratios=ratio_rows(report),
         cards=cards(report),
         charts=drawn(report, CHARTS),
         batch_sizes=[

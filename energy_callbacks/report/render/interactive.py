@@ -10,7 +10,7 @@ from typing import Any, Final
 from energy_callbacks.core.extras import requires
 from energy_callbacks.report.charts.plotly_figures import batch_sizes, over_time
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.report.render import html
+from energy_callbacks.report.render import answer, html
 from energy_callbacks.report.render.headline import cards
 
 # By default, Plotly 7 offers to send a chart to a server of the company Plotly.
@@ -30,6 +30,8 @@ def render(report: EnergyReport) -> str:
     """
     return html.template("energy_report_interactive.html").render(
         report=report,
+        answer=answer.answer(report),
+        warnings=answer.warnings(report),
         cards=cards(report),
         plots=list(_plots(report)),
         title=report.run.name or f"run {report.run.run_id}",

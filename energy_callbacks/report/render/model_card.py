@@ -27,14 +27,14 @@ def co2_eq_emissions(
     emissions = report.emissions
     if emissions is None:
         raise ValueError(
-            "no energy of this run is known, so its emissions are not either; "
-            "see its report for the sensors that are missing"
+            "the emissions of this run are not known, because its energy is not known; "
+            "its report lists the missing sensors"
         )
     if emissions.kg is None or emissions.place is None:
         raise ValueError(
-            "the place of this run is not known, so its emissions are only known to lie between "
-            f"{grams(emissions.low_kg):.3g} g and {grams(emissions.high_kg):.3g} g; "
-            "train with country=, such as GpuEnergyCallback(country='DEU')"
+            "the location of this run is not set, so its emissions are known only as a range, "
+            f"{grams(emissions.low_kg):.3g} g to {grams(emissions.high_kg):.3g} g; "
+            "set country= for the training, such as GpuEnergyCallback(country='DEU')"
         )
     fields: dict[str, str | float] = {
         "emissions": grams(emissions.kg),

@@ -23,7 +23,7 @@ def energy_tables(report: EnergyReport) -> Iterator[Section]:
     head: _Row = ("phase", "time", "gpu", "host", "total", "±", "share")
     yield Section(title="Energy by phase", head=head, rows=[*map(_phase, report.phases)])
     head = ("per", "energy", "95 % interval", "steps")
-    yield Section(title="Energy per unit of work", head=head, rows=_ratios(report))
+    yield Section(title="Energy per unit of work", head=head, rows=ratio_rows(report))
     head = ("phase", "SM active", "SM occupancy", "tensor active", "DRAM active")
     yield Section(title="GPU activity", head=head, rows=_activities(report))
     several = len({device.host for device in report.devices}) > 1
@@ -46,9 +46,8 @@ def run_tables(report: EnergyReport) -> Iterator[Section]:
     several = len({one.attempt for one in report.ranks}) > 1
     yield Section(
         title="Ranks",
-        head=("rank", "cards", "steps", "samples", "training", "data wait", "gpu", "mean"),
+        head=("rank", "GPUs", "steps", "samples", "training", "data wait", "gpu", "mean"),
         rows=[_rank(one, with_attempt=several) for one in report.ranks],
-        notes=[one.message for one in report.imbalances],
     )
     yield from batch_size_sections(report)
     yield from profile_sections(report.profile)
@@ -64,7 +63,8 @@ def _phase(phase: Phase) -> _Row:
     )
 
 
-def _ratios(report: EnergyReport) -> list[_Row]:
+def ratio_rows(report: EnergyReport) -> list[_Row]:
+    """Return a row for each known energy per unit of work: value, interval and steps."""
     return [
         (
             f"{unit}, {scope}",

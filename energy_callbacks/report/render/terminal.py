@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.report.render import text
+from energy_callbacks.report.render import answer, text
 from energy_callbacks.report.render.headline import cards
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
@@ -46,7 +46,7 @@ def print_report(report: EnergyReport, console: "Console | None" = None) -> None
 
 
 def print_rich(report: EnergyReport, console: "Console") -> None:
-    """Print the warnings, headline, advice and tables in a frame."""
+    """Print the answer, warnings, advice, headline, notes and tables in a frame."""
     from rich.console import Group
     from rich.panel import Panel
 
@@ -71,17 +71,19 @@ def _blocks(report: EnergyReport, width: int) -> "Iterator[RenderableType]":
 
     if report.run.job:
         yield _dim(report.run.job.label)
-    for warning in report.warnings:
+    yield Text(formatting.one_line(answer.answer(report)), style="bold")
+    for warning in answer.warnings(report):
         line = Text.assemble(("! ", "bold yellow"), formatting.one_line(warning.message))
         if warning.fix:
             line.append(f" → {formatting.one_line(warning.fix)}", style="dim")
         yield line
-    if report.warnings:
-        yield Text()
+    yield Text("\nWhat to change", style="bold")
+    yield from (Text(formatting.one_line(line)) for line in text.advice_lines(report))
+    yield Text()
     yield _headline(report)
-    if report.advice:
-        yield Text("\nWhat to change", style="bold")
-        yield from (Text(formatting.one_line(line)) for line in text.advice_lines(report))
+    if notes := text.note_lines(report):
+        yield Text("\nNotes", style="bold")
+        yield from map(_dim, notes)
     for section in (*energy_tables(report), *run_tables(report)):
         if section.rows:
             yield Text(f"\n{section.title}", style="bold")

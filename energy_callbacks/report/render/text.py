@@ -6,10 +6,12 @@ from pathlib import Path
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, display_width
+from energy_callbacks.report.analysis.advice import nothing_found
 from energy_callbacks.report.charts.sections import Section
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.display import as_text
 from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import answer
 from energy_callbacks.report.render.headline import cards, known_ratios
 from energy_callbacks.report.render.tables import energy_tables, run_tables
 
@@ -19,7 +21,7 @@ _NARROWEST = 40
 _NARROWEST_COLUMN = 6
 # Cells may be cut in the first column of a table, and in columns with these heads. Other cells are
 # never cut, because a cut number would be wrong.
-_NAMES = ("host", "cards")
+_NAMES = ("host", "GPUs")
 
 
 def summary_line(report: EnergyReport, path: Path | None = None) -> str:
@@ -37,9 +39,9 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
         pieces.insert(0, report.run.status)
     attempts = len({attempt.attempt for attempt in report.attempts})
     if attempts > 1:
-        pieces.insert(0, f"{attempts} attempts together")
-    if report.warnings:
-        pieces.append(f"{len(report.warnings)} warning{'s' if len(report.warnings) > 1 else ''}")
+        pieces.insert(0, f"{attempts} attempts")
+    if count := len(answer.warnings(report)):
+        pieces.append(f"{count} warning{'s' if count > 1 else ''}")
     if path is not None:
         pieces.append(f"report: {path}")
     return " · ".join(formatting.one_line(piece) for piece in pieces if piece)
@@ -67,12 +69,12 @@ def _short_emissions(report: EnergyReport) -> str:
     emissions = report.emissions
     if emissions is None:
         return ""
-    return f"{figure_format.emissions(emissions)} ({emissions.place or 'place not known'})"
+    return f"{figure_format.emissions(emissions)} ({emissions.place or 'location not set'})"
 
 
 @as_text.register
 def render(report: EnergyReport, width: int = 80) -> str:
-    """Return the report as plain text; warnings follow directly after the title.
+    """Return the report as plain text: the answer, warnings, advice, headline, notes, tables.
 
     Args:
         report: the report.
@@ -82,7 +84,9 @@ def render(report: EnergyReport, width: int = 80) -> str:
     width = max(width, _NARROWEST)
     blocks = [
         _title(report, width),
+        _wrapped(answer.answer(report), width),
         _warnings(report, width),
+        _section(Section(title="What to change", notes=advice_lines(report)), width),
         _headline(report, width),
         *(_section(section, width) for section in _sections(report)),
     ]
@@ -90,11 +94,12 @@ def render(report: EnergyReport, width: int = 80) -> str:
 
 
 def _sections(report: EnergyReport) -> Iterator[Section]:
-    yield Section(title="What to change", notes=advice_lines(report))
+    yield Section(title="Notes", notes=note_lines(report))
     yield from energy_tables(report)
-    yield Section(title="Measured and estimated by", notes=_sensors(report))
+    yield Section(title="Sensors", notes=_sensors(report))
     yield from run_tables(report)
-    yield Section(title="How to read this", notes=[f"- {note}" for note in report.method_notes])
+    notes = [f"- {note}" for note in report.method_notes]
+    yield Section(title="How the numbers are computed", notes=notes)
 
 
 def _title(report: EnergyReport, width: int) -> list[str]:
@@ -113,11 +118,16 @@ def _title(report: EnergyReport, width: int) -> list[str]:
 
 def _warnings(report: EnergyReport, width: int) -> list[str]:
     lines = []
-    for warning in report.warnings:
+    for warning in answer.warnings(report):
         lines += _wrapped(f"! {warning.message}", width, indent="  ")
         if warning.fix:
             lines += _wrapped(f"  fix: {warning.fix}", width, indent="  ")
     return lines
+
+
+def note_lines(report: EnergyReport) -> list[str]:
+    """Return a line for each note on the numbers."""
+    return [f"- {one.message}{f' -> {one.fix}' if one.fix else ''}" for one in answer.notes(report)]
 
 
 def _headline(report: EnergyReport, width: int) -> list[str]:
@@ -132,11 +142,11 @@ def _headline(report: EnergyReport, width: int) -> list[str]:
 
 
 def advice_lines(report: EnergyReport) -> list[str]:
-    """Return a line for each recommendation."""
+    """Return a line for each recommendation; one line that there is none, if there is none."""
     return [
         f"- {one.message}{f' ({one.saving})' if one.saving else ''} -> {one.fix}"
         for one in report.advice
-    ]
+    ] or [nothing_found(report)]
 
 
 def _sensors(report: EnergyReport) -> list[str]:
@@ -186,4 +196,8 @@ def _clipped(text: str, width: int) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(formatting.one_line(text), width, subsequent_indent=indent) or [""]
+    # Commands such as ``energy-callbacks doctor`` are not broken at their hyphens.
+    lines = textwrap.wrap(
+        formatting.one_line(text), width, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return lines or [""]

@@ -40,7 +40,7 @@ def test_one_falls_silent() -> None:
 
     assert machine.hear(10, POWER, MEMORY) == []
     assert machine.hear(300, POWER, MEMORY) == [
-        "gpu0: no energy since 30 s after the start, while its other sensors answer"
+        "gpu0: no readings of energy since 30 s after the start; its other sensors respond."
     ]
 
 
@@ -51,7 +51,7 @@ def test_two_fall_silent() -> None:
 
     told = machine.hear(30, POWER)
     assert len(told) == 2
-    assert any("no memory used since 5 s" in message for message in told)
+    assert any("no readings of memory used since 5 s" in message for message in told)
 
 
 def test_whole_device_falls_silent() -> None:

@@ -77,7 +77,7 @@ def test_a_run_is_over_at_the_step_that_uses_it_up(
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
     assert steps_until_over(measured, clock) == 20
     [line] = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert "the budget is used up (max_energy_wh=2): training was asked to stop" in line.message
+    assert "The budget is used up (max_energy_wh=2): the training was asked" in line.message
     assert [w.code for w in measured.report().warnings].count("budget_used_up") == 1
 
 

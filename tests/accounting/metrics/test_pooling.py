@@ -149,7 +149,7 @@ def test_the_report_hears_only_of_what_stays_unsure(
     found = books.board.short_span()
     assert (found is None) == (interval_s == 0.1)
     if found is not None:
-        told = int(found[0].split("middle of ")[1].split()[0])
+        told = int(found[0].split("median of ")[1].split()[0])
         assert 1 < told <= len(rows)
         assert "log less often or train longer" in found[1]
 
@@ -168,7 +168,7 @@ def test_a_row_of_old_news_is_not_counted(tmp_path: Path, clock: FakeClock) -> N
         clock.advance(1.0)
     found = books.board.short_span()
     assert found is not None
-    rows = int(found[0].split("middle of ")[1].split()[0])
+    rows = int(found[0].split("median of ")[1].split()[0])
     assert rows <= 4  # three while it trained, one for what was seen afterwards
 
 
@@ -289,8 +289,8 @@ def test_the_notice_says_what_was_reached_and_what_would_help() -> None:
     """20 % over 6 s needs four times the span; a single uncertain row is ignored."""
     found = pooling.short_span([(0.2, 6.0), (0.1, 8.0), (0.9, 1.0)])
     assert found is not None
-    assert "by 20 % at random (the middle of 3 rows), over the 6.0 s of steps" in found[0]
-    assert "5 % is the aim" in found[0]
+    assert "random error of 20 % (median of 3 rows, each over 6.0 s of steps)" in found[0]
+    assert "the target is 5 %" in found[0]
     assert "about 24 s of steps" in found[1]
     assert pooling.short_span([(0.04, 6.0), (0.04, 8.0), (0.9, 1.0)]) is None
     assert pooling.short_span([]) is None
@@ -313,4 +313,4 @@ def test_the_report_of_a_run_has_the_notice_once(
     meter.stop()
     notices = [one for one in build(tmp_path).warnings if one.code == "short_span"]
     assert len(notices) == (1 if rank == 0 else 0)
-    assert all(re.search(r"about \d+ s of steps would do", one.fix) for one in notices)
+    assert all(re.search(r"about \d+ s of steps per row", one.fix) for one in notices)

@@ -79,7 +79,7 @@ def side_by_side(scripts: Scripts, folder: Path, *faults: str) -> list[Outcome]:
     return [outcomes[fault] for fault in faults]
 
 
-SAYS_IN_REPORT = {"hang": "has not answered for", "lost": "is gone"}
+SAYS_IN_REPORT = {"hang": "has not responded for", "lost": "is gone"}
 SAYS_IN_LOG = {"disk_full": "cannot be written", "folder_deleted": "no energy report in"}
 
 

@@ -11,7 +11,7 @@ from tests.integrations.processes import Forking, Script, wait
 
 @pytest.mark.parametrize(
     ("end", "ended"),
-    [("raises", (1, "RuntimeError: boom")), ("catches", (0, "ended without a word"))],
+    [("raises", (1, "RuntimeError: boom")), ("catches", (0, "stopped unexpectedly"))],
 )
 @pytest.mark.parametrize("framework", LABS)
 def test_the_exit_closes_the_report(

@@ -90,7 +90,7 @@ def test_without_a_sensor_there_are_times_and_no_joules(tmp_path):
     train(tmp_path, HostProfiler(), device=None)
     calls = calls_of(tmp_path)
     assert calls.energy_j is None
-    assert {row[-1] for row in profile_host.rows(calls)} == {"unknown"}
+    assert {row[-1] for row in profile_host.rows(calls)} == {"not known"}
     assert calls.own_s > 0.0
 
 
@@ -213,10 +213,10 @@ def test_the_report_shows_it_everywhere(tmp_path):
     report = build(tmp_path)
     told = text.render(report)
     assert "Host: calls by own time" in told
-    assert "cProfile knows callers by function only" in told
+    assert "cProfile records callers by function only" in told
     assert "attributed" in told
     page = html.render(report)
-    assert 'aria-label="Host: calls with what they called"' in page
+    assert 'aria-label="Host: calls with their callees"' in page
     assert "host_icicle" in dict(pictures(report))
     assert from_json(to_json(report)) == report
 

@@ -129,7 +129,7 @@ def test_unknown_energy_is_told_as_such():
     """Without a sensor, times are shown and energy is not known."""
     found = profile_of({Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)}, looks=5)
     profile = from_record(LineProfile, record.write(found, [], None))
-    assert "joules are not known" in profile.sentence
+    assert "the energy is not known" in profile.sentence
     ((_, time, *_, joules, _),) = profile_lines.rows(profile)
     assert (time, joules) == ("60.0 %", "not known")
 

@@ -208,8 +208,8 @@ def test_every_report_has_the_section(tmp_path):
     report = build(tmp_path)
     page = report._repr_html_()
     for shown in (render(report), render(report, 60), page):
-        assert "Energy by lines of source" in shown
-        assert "Energy by functions" in shown
+        assert "Energy by source line" in shown
+        assert "Energy by function" in shown
         assert "attributed" in shown
         assert "is attributed to lines" in " ".join(shown.split())
     assert html.from_html(html.render(report)).profile == report.profile
@@ -219,7 +219,7 @@ def test_every_report_has_the_section(tmp_path):
 
     console = Console(record=True, width=100, force_terminal=True)
     print_rich(report, console)
-    assert "Energy by lines of source" in console.export_text()
+    assert "Energy by source line" in console.export_text()
     assert json.loads((tmp_path / "profile/lines.speedscope.json").read_text())["profiles"]
 
 

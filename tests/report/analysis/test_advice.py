@@ -29,11 +29,12 @@ def report_of(folder: Path, **attempt) -> EnergyReport:
 
 
 def test_a_run_without_a_fault_gets_no_advice(tmp_path: Path) -> None:
-    """Nothing to change, nothing shown."""
+    """Nothing to change: text and page name what was checked."""
     report = report_of(tmp_path)
     assert report.advice == ()
-    assert "What to change" not in text.render(report)
-    assert "What to change" not in html.render(report)
+    none = "Nothing to change was found (checked: idle time, waits for data, throttling)."
+    assert none in " ".join(text.render(report).split())
+    assert none in html.render(report)
 
 
 @pytest.mark.parametrize(("wait_s", "codes"), [(0.03, ["data_wait"]), (0.004, [])])
@@ -48,6 +49,25 @@ def test_waiting_for_data(tmp_path: Path, wait_s: float, codes: list[str]) -> No
     for one in report.advice:
         assert one.saves_j == pytest.approx(600.0 * 600.0 * wait_s, rel=0.01)
         assert "30.0 %" in one.message
+
+
+def test_waits_of_unknown_energy_are_advice_on_time(tmp_path: Path) -> None:
+    """22.9 % of a minute are 13.7 s, whether or not the joules of the waits are known."""
+    (one,) = report_of(tmp_path, wait_s=0.0229).advice
+    assert (one.code, one.saves_j, one.saves_s) == ("data_wait", None, pytest.approx(13.74))
+    assert "22.9 % of the training time (13.7 s)" in one.message
+    assert one.saving == "saves up to 13.7 s"
+
+
+def test_idle_time_and_late_stops_of_unknown_energy(tmp_path: Path) -> None:
+    """Without a sensor: 20 of 80 s idle; 35 of 80 s after the best validation."""
+    without = {"devices": (), "stretches": (IDLE, TRAIN)}
+    later = [(20.0 + t_s, *rest) for t_s, *rest in validations(OVERTRAINED)]
+    late, idle = report_of(tmp_path, metrics=later, **without).advice
+    assert (idle.code, idle.saves_j, idle.saves_s) == ("idle", None, pytest.approx(20.0))
+    assert "20.0 s (25.0 % of the time)" in idle.message
+    assert (late.code, late.saves_j, late.saves_s) == ("late_stop", None, pytest.approx(35.0))
+    assert "43.8 % of the time (35.0 s)" in late.message
 
 
 def test_idle_time(tmp_path: Path) -> None:
@@ -70,8 +90,19 @@ def test_a_batch_below_the_measured_knee(tmp_path: Path, size: int, is_told: boo
             for _ in range(400):
                 training.step(size)
                 meter.step(samples=size)
-    told = [one for one in meter.report().advice if one.code == "batch_size"]
+    report = meter.report()
+    told = [one for one in report.advice if one.code == "batch_size"]
     assert len(told) == is_told
+    # Without joules, the same advice rests on the time of a sample: 6 ms against 1.16 ms.
+    points = tuple(replace(one, j_per_sample=None) for one in report.batch_sizes[-1].points)
+    curve = replace(report.batch_sizes[-1], points=points)
+    timed = [
+        one for one in advice(replace(report, batch_sizes=(curve,))) if one.code == "batch_size"
+    ]
+    assert [(one.code, one.saves_j) for one in timed] == [("batch_size", None)] * is_told
+    for one in timed:
+        assert one.saves_s == pytest.approx(400 * 0.024 * (1.0 - 1.15625 / 6.0), rel=0.1)
+        assert "less time per sample" in one.message
     for one in told:
         used_j = 400 * 0.024 * 400.0
         assert one.saves_j == pytest.approx(used_j * (1.0 - 0.4625 / 2.4), rel=0.1)
@@ -120,8 +151,8 @@ def test_going_on_after_the_best_validation(tmp_path: Path) -> None:
     """Best at the fifth of 12 epochs of 5 s: what seven of them used, at 600 W, is 21 kJ."""
     (one,) = report_of(tmp_path, metrics=validations(OVERTRAINED)).advice
     assert (one.code, one.saves_j) == ("late_stop", pytest.approx(21_000.0))
-    assert "val_loss was best at epoch 5, 0.3713, and 0.6502 at the end" in one.message
-    assert "58.3 % of the energy, 35.0 s" in one.message
+    assert "val_loss was best at epoch 5 (0.3713) and 0.6502 at the end" in one.message
+    assert "58.3 % of the energy (35.0 s)" in one.message
     turned = validations([1.0 - value / 3.0 for value in OVERTRAINED], "val_accuracy")
     (one,) = report_of(tmp_path / "turned", metrics=turned).advice
     assert one.saves_j == pytest.approx(21_000.0)

@@ -25,7 +25,7 @@ def test_two_runs(tmp_path: Path) -> None:
     assert gpu[4:] == ["0.800", "(0.784", "to", "0.816)"]
     assert table["energy per sample"][-4] == "0.417"
     assert table["samples per second"][-1] == "2.00"
-    assert "One run a side" in render(old, new)
+    assert "One run on each side" in render(old, new)
 
 
 def test_what_one_of_them_does_not_know(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def test_each_kind_of_memory_is_a_line_in_gib(tmp_path: Path) -> None:
     """GPU: 40 GB plus 0.1 GB/s; host: 2 GB plus 10 MB/s; allocator: a peak of 30 GB."""
     write(tmp_path, Attempt(stretches=(TRAIN,), devices=(GPU, CPU, PROCESS)))
     found = lines(build(tmp_path))
-    assert set(found) == {"device, in use", "host, resident", "allocated, peak"}
-    assert found["device, in use"][1][-1] == pytest.approx((40e9 + 1e8 * 60.0) / 2**30)
+    assert set(found) == {"GPU, in use", "host, resident", "allocated, peak"}
+    assert found["GPU, in use"][1][-1] == pytest.approx((40e9 + 1e8 * 60.0) / 2**30)
     assert found["host, resident"][1][-1] == pytest.approx((2e9 + 1e7 * 60.0) / 2**30)
     assert set(found["allocated, peak"][1]) == {30e9 / 2**30}
     for t_s, _ in found.values():
@@ -46,7 +46,7 @@ def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path, duration_s: float) -> 
     assert min(gib) * 2**30 > 80e9
     assert gib == sorted(gib)
     assert gib[-1] * 2**30 == pytest.approx(fuller.memory_bytes[-1])
-    assert label == "device, in use (highest of 2)"
+    assert label == "GPU, in use (highest of 2)"
     assert 50 < len(t_s) < 300
 
 
@@ -56,7 +56,7 @@ def test_an_hour_is_in_minutes_and_a_resumed_run_goes_on(tmp_path: Path) -> None
     first = Attempt(stretches=(hour,), row_s=5.0)
     write(tmp_path, first)
     write(tmp_path, replace(first, attempt=2, unix_s=first.unix_s + 9000.0))
-    t_min, _ = lines(build(tmp_path))["device, in use"]
+    t_min, _ = lines(build(tmp_path))["GPU, in use"]
     assert t_min[-1] == pytest.approx(60.0)
 
 

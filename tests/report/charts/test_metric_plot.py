@@ -69,7 +69,7 @@ def test_what_is_not_known_is_not_drawn(tmp_path: Path, rows, attempt) -> None:
     """Without a metric, with a single point or without energy there is no chart or heading."""
     report = report_of(tmp_path, rows, **attempt)
     assert metric_over_energy(report) is None
-    assert "Metric against energy" not in html.render(report)
+    assert "Metric over energy" not in html.render(report)
 
 
 def test_a_metric_that_says_nothing_of_itself_is_drawn_where_it_is_alone(tmp_path: Path) -> None:

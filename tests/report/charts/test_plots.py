@@ -167,3 +167,22 @@ def test_an_axis_of_energy_has_numbers_that_can_be_read(energy_j: float, unit: s
     scale_j, name = drawing.energy_unit(energy_j)
     assert name == unit
     assert 1.0 <= energy_j / scale_j < 1000.0
+
+
+@pytest.mark.parametrize("width_in", [9.4, 4.3])
+def test_the_page_has_no_space_for_a_legend_that_it_hides(report, width_in):
+    """The label of the time axis is at the lower edge of the SVG, with a margin below 0.1 in."""
+    figure = plots.power_over_time(report, width_in=width_in)
+    drawing.figure_svg(figure)
+    label = figure.axes[-1].xaxis.label.get_window_extent()
+    assert label.y0 / figure.dpi < 0.1
+
+
+def test_phases_that_are_not_resolved_are_labelled_with_their_bound(report):
+    """A bar has the share of its phase; a bar that is too short to measure, an upper bound."""
+    train = next(phase for phase in report.phases if phase.name == "train")
+    total = replace(train.total, stderr_j=train.total.energy_j)
+    figure = plots.energy_by_phase(replace(report, phases=(train, replace(train, total=total))))
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert labels[0].endswith("%")
+    assert labels[1].startswith("< ")

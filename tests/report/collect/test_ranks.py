@@ -93,7 +93,7 @@ def test_the_rank_that_waits_for_data_is_named(tmp_path: Path) -> None:
     (found,) = report.imbalances
     assert (found.value, found.median) == (pytest.approx(18.0), pytest.approx(6.0))
     said = (
-        "Rank 1 (attempt 1, host node1) waited 18.0 s for data, 30.0 % of its training; the median"
+        "Rank 1 (attempt 1, host node1) waited 18.0 s for data (30.0 % of its training time); the"
     )
     for text in (" ".join(render(report).split()), render_html(report)):
         assert said in text
@@ -172,8 +172,8 @@ def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     assert [one.status for one in report.attempts] == ["finished", "cut off"]
     (said,) = (one.message for one in report.warnings if one.code == "cut_off")
     assert said == (
-        "Rank 1 of 2 (attempt 1, host node1) ended without a word after 30.0 s; its last second "
-        "may be missing."
+        "Rank 1 of 2 (attempt 1, host node1) stopped unexpectedly after 30.0 s. Up to one second "
+        "before that may be missing."
     )
     assert [rank.steps for rank in report.ranks] == [600, 300]
     assert report.energy.gpu.energy_j == pytest.approx(60_000.0)
@@ -202,7 +202,7 @@ def test_a_rank_without_a_journal_is_missed(tmp_path: Path) -> None:
     """Hosts that share no folder: the report says which ranks it knows nothing of."""
     report = report_of(tmp_path, *(replace(one, world_size=6) for one in (FIRST, SECOND)))
     (missed,) = (one for one in report.warnings if one.code == "rank_missing")
-    assert missed.message.startswith("Ranks 2-5 of 6 left no journal in attempt 1")
+    assert missed.message.startswith("Ranks 2-5 of 6: the journal of attempt 1 is missing")
 
 
 def test_a_dead_rank_that_nobody_has_reaped_is_cut_off(tmp_path: Path) -> None:

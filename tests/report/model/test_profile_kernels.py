@@ -125,17 +125,18 @@ def test_tables_add_up() -> None:
 
 
 def test_text_page_and_terminal(tmp_path: Path) -> None:
-    """All three have the sentences, say *attributed* and *assumed*, and have all kinds of work."""
+    """All three have the sentences and all kinds of work, and say that energy is attributed."""
     found = report(tmp_path, record(*GOOD))
     console = Console(file=io.StringIO(), width=140, force_terminal=True, color_system=None)
     print_rich(found, console)
     page, text, terminal = render(found), as_text(found), console.file.getvalue()  # type: ignore[attr-defined]
     for shown in (page, text, terminal):
         flat = " ".join(shown.split())
-        for words in ("attributed J/step", "matrix product", "idle", "made training 1.2 % longer"):
+        for words in ("attributed J/step", "matrix product", "idle", "the training by 1.2 %"):
             assert words in flat
-    assert "that all draw the same power is assumed" in " ".join(text.split())
-    assert page.count("J a step, attributed by time") == 1  # in the picture for wide windows
+    assert "as if all of them had the same power" in " ".join(text.split())
+    # Only the drawing for wide windows has the second panel.
+    assert page.count("energy per step (J), attributed by time") == 1
     assert max(map(len, text.splitlines())) <= 80
     assert "kernels" in dict(pictures(found))
 
@@ -150,8 +151,7 @@ def test_the_report_reads_itself_again(tmp_path: Path) -> None:
 def test_unknown_joules_are_said(tmp_path: Path) -> None:
     """Times are told, joules are unknown."""
     text = as_text(report(tmp_path, record(*GOOD, j_per_step=None)))
-    assert "Joules are unknown" in text
-    assert "unknown" in text
+    assert "The energy of a step is not known." in text
 
 
 def test_nothing_recorded_is_said(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_nothing_recorded_is_said(tmp_path: Path) -> None:
     }
     text = as_text(report(tmp_path, empty))
     assert "No window was recorded in 5 steps." in text
-    assert "kind of work" not in text
+    assert "time/step" not in text
     assert not [one for one in report(tmp_path, empty).advice if one.code != "data_wait"]
 
 

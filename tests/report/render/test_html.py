@@ -254,12 +254,13 @@ def test_the_page_needs_nothing_from_outside(plain_page):
     }
 
 
-def test_warnings_come_first_then_headline_then_charts_then_tables(plain_page):
-    """Warnings come first, then headline, charts and tables."""
-    places = [
-        plain_page.index(mark)
-        for mark in ("to know first", 'class="cards"', 'id="power"', ">Phases<", ">Devices<")
-    ]
+def test_the_answer_comes_first_then_advice_headline_notes_charts_and_tables(plain_page):
+    """The order of the page."""
+    marks = (
+        "<h1>", 'class="answer"', ">What to change<", 'class="cards"', ">Notes<", 'id="power"',
+        ">Phases<", ">Devices<", ">Statistics and method<",
+    )  # fmt: skip
+    places = [plain_page.index(mark) for mark in marks]
     assert places == sorted(places)
 
 
@@ -284,7 +285,7 @@ def test_an_unknown_place_is_an_interval_in_words(tmp_path):
     write(tmp_path, Attempt())
     text = _Page(render(build(tmp_path))).text
     assert re.search(r"[\d.]+ to [\d.]+ m?gCO2e", text)
-    assert "place not known" in text
+    assert "location not set" in text
 
 
 def test_what_is_not_known_is_no_zero(tmp_path):

@@ -96,7 +96,7 @@ def test_a_run_without_curves_says_so(tmp_path):
     """Without curves the page has no figure and no library."""
     write(tmp_path, Attempt(devices=()))
     page = interactive.render(build(tmp_path))
-    assert "no curve is known" in page
+    assert "This run has no curves." in page
     assert len(page) < 50_000
 
 

@@ -43,11 +43,11 @@ def test_an_unknown_place_is_refused(report: EnergyReport) -> None:
     """Without a location there is only a range; the error says what to do."""
     assert report.emissions is not None
     nowhere = dataclasses.replace(report.emissions, kg=None, place=None)
-    with pytest.raises(ValueError, match=r"place .* not known.*country="):
+    with pytest.raises(ValueError, match=r"location .* not set.*country="):
         co2_eq_emissions(dataclasses.replace(report, emissions=nowhere))
 
 
 def test_an_unknown_energy_is_refused(report: EnergyReport) -> None:
     """Without energy there are no emissions, and no zero."""
-    with pytest.raises(ValueError, match="no energy"):
+    with pytest.raises(ValueError, match="its energy is not known"):
         co2_eq_emissions(dataclasses.replace(report, emissions=None))

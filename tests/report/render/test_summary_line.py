@@ -62,10 +62,10 @@ def test_a_run_too_short_is_a_bound_in_its_headline(tmp_path: Path) -> None:
     report = build(tmp_path)
     assert "< 1.10 mWh (gpu < 1.10 mWh measured)" in summary_line(report)
     text = render(report)
-    assert re.search(r"GPU +< 1\.10 mWh, too short to tell  \(measured\)", text)
+    assert re.search(r"GPU +< 1\.10 mWh, too short to measure  \(measured\)", text)
     assert "400 W" not in row(text, "gpu0 NVIDIA")
-    assert "< 1.10 mWh, too short to tell" in in_terminal(report)
-    assert "&lt; 1.10 mWh, too short to tell" in render_html(report)
+    assert "< 1.10 mWh, too short to measure" in in_terminal(report)
+    assert "&lt; 1.10 mWh, too short to measure" in render_html(report)
 
 
 def test_a_ratio_too_short_is_a_bound() -> None:
@@ -77,11 +77,14 @@ def test_a_ratio_too_short_is_a_bound() -> None:
 
 
 def test_a_systematic_bound_is_no_matter_of_length() -> None:
-    """An estimate with an error of 100 % is shown with that error."""
+    """An estimate with an error of 100 % is an order of magnitude, and one of 90 % is not."""
     estimate = Figure(energy_j=3600.0, systematic_j=3600.0)
     assert figure_format.figure(estimate) == "1.00 Wh"
-    assert figure_format.error(estimate) == "100 %"
-    assert figure_format.energy_with_error(estimate) == "1.0 ± 1.0 Wh"
+    assert figure_format.error(estimate) == "order of magnitude only"
+    assert figure_format.energy_with_error(estimate) == "about 1 Wh"
+    better = replace(estimate, systematic_j=3240.0)
+    assert figure_format.error(better) == "90.0 %"
+    assert figure_format.energy_with_error(better) == "1.00 ± 0.90 Wh"
 
 
 def test_a_share_is_told_where_its_energy_is() -> None:
@@ -124,7 +127,7 @@ def test_the_text_has_every_ratio_with_its_interval(report: EnergyReport) -> Non
         assert re.search(r"step, gpu +47\.5 J +47\.0 to 48\.0 J +600", text)
         assert re.search(r"sample, gpu +1\.48 J +1\.47 to 1\.50 J +600", text)
         assert re.search(r"sample, total", text)
-    assert "47.0 to 48.0 J, over 600 steps" in render_html(report)
+    assert re.search(r"47\.0 to 48\.0 J</td><td[^>]*>600", render_html(report))
 
 
 def test_sums_of_devices_keep_the_errors_apart(tmp_path: Path) -> None:
