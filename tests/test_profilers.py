@@ -90,7 +90,7 @@ def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
     assert heard.energy_j == pytest.approx(1000.0, rel=1e-3)
     found = build(tmp_path).profile.step_phases
     assert found.phases[0].name == "forward"
-    assert "100.0 % of what was measured" in found.sentence
+    assert "100.0 % of the measured energy" in found.sentence
     for shown in (text.render(build(tmp_path)), html.render(build(tmp_path))):
         assert "Phases of the step" in shown
 
