@@ -18,18 +18,36 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.version import __version__
 
+_FRAMEWORKS = "energy_callbacks.lightning, .keras or .huggingface"
+# Public names that users may look for in this module, and the modules that have them.
+_ELSEWHERE = {
+    "GpuEnergyCallback": _FRAMEWORKS,
+    "tune_batch_size": _FRAMEWORKS + ", or energy_callbacks.tuning for other loops",
+    "BatchSizeTuner": "energy_callbacks.lightning",
+    **dict.fromkeys(("EnergyReport", "build", "load", "save", "view"), "energy_callbacks.report"),
+    **dict.fromkeys(
+        ("HostProfiler", "KernelProfiler", "LineProfiler", "StepPhases"),
+        "energy_callbacks.profiling",
+    ),
+}
+
 
 def __getattr__(name: str) -> object:
-    """Raise an error; for ``GpuEnergyCallback``, its message names the modules with the class.
+    """Raise an error; for names of other modules, its message names these modules.
+
+    ``from energy_callbacks import ...`` replaces the message of an ``AttributeError``, but not that
+    of an ``ImportError``.
 
     Raises:
-        AttributeError: always.
+        ImportError: if another module has the name.
+        AttributeError: if no module has it.
     """
-    where = "; import it from energy_callbacks.lightning, .keras or .huggingface"
-    raise AttributeError(
-        f"module 'energy_callbacks' has no attribute {name!r}"
-        + (where if name == "GpuEnergyCallback" else "")
-    )
+    if name in _ELSEWHERE:
+        raise ImportError(
+            f"cannot import {name!r} from 'energy_callbacks'; import it from {_ELSEWHERE[name]}",
+            name=__name__,
+        )
+    raise AttributeError(f"module 'energy_callbacks' has no attribute {name!r}")
 
 
 __all__ = [

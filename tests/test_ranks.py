@@ -23,7 +23,7 @@ def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda _: 200.0)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source], clock=clock)
-    meter.start(process=TrainingProcess(world_size=2))
+    meter._start(process=TrainingProcess(world_size=2))
     clock.advance(2.0)
     meter.stop()
     return meter

@@ -115,7 +115,7 @@ def test_beside_one_of_the_user_it_leaves(tmp_path: Path, monkeypatch: pytest.Mo
     made.fit(TinyModule(clock), loader())
     assert ours(made) == [own]
     assert seen == ["fit", "fit"]
-    assert [attempt.attempt for attempt in own.report.attempts] == [1]
+    assert [attempt.attempt for attempt in own.report().attempts] == [1]
 
 
 @pytest.mark.parametrize("is_automatic_first", [True, False])

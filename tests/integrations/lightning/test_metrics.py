@@ -37,7 +37,7 @@ def found(tmp_path: Path, **settings: object) -> dict[str, list[tuple[float | No
     trainer(tmp_path, ours, **settings).fit(Logging(clock), loader(), loader(5))
     return {
         metric.name: list(zip(metric.epoch, metric.value, strict=True))
-        for metric in ours.report.metrics
+        for metric in ours.report().metrics
     }
 
 
