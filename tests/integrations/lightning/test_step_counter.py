@@ -217,7 +217,7 @@ def test_hooks_that_are_not_used_are_not_called(tmp_path: Path) -> None:
     assert seen == [[None] * len(UNUSED)] * 3
     assert not {*UNUSED, "on_train_batch_end"} & set(vars(ours))
     assert all(callable(getattr(ours, name)) for name in UNUSED)
-    assert ours.report.throughput.steps == 3
+    assert ours.report().throughput.steps == 3
 
 
 def test_hooks_of_a_subclass_are_called(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_hooks_of_a_subclass_are_called(tmp_path: Path) -> None:
     ours = Own(report_dir=tmp_path)
     fit(tmp_path, ours)
     assert called == ["start", "end"] * 3
-    assert ours.report.throughput.steps == 3
+    assert ours.report().throughput.steps == 3
 
 
 def test_a_hook_that_was_replaced_stays(tmp_path: Path) -> None:
