@@ -748,7 +748,8 @@ class EnergyMeter:
         """Return the report of the run so far, computed from its journals.
 
         The report of a running meter ends at the newest moment at which the energy of all phases is
-        final: ``report.run.duration_s`` after the start, a few seconds before now.
+        final: ``report.run.duration_s`` after the start, a few seconds before now. After the end of
+        the training, this method waits up to 5 s for the journals of other processes.
 
         Raises:
             JournalError: if the meter has never been started.
@@ -760,13 +761,17 @@ class EnergyMeter:
             raise JournalError(
                 "there is nothing yet: the meter was never started; train first, or call start()"
             )
-        self._write_phases()
+        self._complete_journals()
         return build(folder)
 
     @harmless
-    def _write_phases(self) -> None:
+    def _complete_journals(self) -> None:
+        """Write what the report needs; after the end of the attempt, wait for all ranks."""
         if attempt := self._lifecycle.running:
             attempt.write_phases(_PHASES_S)
+        elif last := self._lifecycle.own:
+            last.wait_until_over()
+            last.wait_for_ranks(_RANKS_S)
 
     @harmless
     def save_report(self) -> str | None:
@@ -784,11 +789,7 @@ class EnergyMeter:
         from energy_callbacks.report.render.text import summary_line
 
         self._lifecycle.end_if_left()
-        if self.is_running:
-            self._write_phases()
-        else:
-            last.wait_until_over()
-            last.wait_for_ranks(_RANKS_S)
+        self._complete_journals()
         try:
             report = build(last.run_folder)
             paths = save(report, last.run_folder)
