@@ -1,63 +1,30 @@
 """Common part of the callbacks of all frameworks: settings, report, errors for wrong imports."""
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.accounting.profilers import Profiler
-from energy_callbacks.core.config import Devices, EnergyConfig
+from energy_callbacks.core.config import ConfigSettings, check_names
 from energy_callbacks.meter import EnergyMeter
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
 
-_DOORS = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
+_MODULES = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
 
 
-class CallbackSettings(TypedDict, total=False):
-    """Keyword arguments of every ``GpuEnergyCallback``.
-
-    ``EnergyConfig`` has their defaults, except for ``profile`` and ``meter``. Settings that are not
-    passed come from the environment or a settings file, see ``EnergyConfig``.
+class CallbackSettings(ConfigSettings, total=False):
+    """Keyword arguments of every ``GpuEnergyCallback``: the settings of ``EnergyConfig`` and these.
 
     Attributes:
-        report_dir: folder of journals and report; by default next to the logs of the training.
-        country: ISO 3166 code or name of the country whose grid supplies the machine.
-        region: state or province, for ``USA`` and ``CAN``.
-        carbon_intensity: gCO2e per kWh of electricity, or path of a CSV file with intensities over
-            time.
-        pue: power usage effectiveness of the building; multiplies emissions and cost.
-        price_per_kwh: price of electricity per kWh.
-        currency: code of the currency of the price, such as ``EUR``.
-        devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or NVML indices and UUIDs.
-        sample_interval_s: interval between updates of the measured values, s.
-        step_events: measure the end of each step with CUDA events (PyTorch only).
-        max_energy_wh: stop training gracefully when GPUs and host have used this energy, Wh.
-        max_emissions_g: stop training gracefully when the emissions reach this mass, gCO2e.
-        record_command: write the command line, without secrets, to journal and report.
-        run_name: name shown in the report.
-        tags: labels for the report.
-        profile: profilers, such as ``KernelProfiler()``.
-        meter: a meter with its own settings; the settings above cannot be combined with it.
+        profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
+            ``"lines"``, ``"phases"`` and ``"host"``.
+        meter: a meter with its own settings; no other of these settings may be combined with it.
     """
 
-    report_dir: str | Path | None
-    country: str | None
-    region: str | None
-    carbon_intensity: float | str | Path | None
-    pue: float
-    price_per_kwh: float | None
-    currency: str | None
-    devices: Devices
-    sample_interval_s: float
-    step_events: bool
-    max_energy_wh: float | None
-    max_emissions_g: float | None
-    record_command: bool
-    run_name: str | None
-    tags: Mapping[str, str] | None
-    profile: Sequence[Profiler]
+    profilers: Sequence[Profiler | ProfilerName]
     meter: EnergyMeter | None
 
 
@@ -75,29 +42,17 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
         TypeError: if a setting is unknown or has the wrong type.
         ValueError: if a value is wrong, or ``meter`` is combined with other settings.
     """
-    known = (*own, *SETTINGS)
-    for name in settings:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
-            raise TypeError(f"GpuEnergyCallback has no setting {name!r}; {hint}")
-    values: dict[str, Any] = {**settings}
-    meter: EnergyMeter | None = values.pop("meter", None)
-    profile = values.pop("profile", ())
-    if values.get("tags") is None:
-        values.pop("tags", None)
-    config = EnergyConfig(**values)
+    check_names("GpuEnergyCallback", settings, (*own, *SETTINGS))
+    others: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    meter: EnergyMeter | None = others.pop("meter", None)
+    if not others.get("profilers", True):
+        del others["profilers"]
     if meter is None:
-        return EnergyMeter(config=config, profilers=profile)
-    if config != EnergyConfig():
+        return EnergyMeter(**others)
+    if others:
         raise ValueError(
-            f"meter= brings its own settings, but others were given too: {config}; "
-            "pass them to EnergyMeter(config=EnergyConfig(...))"
-        )
-    if profile:
-        raise ValueError(
-            f"meter= brings its own profilers, but others were given too: {profile}; "
-            "pass them to EnergyMeter(profilers=[...])"
+            f"meter= has its own settings, but {', '.join(others)} was also given; "
+            "pass all settings to EnergyMeter(...)"
         )
     return meter
 
@@ -124,12 +79,11 @@ class EnergyCallback:
             return object.__getattribute__(self, name)
         raise AttributeError(
             f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "
-            f"in another framework import it from its own door: {_DOORS}"
+            f"another framework needs the class of the same name from {_MODULES}"
         )
 
-    @property
     def report(self) -> "EnergyReport":
-        """The energy report so far; may be read at any time after the meter has started."""
+        """Return the report of the run so far; see ``EnergyMeter.report``."""
         return self._meter.report()
 
     def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:

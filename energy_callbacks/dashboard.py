@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.accounting.metrics.tags import OWN_TAGS
+from energy_callbacks.accounting.metrics.tags import own_tags, without_prefix
 from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs import hparams
@@ -56,6 +56,7 @@ class Dashboard:
         facts: Callable[[], Facts] = dict,
     ) -> None:
         self._meter = meter
+        self._prefix = meter.config.tag_prefix
         self._ask_boards = boards
         self._ask_facts = facts
         self._facts: dict[str, hparams.Value] = {}
@@ -78,9 +79,9 @@ class Dashboard:
             scalars: figures of the row by tag.
             step: step of the row.
         """
-        if self._is_due and any(tag.startswith("efficiency/") for tag in scalars):
+        if self._is_due and any(tag.startswith(f"{self._prefix}efficiency/") for tag in scalars):
             self._is_due = False
-            self._calls.call(lambda: self._begin(scalars, step))
+            self._calls.call(lambda: self._begin(without_prefix(self._prefix, scalars), step))
 
     def pages(self, metrics: Callable[[], Mapping[str, float]], step: int) -> Pages | None:
         """Return what the report process writes to TensorBoard; ``None`` without a TensorBoard run.
@@ -107,14 +108,15 @@ class Dashboard:
             board.flush()
             present = _texts_in(board.folder, (_LAYOUT, _SESSION))
             if _LAYOUT not in present:
-                board.add(layout(tags, prefix=board.prefix), step)
+                board.add(layout(tags, prefix=board.prefix + self._prefix), step)
             if _SESSION not in present:
                 board.add(hparams.session_start(self._facts, time.time()), step)
                 self._compared.append(board)
             board.flush()
 
     def _pages(self, metrics: Mapping[str, float], step: int) -> Pages:
-        users = {k: v for k, v in metrics.items() if k not in OWN_TAGS and math.isfinite(v)}
+        own = own_tags(self._prefix)
+        users = {k: v for k, v in metrics.items() if k not in own and math.isfinite(v)}
         return Pages(
             folders=[board.folder for board in self._boards],
             compared=[board.folder for board in self._compared],

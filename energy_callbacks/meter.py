@@ -1,12 +1,18 @@
-"""``EnergyMeter``: measures the energy of a training; adapters and training loops call it."""
+"""``EnergyMeter``: measures the energy of a training; adapters and training loops call it.
+
+Adapters also use the methods ``_abandon``, ``_record``, ``_start``, ``_step_marks`` and
+``_wait_until_seen``, and the attribute ``_clock``. These are no part of the public interface.
+"""
 
 import contextlib
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -16,11 +22,13 @@ from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess,
 from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.accounting.metrics.tags import with_prefix
+from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.accounting.profilers import Profiler, Profilers
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
-from energy_callbacks.core.config import EnergyConfig, is_disabled
+from energy_callbacks.core.config import ConfigSettings, EnergyConfig, check_names, is_disabled
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger, pass_on_signals
 from energy_callbacks.core.records import Device, Energy
@@ -42,11 +50,17 @@ _RANKS_S = 5.0
 # Maximum wait in seconds for the energies of phases in the report of a running meter. Computing
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
-_MARKS = {"data_ready": READY, "batch_done": DONE}
-_NAMES = {kind: name for name, kind in _MARKS.items()}
+_KEYWORDS: Final = (
+    "config", "sources", "clock", "outputs", "profilers", *ConfigSettings.__annotations__
+)  # fmt: skip
+_DATA_READY: Final = "data_ready"
+_BATCH_DONE: Final = "batch_done"
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
 # training may take 50 ms.
 _LAST_ROW_S = 0.02
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -65,7 +79,7 @@ class EnergyMeter:
 
     ::
 
-        with EnergyMeter() as meter:
+        with EnergyMeter(country="DEU") as meter:
             with meter.phase("train"):
                 for batch in loader:
                     ...
@@ -73,23 +87,29 @@ class EnergyMeter:
         report = meter.report()
 
     Sensors and files are opened in ``start``. A copy or a pickle of a meter is not running. If
-    measuring fails, it ends with a warning, and the training continues. Only ``energy``,
-    ``wait_until_seen``, ``report`` and methods that end an attempt, such as ``stop``, wait for
-    other threads; ``energy`` waits for at most 50 ms, and the others for at most a few seconds. In
-    a forked child process nothing is measured until the child calls ``start``, and no method waits
-    for a lock that another thread held at the fork.
+    measuring fails, it ends with a warning, and the training continues. Only ``energy``, ``report``
+    and methods that end an attempt, such as ``stop``, wait for other threads; ``energy`` waits for
+    at most 50 ms, and the others for at most a few seconds. In a forked child process nothing is
+    measured until the child calls ``start``, and no method waits for a lock that another thread
+    held at the fork.
 
     Args:
-        config: settings; ``None`` is ``EnergyConfig()``.
+        config: all settings as one object; ``None`` if they are passed as keyword arguments.
         sources: sensors to read; ``None`` finds the sensors of this machine.
         clock: clock for all times; ``None`` is the system's clock.
         outputs: outputs to which ``log`` writes.
-        profilers: profilers to run in each attempt, such as ``KernelProfiler()``.
+        profilers: profilers to run in each attempt: objects such as ``KernelProfiler()``, or the
+            names ``"kernels"``, ``"lines"``, ``"phases"`` and ``"host"``.
+        **settings: settings by name, such as ``country="DEU"``; see ``EnergyConfig``.
+
+    Attributes:
+        config: the settings.
 
     Raises:
-        ValueError: if the country or region of ``config`` is unknown, or if its file of carbon
-            intensities is invalid.
-        TypeError: if a profiler lacks a method.
+        ValueError: for an invalid setting, such as an unknown country or an invalid file of carbon
+            intensities; if both ``config`` and settings are passed; if a profiler's name is
+            unknown.
+        TypeError: if a setting is unknown or has the wrong type, or if a profiler lacks a method.
     """
 
     def __init__(
@@ -99,9 +119,10 @@ class EnergyMeter:
         sources: Sequence[Source] | None = None,
         clock: Clock | None = None,
         outputs: Sequence[Output] = (),
-        profilers: Sequence[Profiler] = (),
+        profilers: Sequence[Profiler | ProfilerName] = (),
+        **settings: Unpack[ConfigSettings],
     ) -> None:
-        self.config = config or EnergyConfig()
+        self.config = _config(config, settings)
         if self.config.country is not None or self.config.carbon_intensity is not None:
             check_grid(self.config)
         self._sources = sources
@@ -116,13 +137,11 @@ class EnergyMeter:
         self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
         self._job: ReportJob | None = None
 
-    @property
-    def clock(self) -> Clock:
-        """The clock for all times."""
-        return self._clock
-
     def now_s(self) -> float:
-        """Return the monotonic time in seconds: ``time.monotonic()``, or that of ``clock``."""
+        """Return the monotonic time in seconds, which is ``time.monotonic()``.
+
+        With a ``clock``, return its monotonic time.
+        """
         return self._clock.monotonic_s()
 
     @property
@@ -169,15 +188,11 @@ class EnergyMeter:
         run_folder: str | os.PathLike[str] | None = None,
         *,
         state: Mapping[str, Any] | None = None,
-        process: TrainingProcess | None = None,
-        used_gpus: Sequence[int] | None = None,
-        call: ActiveCall | None = None,
-        say: Callable[[str], None] = logger.info,
     ) -> Self:
         """Begin an attempt; do nothing if an attempt is running or measuring is disabled.
 
-        If ``stop`` is not called, the attempt ends when ``call`` has ended or when the interpreter
-        exits. Rank 0 then writes the report.
+        If ``stop`` is not called, the attempt ends when the interpreter exits. Rank 0 then writes
+        the report. Rank and world size are read from the environment variables of ``torchrun``.
 
         Args:
             run_folder: folder of journal and report, unless ``config`` names one. ``None`` is the
@@ -186,21 +201,45 @@ class EnergyMeter:
             state: state of the run that this attempt continues, from ``state()`` in a checkpoint.
                 If ``state`` is ``None``, the attempt continues this meter's last run if that run is
                 in the same folder, and begins a new run otherwise.
-            process: framework, rank and world size of this process; ``None`` reads the environment
-                variables of ``torchrun``.
-            used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
-                ``None`` if unknown. Other GPUs that the run uses are found while it runs, unless
-                the settings name GPUs.
-            call: the user's call that trains, such as ``fit``. It is needed if the framework calls
-                no hook when a training fails, and is ``None`` otherwise.
-            say: function that prints messages: forecasts, and the summary of the report if ``stop``
-                is not called.
 
         Raises:
             PermissionError: if the folder is not writable.
             ValueError: if a device in the settings does not exist, or if a variable of ``torchrun``
                 is not a number.
             SourceUnavailable: if the settings name GPUs and NVML lists none within five seconds.
+        """
+        return self._start(run_folder, state=state)
+
+    def _start(
+        self,
+        run_folder: str | os.PathLike[str] | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+        process: TrainingProcess | None = None,
+        used_gpus: Sequence[int] | None = None,
+        call: ActiveCall | None = None,
+        say: Callable[[str], None] = logger.info,
+    ) -> Self:
+        """Begin an attempt, with what an adapter knows about the training.
+
+        Args:
+            run_folder: see ``start``.
+            state: see ``start``.
+            process: framework, rank and world size of this process; ``None`` reads the environment
+                variables of ``torchrun``.
+            used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
+                ``None`` if unknown. Other GPUs that the run uses are found while it runs, unless
+                the settings name GPUs.
+            call: the user's call that trains, such as ``fit``; the attempt also ends when it has
+                ended. It is needed if the framework calls no hook when a training fails, and is
+                ``None`` otherwise.
+            say: function that prints messages: forecasts, and the summary of the report if ``stop``
+                is not called.
+
+        Raises:
+            PermissionError: see ``start``.
+            ValueError: see ``start``.
+            SourceUnavailable: see ``start``.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
@@ -221,7 +260,7 @@ class EnergyMeter:
             run_folder=folder,
             state=state,
             process=process,
-            on_failure=self.abandon,
+            on_failure=self._abandon,
             call=call,
             on_left=lambda: self._lifecycle.end_left(on_own_thread=True),
         )
@@ -249,9 +288,9 @@ class EnergyMeter:
             other_program=process.framework == COMMAND,
         )
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring after an error; log ``message`` with the exception being handled."""
-        self._lifecycle.abandon(message)
+        self._lifecycle._abandon(message)
 
     @harmless
     def enter(self, phase: str) -> None:
@@ -313,35 +352,61 @@ class EnergyMeter:
         if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.note_alive(), samples, tokens)
 
-    def mark(self, name: str, t_s: float | None = None) -> None:
-        """Report an event.
+    def data_ready(self, t_s: float | None = None) -> None:
+        """Report that the next batch has arrived.
 
-        The time from ``batch_done`` or the end of a step to the next ``data_ready`` counts as
-        waiting for data, unless the phase changes in this time. Events with other names are written
-        into the journal.
+        The time from ``batch_done`` or the end of a step to ``data_ready`` counts as waiting for
+        data, unless the phase changes in this time.
 
         Args:
-            name: name of the event.
             t_s: monotonic time of the event in seconds; ``None`` is now.
         """
+        self._mark_step(READY, _DATA_READY, t_s)
+
+    def batch_done(self, t_s: float | None = None) -> None:
+        """Report that a batch without an optimizer step is done; see ``data_ready``.
+
+        Args:
+            t_s: monotonic time of the event in seconds; ``None`` is now.
+        """
+        self._mark_step(DONE, _BATCH_DONE, t_s)
+
+    def _mark_step(self, kind: int, name: str, t_s: float | None) -> None:
         life = self._lifecycle  # no helper functions, for the same reason as in ``step``
         attempt = life.attempt
         if attempt is None or life.generation != forks.generation:
             return
         try:
             at_s = self._clock.monotonic_s() if t_s is None else t_s
-            kind = _MARKS.get(name)
-            if kind is None:
-                attempt.recorder.event("mark", at_s, name=name)
-            else:
-                attempt.steps.append((kind, at_s, None, None, None))
+            attempt.steps.append((kind, at_s, None, None, None))
             if self._profilers.running:
                 self._profilers.mark(name, at_s)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
-            give_up(self, "mark")
+            give_up(self, name)
 
-    def marks(self) -> StepMarks:
-        """Return an object that does the same as ``mark`` and ``step``, but faster.
+    def mark(self, name: str, t_s: float | None = None) -> None:
+        """Write an event of the user into the journal, and report it to the profilers.
+
+        Args:
+            name: name of the event.
+            t_s: monotonic time of the event in seconds; ``None`` is now.
+
+        Raises:
+            ValueError: for the names ``data_ready`` and ``batch_done``, which are methods.
+        """
+        if name in (_DATA_READY, _BATCH_DONE):
+            raise ValueError(f"mark({name!r}) is not possible; call the method {name}() instead")
+        self._mark(name, t_s)
+
+    @harmless
+    def _mark(self, name: str, t_s: float | None) -> None:
+        if attempt := self._lifecycle.running:
+            at_s = self._clock.monotonic_s() if t_s is None else t_s
+            attempt.recorder.event("mark", at_s, name=name)
+            self._profilers.mark(name, at_s)
+
+    def _step_marks(self) -> StepMarks:
+        """Return an object that does what ``data_ready``, ``batch_done`` and ``step`` do, faster.
 
         It belongs to the running attempt, and does nothing after its end.
         """
@@ -354,8 +419,10 @@ class EnergyMeter:
         kind, t_s, samples, tokens, _ = event
         if kind == STEP:
             self.step(samples, tokens)
+        elif kind == READY:
+            self.data_ready(t_s)
         else:
-            self.mark(_NAMES[kind], t_s)
+            self.batch_done(t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.
@@ -426,6 +493,37 @@ class EnergyMeter:
         if attempt is not None and end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
+    def measure(self, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Return a decorator that measures each call of a function as a phase.
+
+        ::
+
+            @meter.measure("predict")
+            def predict(batch): ...
+
+        If decorated functions call each other, the inner phase counts, as with ``phase``. Calls are
+        measured while the meter is running, and must be made on one thread.
+
+        Args:
+            name: name of the phase.
+
+        Raises:
+            TypeError: if the decorated function is asynchronous or a generator, because the work of
+                its calls is not done when they return.
+        """
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            _check_measurable(function)
+
+            @functools.wraps(function)
+            def measured(*args: P.args, **kwargs: P.kwargs) -> R:
+                with self.phase(name):
+                    return function(*args, **kwargs)
+
+            return measured
+
+        return decorate
+
     def scalars(self) -> Scalars:
         """Return the newest figures by tag; empty before the first readings.
 
@@ -433,7 +531,7 @@ class EnergyMeter:
         of the run. Most other figures cover the time since the last call, as far as there are
         readings. The tags are listed in ``docs/reference/metrics.md``.
         """
-        return self._take() or {}
+        return with_prefix(self.config.tag_prefix, self._take() or {})
 
     @harmless
     def _take(self) -> Scalars:
@@ -442,7 +540,7 @@ class EnergyMeter:
 
     def totals(self) -> Scalars:
         """Return the figures of ``scalars`` for the whole last attempt; empty before ``stop``."""
-        return self._whole() or {}
+        return with_prefix(self.config.tag_prefix, self._whole() or {})
 
     @harmless
     def _whole(self) -> Scalars:
@@ -473,7 +571,7 @@ class EnergyMeter:
             self._messages.call(lambda: self._say(str(forecast)))
 
     @harmless
-    def record(self, kind: str, /, **values: Any) -> None:
+    def _record(self, kind: str, /, **values: Any) -> None:
         """Write an event into the journal, from which the report is computed.
 
         Args:
@@ -530,7 +628,7 @@ class EnergyMeter:
         last = self._lifecycle.own
         return last.energy(start_s, end_s, scope, wait=wait) if last else Energy(energy_j=None)
 
-    def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
+    def _wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
         """Wait until the sensors have reported up to a moment; do not call this in training hooks.
 
         Args:
@@ -650,7 +748,8 @@ class EnergyMeter:
         """Return the report of the run so far, computed from its journals.
 
         The report of a running meter ends at the newest moment at which the energy of all phases is
-        final: ``report.run.duration_s`` after the start, a few seconds before now.
+        final: ``report.run.duration_s`` after the start, a few seconds before now. After the end of
+        the training, this method waits up to 5 s for the journals of other processes.
 
         Raises:
             JournalError: if the meter has never been started.
@@ -662,13 +761,17 @@ class EnergyMeter:
             raise JournalError(
                 "there is nothing yet: the meter was never started; train first, or call start()"
             )
-        self._write_phases()
+        self._complete_journals()
         return build(folder)
 
     @harmless
-    def _write_phases(self) -> None:
+    def _complete_journals(self) -> None:
+        """Write what the report needs; after the end of the attempt, wait for all ranks."""
         if attempt := self._lifecycle.running:
             attempt.write_phases(_PHASES_S)
+        elif last := self._lifecycle.own:
+            last.wait_until_over()
+            last.wait_for_ranks(_RANKS_S)
 
     @harmless
     def save_report(self) -> str | None:
@@ -686,11 +789,7 @@ class EnergyMeter:
         from energy_callbacks.report.render.text import summary_line
 
         self._lifecycle.end_if_left()
-        if self.is_running:
-            self._write_phases()
-        else:
-            last.wait_until_over()
-            last.wait_for_ranks(_RANKS_S)
+        self._complete_journals()
         try:
             report = build(last.run_folder)
             paths = save(report, last.run_folder)
@@ -722,3 +821,35 @@ def _has_exit_handlers() -> bool:
     # A child has imported multiprocessing; the import takes 10 ms.
     process = sys.modules.get("multiprocessing.process")
     return process is None or process.parent_process() is None
+
+
+def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConfig:
+    """Return ``config``, or the settings as one object.
+
+    Raises:
+        ValueError: if both are given.
+        TypeError: if a setting is unknown.
+    """
+    if config is None:
+        check_names("EnergyMeter", settings, _KEYWORDS)
+        given: dict[str, Any] = {k: v for k, v in settings.items() if v is not None}
+        return EnergyConfig(**given)
+    if settings:
+        raise ValueError(
+            f"config= has all settings, but {', '.join(settings)} was also given; "
+            "pass settings either in config= or by name"
+        )
+    return config
+
+
+def _check_measurable(function: Callable[..., object]) -> None:
+    checks = (
+        inspect.iscoroutinefunction,
+        inspect.isgeneratorfunction,
+        inspect.isasyncgenfunction,
+    )
+    if any(check(function) for check in checks):
+        raise TypeError(
+            f"measure() needs a function that has done its work when it returns, got {function!r}; "
+            "call window() with the times of the work"
+        )

@@ -42,10 +42,10 @@ class Bench:
         with self.meter.phase("train"):
             for _ in range(round(STEPS * STEP_S / step_s)):
                 self.clock.advance(wait_s)
-                self.meter.mark("data_ready")
+                self.meter.data_ready()
                 self.clock.advance(step_s - wait_s)
                 self.meter.step(samples=samples)
-                self.meter.mark("batch_done")
+                self.meter.batch_done()
 
     def step(self, size: int) -> None:
         """Return the duration of a step: 20 ms plus 1 ms per sample."""
@@ -154,7 +154,7 @@ def test_a_rank_that_holds_up_the_other(
     second = Bench(first.clock, first.folder)
     for rank, (one, wait) in enumerate(((first, 0.001), (second, wait_s))):
         process = TrainingProcess(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
-        one.meter.start(process=process)
+        one.meter._start(process=process)
         one.train(wait_s=wait)
         one.meter.stop()
     assert told(first.meter.report()) == codes

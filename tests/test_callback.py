@@ -7,6 +7,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.callback import SETTINGS, EnergyCallback, meter_from
+from energy_callbacks.core.config import ConfigSettings
 
 
 class Ours(EnergyCallback):
@@ -45,25 +46,42 @@ def test_a_question_whether_a_hook_is_there_is_answered() -> None:
 
 
 def test_the_settings_are_those_of_the_configuration() -> None:
-    """They have the same types; ``raw_readings`` is only for ``EnergyMeter``."""
-    ours = set(SETTINGS) - {"profile", "meter"}
-    assert ours == {one.name for one in fields(EnergyConfig) if one.init} - {"raw_readings"}
+    """They have the same names and types, so that callbacks and meters share one list."""
+    types = {one.name: one.type for one in fields(EnergyConfig) if one.init}
+    assert set(SETTINGS) == types.keys() | {"profilers", "meter"}
+    assert {**ConfigSettings.__annotations__, "tags": types["tags"]} == types
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"run_nam": "a"}, "no setting 'run_nam'; did you mean 'run_name'"),
-        ({"length_fun": len}, "did you mean 'length_fn'"),
-        ({"xyz": 1}, "no setting 'xyz'; it has length_fn, report_dir, country"),
+        ({"tokens_fun": len}, "did you mean 'tokens_fn'"),
+        ({"length_fn": len}, "no setting 'length_fn'; did you mean 'tokens_fn'"),
+        ({"profile": ()}, "no setting 'profile'; did you mean 'profilers'"),
+        ({"tokens_per_sample": 1.0}, "did you mean 'tokens_fn'"),
+        ({"xyz": 1}, "no setting 'xyz'; it has tokens_fn, report_dir, country"),
     ],
 )
 def test_an_unknown_setting_is_refused(settings: Any, message: str) -> None:
-    """The message has a similar name, or all names."""
+    """The message has the new name, a similar name, or all names."""
     with pytest.raises(TypeError, match=message):
-        meter_from(settings, own=("length_fn",))
+        meter_from(settings, own=("tokens_fn",))
 
 
-def test_no_tags_are_no_labels() -> None:
-    """``None`` means no tags."""
-    assert meter_from({"tags": None}, own=()).config == EnergyConfig()
+def test_a_setting_that_is_none_has_its_default() -> None:
+    """Also where ``None`` is no value of the setting, as for ``pue``."""
+    assert meter_from({"tags": None, "pue": None}, own=()).config == EnergyConfig()  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("others", [{"country": "DEU"}, {"profilers": ["kernels"]}])
+def test_a_meter_comes_without_other_settings(others: Any) -> None:
+    """The message names the settings that cannot be combined with a meter."""
+    with pytest.raises(ValueError, match=f"meter= has its own settings, but {next(iter(others))}"):
+        meter_from({"meter": EnergyMeter(), **others}, own=())
+
+
+def test_a_meter_may_come_with_empty_settings() -> None:
+    """``None`` and empty lists count as no settings."""
+    meter = EnergyMeter()
+    assert meter_from({"meter": meter, "country": None, "profilers": ()}, own=()) is meter

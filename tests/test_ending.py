@@ -32,7 +32,7 @@ def meter_on(clock: FakeClock, folder: Path) -> EnergyMeter:
 
 def fit(meter: EnergyMeter, clock: FakeClock, steps: int, error: BaseException | None) -> None:
     """A training with a step every second that ends without a hook."""
-    meter.start(call=ActiveCall.find("fit", package=HERE))
+    meter._start(call=ActiveCall.find("fit", package=HERE))
     meter.enter("train")
     for _ in range(steps):
         clock.advance(1.0)
@@ -106,7 +106,7 @@ def test_a_long_step_is_no_end(tmp_path: Path) -> None:
     meter = meter_on(clock, tmp_path)
 
     def fit() -> None:
-        meter.start(call=ActiveCall.find("fit", package=HERE))
+        meter._start(call=ActiveCall.find("fit", package=HERE))
         meter.enter("train")
         clock.advance(600.0)
         meter.step(samples=1)
@@ -163,7 +163,7 @@ def test_stopping_and_noticing_at_once_is_one_end(tmp_path: Path) -> None:
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
 
     def fit() -> None:
-        meter.start(call=ActiveCall.find("fit", package=HERE))
+        meter._start(call=ActiveCall.find("fit", package=HERE))
         meter.enter("train")
 
     fit()
@@ -196,10 +196,10 @@ def test_the_end_of_a_training_waits_for_no_sensor(tmp_path: Path) -> None:
     """The last row is logged and the meter has ended while the last reading still hangs."""
     source, said = Hanging(), queue.SimpleQueue[str]()
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source])
-    meter.start(say=said.put)
+    meter._start(say=said.put)
     try:
         meter.step(samples=4)
-        assert meter.wait_until_seen(meter.now_s(), 60.0)
+        assert meter._wait_until_seen(meter.now_s(), 60.0)
         with meter.ending():
             row, totals = meter.log(1), meter.totals()
         assert not source.let_go.is_set()
@@ -274,7 +274,7 @@ def test_virtual_trainings_have_their_report_at_once(tmp_path: Path) -> None:
     """Nothing runs in the background, and the summary is exact."""
     clock = FakeClock()
     meter, said = meter_on(clock, tmp_path), []
-    meter.start(say=said.append)
+    meter._start(say=said.append)
     meter.enter("train")
     clock.advance(10.0)
     with meter.ending():

@@ -86,7 +86,7 @@ def trained(
     """Train for 90 s; call a function in the middle."""
     zero_s = clock.monotonic_s()
     config = EnergyConfig(report_dir=folder, country="DEU")
-    running = EnergyMeter(config=config, clock=clock, **meter).start(used_gpus=(0,))
+    running = EnergyMeter(config=config, clock=clock, **meter)._start(used_gpus=(0,))
     hooks_s = train(running, clock, zero_s + END_S, middle)
     running.stop()
     report = build(folder)
@@ -209,7 +209,7 @@ def test_slow_start_of_nvml(fake_nvml: Play, tmp_path: Path) -> None:
     clock = clock_of(fake_nvml, h200(LOAD), faults=[slow])
     zero_s = clock.monotonic_s()
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), clock=clock)
-    meter.start(used_gpus=(0,))
+    meter._start(used_gpus=(0,))
     started_s = clock.monotonic_s()
     hooks_s = train(meter, clock, zero_s + END_S)
     meter.stop()
@@ -239,7 +239,7 @@ def test_codecarbon_raises(
     if begins == "at the start":
         break_codecarbon(monkeypatch)
     zero_s = clock.monotonic_s()
-    meter.start(used_gpus=(0,))
+    meter._start(used_gpus=(0,))
     hooks_s = train(meter, clock, zero_s + END_S, lambda: break_codecarbon(monkeypatch))
     meter.stop()
     run = Run(meter=meter, load=LOAD, zero_s=zero_s, hooks_s=hooks_s, report=build(tmp_path))
@@ -274,7 +274,7 @@ def test_report_folder_deleted(
     """The run folder is deleted: figures go on, and one warning says that there is no report."""
     clock = clock_of(fake_nvml, h200(LOAD))
     folder = tmp_path / "run"
-    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock).start(used_gpus=(0,))
+    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock)._start(used_gpus=(0,))
     zero_s = clock.monotonic_s()
     hooks_s = train(meter, clock, zero_s + END_S, lambda: shutil.rmtree(folder))
     meter.stop()

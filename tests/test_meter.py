@@ -5,12 +5,13 @@ import json
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import energy_callbacks
 from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
 from energy_callbacks.accounting import attempt as attempt_module
 from energy_callbacks.accounting.journal import journal
@@ -121,7 +122,7 @@ def test_the_header_says_who_where_and_with_which_settings(
         framework="keras", framework_version="3.1", rank=3, local_rank=1, world_size=4
     )
     meter = meter_of(tmp_path, clock)
-    meter.start(process=process)
+    meter._start(process=process)
     clock.advance(1.0)
     meter.stop()
     header = lines(meter)[0]
@@ -231,9 +232,9 @@ def test_marks_windows_and_waits_reach_the_journal(tmp_path: Path, clock: FakeCl
         with meter.phase("train"):
             for _ in range(5):
                 clock.advance(0.5)
-                meter.mark("data_ready")
+                meter.data_ready()
                 clock.advance(0.5)
-                meter.mark("batch_done")
+                meter.batch_done()
                 meter.step(samples=1)
         meter.mark("compiled", start_s + 2.0)
         meter.window("validation", start_s + 1.0, start_s + 3.0)
@@ -290,8 +291,8 @@ def use(meter: EnergyMeter) -> None:
     """Call all methods that an adapter calls during a training."""
     with meter.phase("train"):
         meter.step(samples=8, tokens=None)
-        meter.mark("data_ready")
-        meter.mark("batch_done")
+        meter.data_ready()
+        meter.batch_done()
         meter.mark("anything")
         meter.window("validation", 1.0, 2.0)
         meter.epoch(1)
@@ -401,8 +402,98 @@ def test_settings_and_a_ready_meter_exclude_each_other(clock: FakeClock) -> None
     ready = EnergyMeter(sources=[], clock=clock)
     assert meter_from({"meter": ready}, ()) is ready
     assert meter_from({"pue": 1.5}, ()).config.pue == 1.5
-    with pytest.raises(ValueError, match="brings its own settings"):
+    with pytest.raises(ValueError, match="has its own settings"):
         meter_from({"pue": 1.5, "meter": ready}, ())
+
+
+def test_settings_can_be_passed_by_name(clock: FakeClock) -> None:
+    """They are those of ``EnergyConfig``, and are checked by it."""
+    meter = EnergyMeter(country="DEU", devices="all", clock=clock)
+    assert meter.config == EnergyConfig(country="DEU", devices="all")
+    with pytest.raises(ValueError, match="Atlantis"):
+        EnergyMeter(country="Atlantis")
+    with pytest.raises(TypeError, match=r"EnergyMeter has no setting 'contry'; .* 'country'"):
+        EnergyMeter(contry="DEU")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="config= has all settings, but country was also given"):
+        EnergyMeter(config=EnergyConfig(), country="DEU")
+
+
+@pytest.mark.parametrize("name", ["data_ready", "batch_done"])
+def test_events_of_a_batch_are_methods(tmp_path: Path, clock: FakeClock, name: str) -> None:
+    """``mark`` would write them as events of the user; the error names the method."""
+    with meter_of(tmp_path, clock) as meter:
+        getattr(meter, name)()
+        with pytest.raises(ValueError, match=rf"call the method {name}\(\)"):
+            meter.mark(name)
+
+
+def test_calls_of_a_function_are_a_phase(tmp_path: Path, clock: FakeClock) -> None:
+    """Two calls of 3 s and the 1 s of an inner call: phases of 4 s and 2 s, none counted twice."""
+    meter = meter_of(tmp_path, clock)
+
+    @meter.measure("inner")
+    def inner() -> None:
+        clock.advance(1.0)
+
+    @meter.measure("outer")
+    def outer(base: int, *, add: int) -> int:
+        """Add two numbers in 3 s."""
+        inner()
+        clock.advance(2.0)
+        return base + add
+
+    assert outer(1, add=2) == 3, "while nothing is measured"
+    with meter, meter.phase("train"):
+        assert [outer(1, add=2), outer(2, add=3)] == [3, 5]
+        clock.advance(4.0)
+    found = {phase.name: phase.duration_s for phase in meter.report().phases}
+    assert found == pytest.approx({"outer": 4.0, "inner": 2.0, "train": 4.0})
+    assert (outer.__name__, outer.__doc__) == ("outer", "Add two numbers in 3 s.")
+
+
+def test_an_exception_ends_a_measured_call(tmp_path: Path, clock: FakeClock) -> None:
+    """It reaches the caller, and the phase ends."""
+    meter = meter_of(tmp_path, clock)
+
+    @meter.measure("broken")
+    def broken() -> None:
+        clock.advance(1.0)
+        raise KeyError("mine")
+
+    with meter, meter.phase("train"):
+        with pytest.raises(KeyError, match="mine"):
+            broken()
+        clock.advance(1.0)
+    found = {phase.name: phase.duration_s for phase in meter.report().phases}
+    assert found == pytest.approx({"broken": 1.0, "train": 1.0})
+
+
+def test_what_works_after_its_return_is_not_measured() -> None:
+    """A coroutine and generators have done nothing when the call returns."""
+
+    async def coroutine() -> None: ...
+
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    def batches() -> Iterator[int]:
+        yield 1
+
+    for function in (coroutine, stream, batches):
+        with pytest.raises(TypeError, match=f"when it returns, got .*{function.__name__}"):
+            EnergyMeter().measure("x")(function)
+
+
+def test_names_of_other_modules_are_explained() -> None:
+    """The message of ``from energy_callbacks import ...`` names the module."""
+    with pytest.raises(ImportError, match=r"from energy_callbacks\.lightning, \.keras or"):
+        exec("from energy_callbacks import GpuEnergyCallback")
+    with pytest.raises(ImportError, match=r"import it from energy_callbacks\.profiling"):
+        exec("from energy_callbacks import KernelProfiler")
+    assert not hasattr(energy_callbacks, "no_such_name")
+    assert not hasattr(energy_callbacks, "GpuEnergyCallback"), "LightningCLI asks"
+    with pytest.raises(AttributeError, match=r"import it from energy_callbacks\.lightning"):
+        _ = energy_callbacks.GpuEnergyCallback
 
 
 def test_the_switch_turns_everything_off(
@@ -463,7 +554,7 @@ SABOTAGE: list[Any] = [
     ("recorder", "event", lambda m: m.mark("x")),
     ("recorder", "window", lambda m: m.window("x", 1.0, 2.0)),
     ("recorder", "steps", lambda m: m.step(8)),
-    ("recorder", "steps", lambda m: m.mark("data_ready")),
+    ("recorder", "steps", lambda m: m.data_ready()),
     ("board", "take", lambda m: m.log(1)),
     ("recorder", "finish", lambda m: m.stop()),
     ("", "ask_to_end", lambda m: m.stop()),
@@ -707,7 +798,7 @@ def test_events_of_a_training_do_not_wait_for_the_timeline(
         meter.plan(10)
         meter.resumed(5)
         meter.enter("train")
-        meter.mark("data_ready")
+        meter.data_ready()
         meter.mark("mine")
         meter.step(samples=8)
         meter.count(tokens=9)
@@ -920,11 +1011,11 @@ def test_waiting_until_sensors_have_told(tmp_path: Path) -> None:
     with meter:
         clock.advance(5.0)
         now_s = clock.monotonic_s()
-        assert meter.wait_until_seen(now_s, 3.0)
+        assert meter._wait_until_seen(now_s, 3.0)
         assert clock.monotonic_s() - now_s <= 0.35
         assert meter.energy(now_s - 1.0, now_s, "gpu").coverage == 1.0
         now_s = clock.monotonic_s()
-        assert not meter.wait_until_seen(now_s + 100.0, 0.5)
+        assert not meter._wait_until_seen(now_s + 100.0, 0.5)
         assert clock.monotonic_s() - now_s == pytest.approx(0.5)
-    assert not meter.wait_until_seen(now_s, 10.0)
+    assert not meter._wait_until_seen(now_s, 10.0)
     assert clock.monotonic_s() - now_s < 1.0

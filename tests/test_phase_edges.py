@@ -138,6 +138,6 @@ def test_validations_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     clock = PowercapClock(tmp_path / "powercap", signal(edges_s))
     monkeypatch.setenv(POWERCAP_VARIABLE, str(tmp_path / "powercap"))
     config = EnergyConfig(report_dir=tmp_path / "run")
-    meter = EnergyMeter(config=config, clock=clock).start(used_gpus=())
+    meter = EnergyMeter(config=config, clock=clock)._start(used_gpus=())
     train(meter, clock, edges_s, np.random.default_rng(0))
     judge(RAPL, meter, "host")

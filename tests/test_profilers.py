@@ -1,10 +1,13 @@
 """Profilers receive the events of a meter, and their failures do not affect it."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
-from energy_callbacks import EnergyMeter
+from energy_callbacks import EnergyMeter, profiling
+from energy_callbacks.accounting.profiler_names import PROFILERS
 from energy_callbacks.accounting.profilers import ProfilerOffer, Profilers
 from energy_callbacks.callback import meter_from
 from energy_callbacks.core.config import EnergyConfig
@@ -64,7 +67,7 @@ def train(folder, *profilers):
     meter = EnergyMeter(sources=[source], clock=clock, config=config, profilers=profilers)
     with meter, meter.phase("train"):
         for _ in range(3):
-            meter.mark("data_ready")
+            meter.data_ready()
             clock.advance(2.0)
             meter.step(samples=8)
     return meter
@@ -87,9 +90,9 @@ def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
     assert heard.energy_j == pytest.approx(1000.0, rel=1e-3)
     found = build(tmp_path).profile.step_phases
     assert found.phases[0].name == "forward"
-    assert "100.0 % of what was measured" in found.sentence
+    assert "100.0 % of the measured energy" in found.sentence
     for shown in (text.render(build(tmp_path)), html.render(build(tmp_path))):
-        assert "Phases of the step" in shown
+        assert "Phases of a step" in shown
 
 
 @pytest.mark.parametrize("where", ["start", "mark", "step", "stop"])
@@ -106,15 +109,41 @@ def test_what_a_profiler_raises_ends_it_alone(tmp_path, caplog, where):
 
 
 def test_what_is_no_profiler_is_refused_at_once():
-    """A string is not a profiler."""
+    """An object without the methods of a profiler, a class, and an unknown name are errors."""
     with pytest.raises(TypeError, match="without start, mark, step, stop"):
-        EnergyMeter(profilers=["kernels"])
+        EnergyMeter(profilers=[object()])
+    with pytest.raises(TypeError, match=r"got the class; write Heard\(\)"):
+        EnergyMeter(profilers=[Heard])
+    names = "'kernels', 'lines', 'host', 'phases'"
+    with pytest.raises(ValueError, match=f"no profiler 'kernel'; .* a list of the names {names}"):
+        EnergyMeter(profilers=["kernel"])
+
+
+@pytest.mark.parametrize("name", PROFILERS)
+def test_a_profiler_can_be_given_by_name(name):
+    """A name stands for an object with its defaults, in a meter and in a callback."""
+    for meter in (EnergyMeter(profilers=[name]), meter_from({"profilers": [name]}, ())):
+        [found] = meter._profilers
+        assert type(found).__name__ == PROFILERS[name].path.partition(":")[2]
+
+
+def test_profilers_come_from_one_place():
+    """``energy_callbacks.profiling`` has the classes of all names, and no module is imported."""
+    classes = {entry.path.partition(":")[2] for entry in PROFILERS.values()}
+    assert classes < set(profiling.__all__)
+    for name in profiling.__all__:
+        assert getattr(profiling, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'Profilers'"):
+        _ = profiling.Profilers
+    code = "import sys, energy_callbacks.profiling; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert not [one for one in loaded if one.startswith("energy_callbacks.profiling.")]
 
 
 def test_a_ready_meter_has_its_own_profilers():
     """A meter with its own profilers cannot get others."""
-    with pytest.raises(ValueError, match="brings its own profilers"):
-        meter_from({"meter": EnergyMeter(), "profile": [Heard()]}, ())
+    with pytest.raises(ValueError, match="has its own settings, but profilers"):
+        meter_from({"meter": EnergyMeter(), "profilers": [Heard()]}, ())
 
 
 def test_a_second_attempt_begins_afresh(tmp_path):

@@ -23,7 +23,7 @@ def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda _: 200.0)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source], clock=clock)
-    meter.start(process=TrainingProcess(world_size=2))
+    meter._start(process=TrainingProcess(world_size=2))
     clock.advance(2.0)
     meter.stop()
     return meter
@@ -63,6 +63,18 @@ def test_a_rank_that_has_ended_is_not_waited_for(first_rank: EnergyMeter) -> Non
     """All journals have their last line."""
     second_rank(first_rank, os.getpid(), has_ended=True)
     assert waited_s(first_rank) < PATIENCE_S / 2
+
+
+def test_a_report_waits_for_the_other_ranks(
+    first_rank: EnergyMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It contains journals that are complete some moments later."""
+
+    def end_second_rank(_: float) -> None:
+        second_rank(first_rank, os.getpid(), has_ended=True)
+
+    monkeypatch.setattr(time, "sleep", end_second_rank)
+    assert [one.rank for one in first_rank.report().attempts] == [0, 1]
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])

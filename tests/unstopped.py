@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 def fit(meter: EnergyMeter, error: BaseException | None = None) -> None:
     """Train for one step, without a hook at the end."""
-    meter.start(call=ActiveCall.find("fit", package="__main__"))
+    meter._start(call=ActiveCall.find("fit", package="__main__"))
     meter.enter("train")
     meter.step(samples=4)
     if error is not None:

@@ -165,7 +165,7 @@ class ActiveAttempt:
             ends = StepEnds(clock)
         self.recorder = JournalRecorder(self.timeline, self._writer, clock, self._start_s, ends)
         self.steps = self.recorder.steps
-        self.metrics = MetricLog(self.recorder)
+        self.metrics = MetricLog(self.recorder, config.tag_prefix)
         if problem:
             self.recorder.warn("place", problem)
         self._emissions_kg = IntensityLog(

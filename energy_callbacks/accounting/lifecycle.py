@@ -25,7 +25,7 @@ class Lifecycle:
         running ── end_if_left ──────▶ ended     the meter finds that the user's ``fit`` has ended
         running ── end_left ─────────▶ ended     the journal's thread finds that ``fit`` has ended
         running ── exit ─────────────▶ ended     the interpreter exits
-        any state ── abandon ────────▶ failed    an error in this package
+        any state ── _abandon ───────▶ failed    an error in this package
 
     An attempt counts as ended from the moment at which it is asked to end. Its journal is closed
     soon afterwards by the journal's thread; ``open_attempts`` lists it until then. No method takes
@@ -185,7 +185,7 @@ class Lifecycle:
         if attempt.wait_until_over():
             attempt.wait_for_journal(open_attempts.REPORT_S)
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring after an error, and log a message with the exception being handled."""
         attempt, self.attempt = self.running, None
         self.state = "failed"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
+from energy_callbacks.accounting import profiler_names
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import logger, pass_on_signals
 
@@ -26,8 +27,9 @@ class Profiler(Protocol):
         """Handle an event of the training loop that is not an optimizer step.
 
         Args:
-            name: name that was passed to ``EnergyMeter.mark``, such as ``data_ready``; or
-                ``phase:<name>`` with the current phase, after ``EnergyMeter.enter`` or ``leave``.
+            name: ``data_ready`` or ``batch_done``; a name that was passed to ``EnergyMeter.mark``;
+                or ``phase:<name>`` with the current phase, after ``EnergyMeter.enter`` or
+                ``leave``.
             t_s: monotonic time of the event.
         """
         ...
@@ -48,7 +50,8 @@ class Profilers:
     """Passes events to all profilers of a meter.
 
     Args:
-        members: the profilers. They are called in this order, but stopped in reverse order.
+        members: the profilers, as objects or names. They are called in this order, but stopped in
+            reverse order.
 
     Attributes:
         running: the profilers that are running.
@@ -57,18 +60,13 @@ class Profilers:
 
     Raises:
         TypeError: if a member lacks a method of ``Profiler``.
+        ValueError: if a name is unknown.
     """
 
     offer: "ClassVar[ProfilerOffer | None]" = None
 
-    def __init__(self, members: Sequence[Profiler]) -> None:
-        for member in members:
-            if missing := [name for name in _METHODS if not callable(getattr(member, name, None))]:
-                raise TypeError(
-                    f"a profiler has start, mark, step and stop: got {member!r} without "
-                    f"{', '.join(missing)}; give objects such as KernelProfiler()"
-                )
-        self._members = tuple(members)
+    def __init__(self, members: Sequence[Profiler | str]) -> None:
+        self._members = tuple(_as_profiler(member) for member in members)
         self.running: list[Profiler] = []
 
     def __bool__(self) -> bool:
@@ -107,6 +105,26 @@ class Profilers:
                 if member in self.running:  # otherwise it is already being stopped
                     self.running.remove(member)
                     self._call((member,), lambda failed: failed.stop())
+
+
+def _as_profiler(member: Profiler | str) -> Profiler:
+    """Return a profiler, or create the one that has this name.
+
+    Raises:
+        TypeError: if a method is missing.
+        ValueError: if the name is unknown.
+    """
+    if isinstance(member, str):
+        created: Profiler = profiler_names.create(member)
+        return created
+    if isinstance(member, type):
+        raise TypeError(f"a profiler is an object, got the class; write {member.__name__}()")
+    if missing := [name for name in _METHODS if not callable(getattr(member, name, None))]:
+        raise TypeError(
+            f"a profiler has start, mark, step and stop: got {member!r} without "
+            f"{', '.join(missing)}; give objects such as KernelProfiler()"
+        )
+    return member
 
 
 class ProfilerOffer:

@@ -191,7 +191,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
     folder = config.run_folder or _new_folder(name)
     if any(Path(folder).glob("attempts/*/*.jsonl")):
         raise ValueError(f"--out {folder} already contains a run; give another folder")
-    return EnergyMeter(config=config).start(folder, process=TrainingProcess(framework=COMMAND))
+    return EnergyMeter(config=config)._start(folder, process=TrainingProcess(framework=COMMAND))
 
 
 def _name_of(command: Sequence[str]) -> str:
@@ -243,7 +243,7 @@ def _measured(
         for number in hold.wait(_CARD_CHECK_S):
             process.send_signal(number)
         if process.poll() is None and (used := _used(meter, process.pid, seen)):
-            meter.record("used", devices=list(used))
+            meter._record("used", devices=list(used))
             seen |= used
     meter.stop(child.as_error(code))
     return code

@@ -1,13 +1,14 @@
 """The settings that all adapters share, checked at construction."""
 
+import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from energy_callbacks.core.settings import layers, texts
 from energy_callbacks.core.settings.layers import Setting
@@ -34,6 +35,20 @@ def _setting(
     """Return a field whose value is found by ``layers.resolve`` if it is not an argument."""
     metadata = {_SETTING: Setting(default, parse, is_path)}
     return field(default=None if default is None else _UNSET, metadata=metadata)
+
+
+# Other names of settings, in versions before the first release or in other frameworks. The message
+# about an unknown name proposes the first one of these that exists.
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "length_fn": ("tokens_fn", "tokens_per_sample"),
+    "profile": ("profilers",),
+    "tokens_fn": ("tokens_per_sample",),
+    "tokens_per_sample": ("tokens_fn",),
+    "batch_size_fn": ("batch_size",),
+    "batch_size": ("batch_size_fn",),
+    "log_every_n_steps": ("update_freq",),
+    "update_freq": ("log_every_n_steps",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +93,8 @@ class EnergyConfig:
             journal. The environment variable ``ENERGY_CALLBACKS_NO_COMMAND=1`` takes precedence.
         run_name: display name of the run.
         tags: labels that appear in the report: value by name.
+        tag_prefix: text before the names of all figures that are logged with the loss, such as
+            ``"train/"``. It is not added to the figures in the report.
 
     Attributes:
         origins: where each setting comes from: ``argument``, ``default``, an environment variable,
@@ -106,6 +123,7 @@ class EnergyConfig:
     record_command: bool = _setting(True, texts.boolean)
     run_name: str | None = _setting(None)
     tags: Mapping[str, str] = _setting({}, texts.tags)
+    tag_prefix: str = _setting("")
     origins: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -144,6 +162,47 @@ class EnergyConfig:
         """The run folder in ``ENERGY_CALLBACKS_RUN_DIR``, otherwise ``report_dir``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
+
+
+class ConfigSettings(TypedDict, total=False):
+    """The fields of ``EnergyConfig`` as keyword arguments; ``None`` is as if not passed."""
+
+    report_dir: str | Path | None
+    country: str | None
+    region: str | None
+    carbon_intensity: float | str | Path | None
+    pue: float
+    price_per_kwh: float | None
+    currency: str | None
+    devices: Devices
+    sample_interval_s: float
+    raw_readings: bool
+    step_events: bool
+    max_energy_wh: float | None
+    max_emissions_g: float | None
+    record_command: bool
+    run_name: str | None
+    tags: Mapping[str, str] | None
+    tag_prefix: str
+
+
+def check_names(owner: str, names: Collection[str], known: Collection[str]) -> None:
+    """Check the names of keyword arguments.
+
+    Args:
+        owner: name of the class that has the arguments, for the message.
+        names: names that the user has passed.
+        known: names that the class has.
+
+    Raises:
+        TypeError: if a name is unknown. The message contains a similar name, or all names.
+    """
+    for name in names:
+        if name not in known:
+            others = [one for one in _OTHER_NAMES.get(name, ()) if one in known]
+            close = others or difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+            raise TypeError(f"{owner} has no setting {name!r}; {hint}")
 
 
 def is_disabled() -> bool:
@@ -343,6 +402,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "carbon_intensity": _check_carbon_intensity,
     "currency": _check_currency,
     "devices": _check_devices,
+    "tag_prefix": _typed("tag_prefix", str, "a text, such as 'train/'"),
     "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
     "pue": partial(_check_number, "pue", low=1.0, high=10.0),
     "price_per_kwh": partial(_check_optional_number, "price_per_kwh", low=0.0, high=math.inf),

@@ -26,7 +26,7 @@ _PAUSES: Final = 100.0
 class Abandonable(Protocol):
     """An object that can stop measuring."""
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring, and log ``message`` with the exception being handled."""
         ...
 
@@ -46,7 +46,7 @@ def give_up(owner: Abandonable, method: str) -> None:
         method: name of the method, for the message.
     """
     pass_on_signals()
-    owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
+    owner._abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
 
 
 def pass_on_signals() -> None:

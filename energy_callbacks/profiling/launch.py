@@ -10,17 +10,20 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
+from energy_callbacks.accounting.profiler_names import PROFILERS, create
 from energy_callbacks.accounting.profilers import Profiler, ProfilerOffer, Profilers
 from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.common.imports import when_imported
-from energy_callbacks.profiling.common.registry import PROFILERS
+
+# Settings of profilers other than their defaults: a program may report no steps.
+_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {"host": {"whole": True}}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words or words == ["-m"]:
         parser.error("there is no script; write it after --: -- train.py --lr 1e-3")
-    chosen = [entry for name, entry in PROFILERS.items() if getattr(arguments, name)]
-    meter = _start_meter([entry.create() for entry in chosen])
+    chosen = [name for name in PROFILERS if getattr(arguments, name)]
+    meter = _start_meter([create(name, **_SETTINGS.get(name, {})) for name in chosen])
     try:
         _run(words)
     except BaseException as error:

@@ -5,6 +5,7 @@
     report = build(run_folder)               # computed from the journals in the folder
     save(report, run_folder)                 # energy_report.html, .json, .txt
     save(report, run_folder, ["png"])        # energy_report_power.png, _phases.png, ...
+    save(report, run_folder, ["csv"])        # energy_report_series.csv: power over time, ...
     report = load("energy_report.html")      # the HTML and JSON files contain the report
     view(report, country="FRA")              # emissions of the same run at another location
 """
@@ -20,13 +21,13 @@ from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis.footprint import view
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import catalogue
-from energy_callbacks.report.model import schema
+from energy_callbacks.report.model import schema, time_series
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html, interactive, text
 
 __all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
 
-Format = Literal["html", "json", "txt", "png", "interactive"]
+Format = Literal["html", "json", "txt", "png", "interactive", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
 """Formats that are written by default."""
 
@@ -46,14 +47,20 @@ def save(
             the path of the files without their endings.
         formats: formats to write. ``"png"`` writes one picture per chart, such as
             ``energy_report_power.png``. ``"interactive"`` writes
-            ``energy_report_interactive.html`` with charts by Plotly, about 5 MB.
+            ``energy_report_interactive.html`` with charts by Plotly, about 5 MB. ``"csv"`` and
+            ``"parquet"`` write ``energy_report_series.*``, the power, memory and other values of
+            each device over time: see ``EnergyReport.to_dataframe``.
 
     Returns:
         The paths, in the order of ``formats``.
 
     Raises:
-        MissingExtraError: for ``"interactive"`` if Plotly is not installed.
+        MissingExtraError: for ``"interactive"`` if Plotly is not installed; for ``"parquet"`` if
+            pandas or PyArrow is not installed.
+        ValueError: for an unknown format.
     """
+    if unknown := [name for name in formats if name not in _RENDERERS]:
+        raise ValueError(f"no format {unknown[0]!r}; formats is a list of {', '.join(_RENDERERS)}")
     place = Path(folder_or_stem)
     stem = place / "energy_report" if place.is_dir() else place
     paths = []
@@ -72,6 +79,8 @@ _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | b
     "txt": lambda report: [(".txt", text.render(report))],
     "png": lambda report: ((f"_{name}.png", png) for name, png in catalogue.pictures(report)),
     "interactive": lambda report: [("_interactive.html", interactive.render(report))],
+    "csv": lambda report: [("_series.csv", time_series.as_csv(report.series))],
+    "parquet": lambda report: [("_series.parquet", time_series.as_parquet(report.series))],
 }
 
 

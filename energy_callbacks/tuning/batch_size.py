@@ -101,7 +101,7 @@ def tune_batch_size(
                     search.tell(trial)
                     reports.call(partial(on_trial, trial))
                 end_s = meter.now_s()
-                meter.wait_until_seen(end_s, patience.seen_s)
+                meter._wait_until_seen(end_s, patience.seen_s)
             cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None
             values = {
                 **search.answer()._asdict(),
@@ -112,7 +112,7 @@ def tune_batch_size(
             }
             trials = with_spread(search.trials)
             curve = BatchSizeCurve(**values, points=points(trials))
-            meter.record("batch_sizes", **asdict(curve))
+            meter._record("batch_sizes", **asdict(curve))
         finally:
             if is_ours:
                 meter.stop()

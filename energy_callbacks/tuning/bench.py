@@ -123,7 +123,7 @@ class Bench:
             times_s.append(self._block_s(trial, block))
         end_s = self.meter.now_s()
         memory = accelerator.memory()
-        self.meter.wait_until_seen(end_s, self.patience.seen_s)
+        self.meter._wait_until_seen(end_s, self.patience.seen_s)
         scope, energy = self._energy(start_s, end_s)
         stderr_s = float(np.std(times_s, ddof=1)) * math.sqrt(len(times_s))
         return replace(

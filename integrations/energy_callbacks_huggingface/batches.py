@@ -33,15 +33,15 @@ class InputCounter:
     Args:
         batch_size_fn: returns the number of samples in the inputs; with ``None``, samples are not
             counted.
-        length_fn: returns the number of tokens in the inputs; with ``None``, tokens are not
+        tokens_fn: returns the number of tokens in the inputs; with ``None``, tokens are not
             counted.
 
     Attributes:
         is_used: whether the user has set a function.
     """
 
-    def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
-        given = {"batch_size_fn": batch_size_fn, "length_fn": length_fn}
+    def __init__(self, batch_size_fn: Counter | None, tokens_fn: Counter | None) -> None:
+        given = {"batch_size_fn": batch_size_fn, "tokens_fn": tokens_fn}
         self._functions = {name: fn for name, fn in given.items() if fn is not None}
         self._given = frozenset(self._functions)
         self.is_used = bool(self._given)
@@ -112,14 +112,14 @@ class InputCounter:
 
         Args:
             samples: number of samples if there is no ``batch_size_fn``.
-            tokens: number of tokens if there is no ``length_fn``.
+            tokens: number of tokens if there is no ``tokens_fn``.
             micro_batches: number of micro-batches of the step.
         """
         return (
             self._sum("batch_size_fn", micro_batches)
             if "batch_size_fn" in self._given
             else samples,
-            self._sum("length_fn", micro_batches) if "length_fn" in self._given else tokens,
+            self._sum("tokens_fn", micro_batches) if "tokens_fn" in self._given else tokens,
         )
 
     def _sum(self, name: str, micro_batches: int) -> float | None:

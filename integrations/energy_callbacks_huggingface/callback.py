@@ -23,7 +23,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             decides which steps are logged.
         batch_size_fn: returns the number of samples in the inputs of a forward pass; ``None`` uses
             the batch size of the loader.
-        length_fn: returns the number of tokens in the inputs of a forward pass. ``None`` uses the
+        tokens_fn: returns the number of tokens in the inputs of a forward pass. ``None`` uses the
             Trainer's own count, which exists only if ``args.include_num_input_tokens_seen`` is on.
         **settings: see ``CallbackSettings``; the default of ``report_dir`` is
             ``<args.output_dir>/energy``.
@@ -41,13 +41,13 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         *,
         log_every_n_steps: int | None = None,
         batch_size_fn: Callable[[Any], int] | None = None,
-        length_fn: Callable[[Any], int] | None = None,
+        tokens_fn: Callable[[Any], int] | None = None,
         **settings: Unpack[CallbackSettings],
     ) -> None:
         super().__init__(
-            meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn")),
+            meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "tokens_fn")),
             check_function("batch_size_fn", batch_size_fn),
-            check_function("length_fn", length_fn),
+            check_function("tokens_fn", tokens_fn),
             check_log_every_n_steps(log_every_n_steps),
         )
 
@@ -63,7 +63,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         """
         from energy_callbacks.report.render.model_card import co2_eq_emissions
 
-        return co2_eq_emissions(self.report, training_type=training_type)
+        return co2_eq_emissions(self.report(), training_type=training_type)
 
 
 class ReportedEnergyCallback(GpuEnergyCallback):

@@ -7,17 +7,15 @@ from transformers import DefaultFlowCallback, ProgressCallback, TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
-# Console callbacks receive only the figures with these tags.
-_CONSOLE = frozenset(
-    (
-        "power/gpu_w",
-        "power/host_w",
-        "energy/total_wh",
-        "efficiency/gpu_j_per_sample",
-        "efficiency/total_j_per_sample",
-        "emissions/total_g",
-        "throughput/samples_per_s",
-    )
+# Console callbacks receive only the figures with these tags, which may have the user's prefix.
+_CONSOLE = (
+    "power/gpu_w",
+    "power/host_w",
+    "energy/total_wh",
+    "efficiency/gpu_j_per_sample",
+    "efficiency/total_j_per_sample",
+    "emissions/total_g",
+    "throughput/samples_per_s",
 )
 
 
@@ -28,7 +26,7 @@ def nothing(_: Scalars) -> Scalars:
 
 def console(scalars: Scalars) -> Scalars:
     """Return the figures for console callbacks, rounded to four significant digits."""
-    return {tag: float(f"{v:.4g}") for tag, v in scalars.items() if tag in _CONSOLE}
+    return {tag: float(f"{v:.4g}") for tag, v in scalars.items() if tag.endswith(_CONSOLE)}
 
 
 class LogRow:

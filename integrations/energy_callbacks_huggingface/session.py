@@ -47,9 +47,9 @@ class Session:
         inputs: InputCounter,
     ) -> None:
         self._meter = meter
-        self.marks = meter.marks()
+        self.marks = meter._step_marks()
         self.has_budget = meter.config.has_budget
-        self._now_s = meter.clock.monotonic_s
+        self._now_s = meter._clock.monotonic_s
         self.call = call
         self.phase = phase
         self.others = others
@@ -159,7 +159,7 @@ class Session:
         """Assign the time since ``start_s`` to a phase, and mark that the loop waits for data."""
         self.see()
         self._meter.window(name, start_s, self.seen_s)
-        self._meter.mark("batch_done")
+        self._meter.batch_done()
         self.settled_s = self.seen_s
         self.predicts_since_s = None
 

@@ -29,7 +29,7 @@ class EnergySessions(TrainerCallback):
         meter: the meter of this callback.
         batch_size_fn: returns the number of samples in the model's inputs; ``None`` uses the batch
             size of the loader.
-        length_fn: returns the number of tokens in the model's inputs; ``None`` uses the Trainer's
+        tokens_fn: returns the number of tokens in the model's inputs; ``None`` uses the Trainer's
             count.
         log_every_n_steps: the user's setting for rows of figures; ``None`` for the default.
 
@@ -43,20 +43,20 @@ class EnergySessions(TrainerCallback):
         self,
         meter: EnergyMeter,
         batch_size_fn: Counter | None,
-        length_fn: Counter | None,
+        tokens_fn: Counter | None,
         log_every_n_steps: int | None,
     ) -> None:
         self._meter = meter
         self._log_every_n_steps = log_every_n_steps
-        self._inputs = InputCounter(batch_size_fn, length_fn)
+        self._inputs = InputCounter(batch_size_fn, tokens_fn)
         self._state_key = STATE_KEY
         self._session: Session | None = None
         self._warned: set[str] = set()
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring after an error, and log ``message``; the training continues."""
         session, self._session = self._session, None
-        self._meter.abandon(message)
+        self._meter._abandon(message)
         if session is not None:
             session.close()
 
@@ -102,7 +102,7 @@ class EnergySessions(TrainerCallback):
         if self._is_redundant(prior):
             return None
         self._state_key = f"{STATE_KEY} {self._meter.config.run_folder}" if prior else STATE_KEY
-        self._meter.start(
+        self._meter._start(
             loop.run_folder(args),
             state=state.stateful_callbacks.get(self._state_key),
             process=loop.process(args, transformers.__version__),

@@ -55,9 +55,9 @@ class EnergyCalls(keras.callbacks.Callback):
         idle = {"_owner": None, "_call": None, "_others": None, "_rows": None, "_model": None}
         return self.__dict__ | idle
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring, and log the message with the current exception."""
-        self._meter.abandon(message)
+        self._meter._abandon(message)
 
     def set_model(self, model: Any) -> None:
         """Store the model, and put this callback before those of other classes in Keras' list.
@@ -98,7 +98,7 @@ class EnergyCalls(keras.callbacks.Callback):
             devices.check_budget(self._process)
             self._checks_budget = self._process.world_size == 1
         used_gpus = devices.used_gpus(self.model)
-        self._meter.start(
+        self._meter._start(
             self._run_folder(),
             state=state,
             process=self._process,
@@ -145,7 +145,9 @@ class EnergyCalls(keras.callbacks.Callback):
             steps=(self.params or {}).get("steps"),
             processes=self._process.world_size,
         )
-        logged, every = tags if is_alone else (), self._batches_per_row
+        prefix = self._meter.config.tag_prefix
+        logged = tuple(prefix + tag for tag in tags) if is_alone else ()
+        every = self._batches_per_row
         self._rows = Rows(self._others, folder, logged, every, meter=self._meter, data=data)
         self._meter.enter("train")
         done_before = self._steps.begin(data)

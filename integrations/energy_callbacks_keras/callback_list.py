@@ -16,12 +16,11 @@ from typing import Any, Final
 
 import keras
 
-from energy_callbacks.accounting.metrics.tags import expected_tags
+from energy_callbacks.accounting.metrics.tags import own_tags
 from energy_callbacks.core.active_call import find_callback_list
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.checkpoints import save_timers, saves_within_epochs
 
-_OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 _BLIND: Final = (keras.callbacks.TensorBoard, keras.callbacks.ProgbarLogger)
 
 Logs = dict[str, Any]
@@ -84,9 +83,10 @@ class OtherKerasCallbacks:
         The callbacks that this adds are needed at the end of an epoch only. Within an epoch, each
         would take about two microseconds per batch, although its hooks are empty.
         """
+        ours = own_tags(meter.config.tag_prefix)
         for one in tuple(self.all):
-            if hides := _hides_from(one):
-                self._filters += self._put_around(one, _pair(hides))
+            if hides := _hides_from(one, ours):
+                self._filters += self._put_around(one, _pair(hides, ours))
             if not saves_within_epochs(one):
                 self._filters += self._put_around(one, save_timers(one, meter))
 
@@ -122,22 +122,22 @@ class OtherKerasCallbacks:
         self._timers = []
 
 
-def _hides_from(other: Any) -> Callable[[float], bool] | None:
+def _hides_from(other: Any, ours: frozenset[str]) -> Callable[[float], bool] | None:
     """Return the condition for hiding a value from ``other``; ``None`` if nothing is hidden."""
     if isinstance(other, _BLIND):
         return lambda _: True
     monitor = getattr(other, "monitor", None)
-    if isinstance(monitor, str) and monitor in _OURS:
+    if isinstance(monitor, str) and monitor in ours:
         return math.isnan
     return None
 
 
-def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
-    """Return two filters: the first one hides figures, the second one shows them again."""
+def _pair(hides: Callable[[float], bool], ours: frozenset[str]) -> "tuple[_LogFilter, _LogFilter]":
+    """Return two filters: the first one hides our figures, the second one shows them again."""
     held: Logs = {}
 
     def hide(logs: Logs) -> None:
-        for tag in _OURS.intersection(logs):
+        for tag in ours.intersection(logs):
             if hides(logs[tag]):
                 held[tag] = logs.pop(tag)
 

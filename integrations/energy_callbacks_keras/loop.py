@@ -48,7 +48,7 @@ class KerasStepCounter:
         self._batch_size = batch_size
         self.tokens_per_sample = tokens_per_sample
         self._data = Data()
-        self.marks: StepMarks = meter.marks()
+        self.marks: StepMarks = meter._step_marks()
         self._start_iterations: int | None = None
         self._accumulation = 1
         self.samples: float | None = None
@@ -66,7 +66,7 @@ class KerasStepCounter:
     def begin(self, data: Data) -> int | None:
         """Begin a call of ``fit``, and return the number of earlier optimizer steps if known."""
         self._data = data
-        self.marks = self._meter.marks()
+        self.marks = self._meter._step_marks()
         self.next_batch = -1
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0

@@ -81,9 +81,9 @@ class Waits:
         """Return ``fetch()``. On the training thread, report when it begins and ends."""
         if self._thread != threading.get_ident() or (self._call and not self._call.is_under_way()):
             return fetch()
-        self._meter.mark("batch_done")
+        self._meter.batch_done()
         batch = fetch()
-        self._meter.mark("data_ready")
+        self._meter.data_ready()
         return batch
 
 

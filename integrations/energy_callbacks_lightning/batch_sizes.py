@@ -26,9 +26,9 @@ class BatchSizes:
         ndim: number of dimensions of this tensor.
     """
 
-    def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
+    def __init__(self, batch_size_fn: Counter | None, tokens_fn: Counter | None) -> None:
         self._samples_of: Counter | None = batch_size_fn or self._first_dimension
-        self._tokens_of = length_fn
+        self._tokens_of = tokens_fn
         self._kind: type[Any] | None = None
         self.path: tuple[Any, ...] = ()
         self.ndim = 0
@@ -82,7 +82,7 @@ class BatchSizes:
             pass_on_signals()
             warn(
                 f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
-                "figures that need it are left out; give batch_size_fn= or length_fn="
+                "figures that need it are left out; give batch_size_fn= or tokens_fn="
             )
             self._samples_of = None if count is self._samples_of else self._samples_of
             self._tokens_of = None if count is self._tokens_of else self._tokens_of

@@ -28,7 +28,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             which the trainer logs the loss, but at most one per second.
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
-        length_fn: returns the number of tokens in a batch; with ``None`` there are no figures per
+        tokens_fn: returns the number of tokens in a batch; with ``None`` there are no figures per
             token.
         **settings: see ``CallbackSettings``; the default run folder is
             ``<trainer.log_dir or default_root_dir>/energy``.
@@ -48,16 +48,16 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         *,
         log_every_n_steps: int | None = None,
         batch_size_fn: Callable[[Any], int] | None = None,
-        length_fn: Callable[[Any], int] | None = None,
+        tokens_fn: Callable[[Any], int] | None = None,
         **settings: Unpack[CallbackSettings],
     ) -> None:
-        meter = meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn"))
+        meter = meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "tokens_fn"))
         super().__init__(
             meter,
             LightningStepCounter(
                 meter,
                 check_function("batch_size_fn", batch_size_fn),
-                check_function("length_fn", length_fn),
+                check_function("tokens_fn", tokens_fn),
             ),
             check_log_every_n_steps(log_every_n_steps),
         )
@@ -67,14 +67,13 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         key = self._generate_state_key(report_dir=str(self._meter.config.report_dir))
         self.state_key = key  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    @property
     def report(self) -> "EnergyReport":
-        """The energy report so far, also if the ranks were child processes of this process."""
+        """Return the report so far, also if the ranks were child processes of this process."""
         config = self._meter.config
         ran_here = self._meter.run_folder is not None
         folder = None if ran_here else spawned_ranks.run_folder(self, config.run_folder)
         if folder is None:
-            return super().report
+            return super().report()
         from energy_callbacks.report import build
 
         return build(folder)

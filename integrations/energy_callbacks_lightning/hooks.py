@@ -58,9 +58,9 @@ class EnergyHooks(Base):
         self._state: dict[str, Any] = {}
         self._metrics = LoggedMetrics(meter.now_s)
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Stop measuring, and log the message with the current exception."""
-        self._meter.abandon(message)
+        self._meter._abandon(message)
 
     def _start(self, trainer: Any) -> None:
         """Begin an attempt, unless one is running."""
@@ -124,7 +124,7 @@ class EnergyHooks(Base):
         self._loss_every = loop.loss_every(trainer)
         rows_every = self._rows.schedule.every_n_steps or self._loss_every
         self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
-        self._meter.mark("batch_done")
+        self._meter.batch_done()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

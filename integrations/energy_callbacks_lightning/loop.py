@@ -73,7 +73,7 @@ def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = No
     )
     # Every rank must ask for the folder, even if its meter is running: Lightning broadcasts it.
     folder, gpus = run_folder(trainer), used_gpus(trainer)
-    meter.start(folder, state=state, process=process, used_gpus=gpus, say=say)
+    meter._start(folder, state=state, process=process, used_gpus=gpus, say=say)
 
 
 def used_gpus(trainer: Any) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ def _itself(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def timed_save(save: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
     """Return a replacement of ``trainer.save_checkpoint`` that reports when it begins and ends."""
-    return _PatchedMethod(_save, save, meter, meter.marks())
+    return _PatchedMethod(_save, save, meter, meter._step_marks())
 
 
 def _save(
@@ -86,7 +86,7 @@ def timed_fetch(convert: Callable[..., Any], meter: EnergyMeter) -> _PatchedMeth
     work of the device. This wait must not count as waiting for data, so data is marked as ready
     before the copy.
     """
-    return _PatchedMethod(_fetch, convert, meter.marks())
+    return _PatchedMethod(_fetch, convert, meter._step_marks())
 
 
 def _fetch(convert: Callable[..., Any], marks: StepMarks, data: Any) -> Any:

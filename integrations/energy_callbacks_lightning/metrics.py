@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from energy_callbacks.accounting.metrics.tags import TAGS
+from energy_callbacks.accounting.metrics.tags import own_tags
 from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks_lightning import loop
 
@@ -120,18 +120,22 @@ def offered(trainer: Any) -> Logged | None:
     return trainer.callback_metrics if trainer.world_size == 1 else None
 
 
-def begin_offers(trainer: Any) -> Logged | None:
+def begin_offers(trainer: Any, tag_prefix: str) -> Logged | None:
     """Add NaN for figures that callbacks may monitor, and return the result of ``offered``.
 
     With several ranks, nothing is added; a warning names each callback that monitors a figure.
+
+    Args:
+        trainer: the trainer.
+        tag_prefix: the user's setting ``tag_prefix``.
     """
     if (logged := offered(trainer)) is not None:
         for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
-            logged.setdefault(tag, torch.tensor(math.nan))
+            logged.setdefault(tag_prefix + tag, torch.tensor(math.nan))
         return logged
     for other in trainer.callbacks:
         monitored = getattr(other, "monitor", None)
-        if monitored in TAGS:
+        if monitored in own_tags(tag_prefix):
             loop.warn(
                 f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
                 "callbacks where several processes train; monitor a metric of the model"

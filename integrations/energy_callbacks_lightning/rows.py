@@ -41,7 +41,9 @@ class Rows:
     def begin(self, trainer: Any) -> None:
         """Begin a training: offer figures to callbacks that monitor them."""
         self._dashboard = tensorboard.dashboard(self._meter, trainer)
-        self._offered = self._reads.call(lambda: metrics.begin_offers(trainer))
+        self._offered = self._reads.call(
+            lambda: metrics.begin_offers(trainer, self._meter.config.tag_prefix)
+        )
 
     def write(self, trainer: Any, step: int) -> None:
         """Write the newest figures at a step."""

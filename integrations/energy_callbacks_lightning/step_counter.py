@@ -34,21 +34,21 @@ class LightningStepCounter:
         meter: receives the steps.
         batch_size_fn: returns the number of samples in a batch; ``None`` uses the first dimension
             of the batch's tensors.
-        length_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
+        tokens_fn: returns the number of tokens in a batch; ``None`` counts no tokens.
     """
 
     def __init__(
-        self, meter: EnergyMeter, batch_size_fn: Counter | None, length_fn: Counter | None
+        self, meter: EnergyMeter, batch_size_fn: Counter | None, tokens_fn: Counter | None
     ) -> None:
         self._meter = meter
-        self._sizes = BatchSizes(batch_size_fn, length_fn)
+        self._sizes = BatchSizes(batch_size_fn, tokens_fn)
         self._is_automatic = True
         self._earlier: list[Counts] = []
         self._progress: Any = None
         self._reported = 0  # optimizer steps
         self._extra = 0  # ``stepped_batches`` minus ``_reported``
         self._every = 1
-        self._marks: StepMarks = meter.marks()
+        self._marks: StepMarks = meter._step_marks()
         self._owner: HookOwner | None = None
         self._expect(None)
 
@@ -77,7 +77,7 @@ class LightningStepCounter:
             owner: the callback, for ``on_train_batch_end``.
         """
         before = self.stepped_batches
-        self._marks = self._meter.marks()
+        self._marks = self._meter._step_marks()
         self.begin_epoch(trainer, 1)
         self._reported = trainer.global_step
         self.stepped_batches = trainer.global_step if self._is_automatic else before

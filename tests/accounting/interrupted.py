@@ -80,7 +80,7 @@ def change_phases(meter: EnergyMeter) -> None:
 
 def step(meter: EnergyMeter) -> None:
     """Take a step, and log a row."""
-    meter.mark("data_ready")
+    meter.data_ready()
     meter.step(samples=4)
     meter.count(samples=1)
     meter.log(1)

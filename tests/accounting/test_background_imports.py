@@ -31,7 +31,7 @@ before = set(sys.modules)
 for _ in range(160):
     with meter.phase("train"):
         for _ in range(7):
-            meter.mark("data_ready")
+            meter.data_ready()
             clock.advance(TRAIN_S / 7)
             meter.step(samples=8, tokens=100)
     with meter.phase("validation"):

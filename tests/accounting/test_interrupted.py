@@ -153,6 +153,6 @@ def test_messages_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         raise ValueError("I/O operation on closed file")
 
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[], clock=FakeClock())
-    with meter.start(say=say).ending():
+    with meter._start(say=say).ending():
         pass
     assert caplog.text.count("a message about energy cannot be printed") == 1

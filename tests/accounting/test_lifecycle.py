@@ -100,7 +100,7 @@ class Bench:
         if state == "ended":
             self.life.stop()
         if state == "failed":
-            self.life.abandon("a bug")
+            self.life._abandon("a bug")
         assert self.life.state == state
 
 
@@ -253,7 +253,7 @@ def test_abandoning_fails_in_every_state(bench: Bench, state: State) -> None:
     """Only a running attempt is abandoned."""
     bench.in_state(state)
     before = len(bench.attempt.heard)
-    bench.life.abandon("a bug")
+    bench.life._abandon("a bug")
     assert (bench.life.state, bench.life.running) == ("failed", None)
     assert bench.attempt.heard[before:] == (["abandon"] if state == "running" else [])
 
@@ -262,7 +262,7 @@ ENDINGS: dict[str, Callable[[Lifecycle], object]] = {
     "stop": Lifecycle.stop,
     "end_left": Lifecycle.end_left,
     "exit": lambda life: open_attempts.close_all(),
-    "abandon": lambda life: life.abandon("a bug"),
+    "abandon": lambda life: life._abandon("a bug"),
 }
 
 
@@ -300,7 +300,7 @@ def test_an_attempt_may_begin_while_the_one_before_is_reported(bench: Bench) -> 
 def test_an_attempt_that_is_abandoned_while_it_ends_has_failed(bench: Bench, ending: str) -> None:
     """The end in progress does not change the state again."""
     bench.begin()
-    bench.attempt.while_ending = lambda: bench.life.abandon("a bug")
+    bench.attempt.while_ending = lambda: bench.life._abandon("a bug")
     ENDINGS[ending](bench.life)
     assert (bench.life.state, bench.life.running) == ("failed", None)
 

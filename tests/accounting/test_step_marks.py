@@ -27,15 +27,15 @@ def report_all(marks: StepMarks) -> None:
 
 def trained(clock: FakeClock, meter: EnergyMeter, *, is_fast: bool) -> tuple[float | None, ...]:
     """Train four steps with waits of 0.25 s; return steps, samples, tokens and waits."""
-    marks = meter.marks()
+    marks = meter._step_marks()
     with meter, meter.phase("train"):
         for _ in range(4):
             clock.advance(0.25)
-            marks.ready() if is_fast else meter.mark("data_ready")
+            marks.ready() if is_fast else meter.data_ready()
             clock.advance(0.5)
-            marks.done() if is_fast else meter.mark("batch_done")
+            marks.done() if is_fast else meter.batch_done()
             clock.advance(0.25)
-            marks.ready() if is_fast else meter.mark("data_ready")
+            marks.ready() if is_fast else meter.data_ready()
             clock.advance(0.5)
             marks.step(8, 80) if is_fast else meter.step(8, 80)
     told = meter.report().throughput
@@ -57,7 +57,7 @@ def test_they_do_the_same_as_the_meter(tmp_path: Path) -> None:
 def test_they_do_nothing_after_the_end(tmp_path: Path) -> None:
     """After ``stop``, events do not fill a queue that nobody reads."""
     meter = meter_of(FakeClock(), tmp_path)
-    marks, attempt = meter.marks(), meter._lifecycle.attempt
+    marks, attempt = meter._step_marks(), meter._lifecycle.attempt
     assert attempt is not None
     meter.stop()
     report_all(marks)
@@ -68,7 +68,7 @@ def test_they_do_nothing_after_the_end(tmp_path: Path) -> None:
 def test_they_do_nothing_in_a_forked_child(tmp_path: Path) -> None:
     """A child has no thread that reads the queue; the parent still reports."""
     meter = meter_of(FakeClock(), tmp_path)
-    marks, attempt = meter.marks(), meter._lifecycle.attempt
+    marks, attempt = meter._step_marks(), meter._lifecycle.attempt
     assert attempt is not None
     child = os.fork()
     if child == 0:
@@ -99,7 +99,7 @@ def test_profilers_get_the_events_too(tmp_path: Path) -> None:
 
     listener = Listener()
     meter = meter_of(FakeClock(), tmp_path, listener)
-    marks = meter.marks()
+    marks = meter._step_marks()
     marks.ready()
     marks.done()
     marks.step(1)

@@ -182,7 +182,7 @@ def train(meter: EnergyMeter, clock: FakeClock, end_s: float) -> float:
 def steps(meter: EnergyMeter, clock: FakeClock, count: int = 40) -> None:
     """Run some optimizer steps with waits for data, and read the figures once."""
     for _ in range(count):
-        meter.mark("data_ready")
+        meter.data_ready()
         clock.advance(STEP_S)
         meter.step(samples=64, tokens=65_536)
     meter.log(0)

@@ -75,7 +75,7 @@ def running_meter(clock: PausableClock, *, step_events: bool = False) -> Iterato
     with tempfile.TemporaryDirectory() as folder:
         config = EnergyConfig(report_dir=folder, step_events=step_events)
         meter = EnergyMeter(config=config, clock=clock)
-        meter.start(used_gpus=(0,))
+        meter._start(used_gpus=(0,))
         meter.enter("train")
         time.sleep(_SETTLED_S)
         yield meter

@@ -146,7 +146,7 @@ def trained(duration_s: float, folder: Path) -> Holds:
     while clock.monotonic_s() < start_s + duration_s:
         with meter.phase("train"):
             for _ in range(round(TRAIN_S / STEP_S)):
-                meter.mark("data_ready")
+                meter.data_ready()
                 clock.advance(STEP_S)
                 meter.step(samples=64, tokens=65_536)
             meter.log(0)

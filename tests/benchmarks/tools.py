@@ -45,7 +45,7 @@ class Ours:
 
         self._folder = tempfile.TemporaryDirectory()
         self.meter = EnergyMeter(config=EnergyConfig(report_dir=self._folder.name))
-        self.meter.start(used_gpus=(0,))
+        self.meter._start(used_gpus=(0,))
         self._starts_s: list[float] = []
         self._ends_s: list[float] = []
         time.sleep(_MARGIN_S)

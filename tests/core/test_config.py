@@ -139,5 +139,5 @@ def test_what_should_count_a_batch_must_be_a_function() -> None:
     """A number instead of a function is refused by name; ``None`` and functions are valid."""
     with pytest.raises(TypeError, match="batch_size_fn must be a function of a batch, got 5"):
         check_function("batch_size_fn", 5)
-    assert check_function("length_fn", None) is None
-    assert check_function("length_fn", len) is len
+    assert check_function("tokens_fn", None) is None
+    assert check_function("tokens_fn", len) is len

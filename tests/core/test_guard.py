@@ -18,7 +18,7 @@ class Owner:
     def __init__(self) -> None:
         self.messages: list[str] = []
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         self.messages.append(message)
 
     @harmless

@@ -81,7 +81,7 @@ def copying() -> Step:
 
     def step(meter: EnergyMeter) -> int:
         x, y = next(batches)
-        meter.mark("data_ready")
+        meter.data_ready()
         return training.step(x.to("cuda"), y.to("cuda"))
 
     return step
@@ -105,7 +105,7 @@ def prefetching() -> Step:
         for one in (x, y):
             one.record_stream(torch.cuda.current_stream())
         ready.append(fetch())
-        meter.mark("data_ready")
+        meter.data_ready()
         return training.step(x, y)
 
     return step
@@ -119,7 +119,7 @@ def decoding(workers: int) -> Step:
 
     def step(meter: EnergyMeter) -> int:
         x, y = next(batches)
-        meter.mark("data_ready")
+        meter.data_ready()
         return training.step(x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True))
 
     return step

@@ -68,7 +68,7 @@ def trained(task: Task, size: int, samples: int, meter: EnergyMeter) -> dict[str
         training.plain_step(optimizer, size)
     torch.cuda.synchronize()
     end_s = meter.now_s()
-    meter.wait_until_seen(end_s, 3.0)
+    meter._wait_until_seen(end_s, 3.0)
     energy = meter.energy(start_s, end_s, "gpu")
     done = steps * size
     return {

@@ -189,7 +189,7 @@ class Bench:
         steps, start_s = 0, None
         with meter, meter.phase("train"):
             for batch in self.forever():
-                meter.mark("data_ready")
+                meter.data_ready()
                 loss = model(**moved(batch, DEVICE))["loss"]
                 loss.backward()
                 optimizer.step()
@@ -239,7 +239,7 @@ class Bench:
             enable_model_summary=False,
         )
         trainer.fit(Module(), Batches(self.batches))
-        return callback.report
+        return callback.report()
 
     def huggingface(self, steps: int) -> EnergyReport:
         """Train with Hugging Face's Trainer."""
@@ -273,7 +273,7 @@ class Bench:
             callbacks=[callback],
         )
         trainer.train()
-        return callback.report
+        return callback.report()
 
     def alone(self) -> dict[str, dict[str, float]]:
         """Return the power of each phase when it runs alone for some seconds."""
@@ -307,7 +307,7 @@ class Bench:
                 synchronise()
             end_s = time.monotonic()
         scope = "gpu" if DEVICE == "cuda" else "total"
-        meter.wait_until_seen(end_s, 3.0)
+        meter._wait_until_seen(end_s, 3.0)
         energy_j = meter.energy(start_s, end_s, scope).energy_j or 0.0
         return {"time_s": (end_s - start_s) / count, "power_w": energy_j / (end_s - start_s)}
 

@@ -190,7 +190,7 @@ def train(root: Path, out: Path, size: Size, seconds: float) -> dict[str, Any]:
         "counter_s": by_hand.end[1] - by_hand.start[1],
         "steps_by_trainer": ran.state.global_step,
         "tokens_by_trainer": ran.state.num_input_tokens_seen,
-        **of(ours.report),
+        **of(ours.report()),
     }
 
 

@@ -91,7 +91,7 @@ def main() -> None:
         verbose=2,
         callbacks=[ours, by_hand],
     )
-    report = ours.report
+    report = ours.report()
     gpu = report.energy.gpu
     found = {
         "backend": keras.backend.backend(),

@@ -94,15 +94,15 @@ def train(root: Path, seconds: float) -> dict[str, Any]:
     return {
         "by_hand_j": counter_j() - before_j,
         "by_hand_s": time.monotonic() - started_s,
-        "report_gpu_j": ours.report.energy.gpu.energy_j,
-        "report_gpu_method": ours.report.energy.gpu.method,
-        "report_error_j": ours.report.energy.gpu.error_j,
-        "report_s": ours.report.run.duration_s,
-        "coverage": ours.report.energy.gpu.coverage,
-        "sampler_core_share": ours.report.measuring.core_share,
+        "report_gpu_j": ours.report().energy.gpu.energy_j,
+        "report_gpu_method": ours.report().energy.gpu.method,
+        "report_error_j": ours.report().energy.gpu.error_j,
+        "report_s": ours.report().run.duration_s,
+        "coverage": ours.report().energy.gpu.coverage,
+        "sampler_core_share": ours.report().measuring.core_share,
         "phases": {
             phase.name: {"s": phase.duration_s, "gpu_j": phase.gpu.energy_j}
-            for phase in ours.report.phases
+            for phase in ours.report().phases
         },
     }
 

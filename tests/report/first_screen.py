@@ -75,10 +75,10 @@ def play_gpu(folder: Path) -> Path:
 def _train(meter: EnergyMeter, clock: CardClock) -> None:
     with meter.phase("train"):
         for step in range(1, STEPS + 1):
-            meter.mark("data_ready")
+            meter.data_ready()
             clock.advance(STEP_S - WAIT_S)
             meter.step(samples=256)
-            meter.mark("batch_done")
+            meter.batch_done()
             clock.advance(WAIT_S)
             if step % VALIDATE_EVERY == 0:
                 with meter.phase("validation"):

@@ -150,7 +150,7 @@ def test_driver_that_hangs_at_the_start(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("energy_callbacks.accounting.attempt._STOP_TIMEOUT_S", 0.1)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run"))
     before_s = time.monotonic()
-    meter.start(used_gpus=(0,))
+    meter._start(used_gpus=(0,))
     start_s = time.monotonic() - before_s
     meter.stop()
     report = meter.report()

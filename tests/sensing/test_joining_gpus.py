@@ -260,9 +260,9 @@ def test_waits_of_a_gpu_that_joins(
     config = EnergyConfig(report_dir=tmp_path, country="DEU")
     with EnergyMeter(config=config, clock=clock) as meter, meter.phase("train"):
         for _ in range(40):
-            meter.mark("batch_done")
+            meter.batch_done()
             clock.advance(0.5)
-            meter.mark("data_ready")
+            meter.data_ready()
             clock.advance(0.5)
             meter.step(samples=8)
     [path] = tmp_path.glob("attempts/1/*.jsonl")

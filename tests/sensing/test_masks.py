@@ -162,7 +162,7 @@ def measured(
     """The report of a training of four seconds."""
     clock = CardClock(nvml.time)
     config = EnergyConfig(report_dir=folder, **settings)  # type: ignore[arg-type]
-    meter = EnergyMeter(config=config, clock=clock).start(used_gpus=used_gpus)
+    meter = EnergyMeter(config=config, clock=clock)._start(used_gpus=used_gpus)
     with meter.phase("train"):
         for _ in range(round(RUN_S / 0.1)):
             clock.advance(0.1)
@@ -442,7 +442,7 @@ def test_ranks_on_two_instances_of_a_card(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", part)
         meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), clock=clock)
         process = TrainingProcess(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
-        meters.append(meter.start(process=process, used_gpus=(0,)))
+        meters.append(meter._start(process=process, used_gpus=(0,)))
     clock.advance(RUN_S)
     for meter in meters:
         meter.stop()

@@ -1,20 +1,40 @@
 """The public face as users type it; mypy and pyright check it, nothing runs it."""
 
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import keras
 
-from energy_callbacks import Energy, EnergyConfig, EnergyMeter
+from energy_callbacks import (
+    Energy,
+    EnergyCallbacksError,
+    EnergyConfig,
+    EnergyMeter,
+    JournalError,
+    MissingExtraError,
+    ReadingMissed,
+    SourceError,
+    SourceLost,
+    SourceUnavailable,
+)
+from energy_callbacks.compare import Comparison, compare
 from energy_callbacks.huggingface import GpuEnergyCallback as HuggingFaceCallback
 from energy_callbacks.huggingface import batch_arguments
 from energy_callbacks.huggingface import tune_batch_size as tune_huggingface
 from energy_callbacks.keras import GpuEnergyCallback as KerasCallback
 from energy_callbacks.keras import tune_batch_size as tune_keras
-from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.lightning import BatchSizeTuner, GpuEnergyCallback
 from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks.report import EnergyReport, build, load, save, view
+from energy_callbacks.profiling import (
+    HostProfiler,
+    KernelProfiler,
+    LineProfiler,
+    QuickProfile,
+    StepPhases,
+    run_quick_profile,
+)
+from energy_callbacks.report import FORMATS, EnergyReport, Format, build, load, save, view
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from energy_callbacks.tuning import BatchSizeResult
 
@@ -30,13 +50,20 @@ def callback() -> EnergyReport:
         devices=[0, "GPU-1"],
         sample_interval_s=0.5,
         step_events=True,
+        raw_readings=False,
+        max_energy_wh=10.0,
+        max_emissions_g=5.0,
+        record_command=False,
         log_every_n_steps=10,
         batch_size_fn=len,
-        length_fn=len,
+        tokens_fn=len,
         run_name="baseline",
         tags={"dataset": "digits"},
+        tag_prefix="ours/",
+        profilers=["kernels", "lines", "phases", "host", KernelProfiler()],
     )
-    return assert_type(ours.report, EnergyReport)
+    assert_type(ours.wait_for_report(timeout_s=1.0), Path | None)
+    return assert_type(ours.report(), EnergyReport)
 
 
 def keras_callback() -> EnergyReport:
@@ -57,7 +84,7 @@ def keras_callback() -> EnergyReport:
         tags={"dataset": "digits"},
         meter=EnergyMeter(),
     )
-    return assert_type(ours.report, EnergyReport)
+    return assert_type(ours.report(), EnergyReport)
 
 
 def keras_tuner(model: keras.Model) -> int:
@@ -78,13 +105,13 @@ def huggingface_callback() -> EnergyReport:
         sample_interval_s=0.5,
         step_events=True,
         batch_size_fn=len,
-        length_fn=len,
+        tokens_fn=len,
         run_name="baseline",
         tags={"dataset": "digits"},
         meter=EnergyMeter(),
     )
     assert_type(ours.co2_eq_emissions(training_type="fine-tuning"), dict[str, str | float])
-    return assert_type(ours.report, EnergyReport)
+    return assert_type(ours.report(), EnergyReport)
 
 
 def huggingface_batch_size() -> dict[str, int]:
@@ -107,16 +134,85 @@ def huggingface_batch_size() -> dict[str, int]:
 def plain_loop() -> float | None:
     """A plain loop and a question."""
     outputs = (TensorBoardOutput("runs"), FunctionOutput(lambda scalars, step: None))
-    with EnergyMeter(config=EnergyConfig(devices="all"), outputs=outputs) as meter:
+    EnergyMeter(config=EnergyConfig(devices="all", tags={"team": "vision"}))
+    with EnergyMeter(country="DEU", devices="all", outputs=outputs, tag_prefix="x/") as meter:
         with meter.phase("train"):
             meter.step(samples=64, tokens=None)
             assert_type(meter.log(1), dict[str, float])
-        meter.mark("data_ready")
+        meter.data_ready()
+        meter.batch_done(t_s=meter.now_s())
+        meter.mark("compiled")
+        meter.count(samples=64, tokens=1e6)
+        meter.enter("checkpoint")
+        meter.leave("checkpoint")
+        meter.plan(100)
+        meter.epoch(0)
+        meter.resumed(10)
+        meter.record_metrics({"loss": 0.5}, step=1, epoch=0.5)
+        assert_type(meter.is_over_budget(), bool)
+        assert_type(meter.scalars(), dict[str, float])
         meter.window("validation", 0.0, 1.0)
         found = assert_type(meter.energy(0.0, 1.0, scope="gpu"), Energy)
     report = view(meter.report(), country="USA", region="ohio", pue=1.2, price_per_kwh=0.1)
     save(assert_type(report, EnergyReport), "energy", ["json", "png", "interactive"])
     return assert_type(found.energy_j, float | None)
+
+
+def lifecycle() -> Path | None:
+    """Begin, end and resume without a block."""
+    meter = assert_type(EnergyMeter().start("runs"), EnergyMeter)
+    state = assert_type(meter.state(), dict[str, Any])
+    with meter.ending():
+        assert_type(meter.totals(), dict[str, float])
+    meter.start(state=state)
+    assert_type(meter.is_running, bool)
+    assert_type(meter.run_id, str | None)
+    assert_type([device.name for device in meter.devices], list[str])
+    meter.stop(error=None)
+    meter.close()
+    assert_type(meter.config, EnergyConfig)
+    assert_type(meter.save_report(), str | None)
+    return assert_type(meter.wait_for_report(), Path | None)
+
+
+def decorator(meter: EnergyMeter) -> int:
+    """A measured function has the type of the function."""
+
+    @meter.measure("predict")
+    def predict(batch: str, *, size: int = 1) -> int:
+        return len(batch) * size
+
+    return assert_type(predict("a", size=2), int)
+
+
+def profilers() -> EnergyMeter:
+    """All profilers, with some of their settings."""
+    assert_type(run_quick_profile("simple_cnn", "synthetic", max_steps=1), QuickProfile)
+    host = HostProfiler(steps=5)
+    return EnergyMeter(profilers=[KernelProfiler(), LineProfiler(), StepPhases(), host, "kernels"])
+
+
+def reports(report: EnergyReport) -> str:
+    """A report as other data, and reports in comparison."""
+    assert_type(report.to_dict(), dict[str, Any])
+    report.to_dataframe()
+    formats: list[Format] = [*FORMATS, "csv", "parquet"]
+    assert_type(save(report, Path("runs"), formats), list[Path])
+    return str(assert_type(compare({"a": "runs/a", "b": [report]}), Comparison))
+
+
+def errors(error: EnergyCallbacksError) -> str:
+    """Every error is one of this package."""
+    if isinstance(error, JournalError | MissingExtraError | ReadingMissed | SourceLost):
+        return str(error)
+    return (
+        error.fix if isinstance(error, SourceUnavailable) else str(isinstance(error, SourceError))
+    )
+
+
+def lightning_batch_size() -> BatchSizeTuner:
+    """The search as a callback of Lightning."""
+    return BatchSizeTuner(length_fn=len, objective="energy")
 
 
 def fakes() -> EnergyReport:

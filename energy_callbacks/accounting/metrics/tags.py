@@ -1,5 +1,6 @@
 """Defines the tags: names and units of the figures logged with the loss in all frameworks."""
 
+from collections.abc import Mapping
 from typing import Final
 
 TAGS: Final = {
@@ -55,3 +56,18 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
 
 OWN_TAGS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 """All tags that this package logs, to distinguish its figures from metrics of the user."""
+
+
+def own_tags(prefix: str) -> frozenset[str]:
+    """Return ``OWN_TAGS`` with the user's setting ``tag_prefix``."""
+    return frozenset(prefix + tag for tag in OWN_TAGS) if prefix else OWN_TAGS
+
+
+def with_prefix(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Return figures under the names that the user sees: with the setting ``tag_prefix``."""
+    return {prefix + tag: value for tag, value in values.items()}
+
+
+def without_prefix(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Return the figures of ``with_prefix`` under their own names."""
+    return {tag.removeprefix(prefix): value for tag, value in values.items()}

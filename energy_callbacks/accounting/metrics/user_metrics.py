@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.accounting.metrics.tags import OWN_TAGS
+from energy_callbacks.accounting.metrics.tags import OWN_TAGS, own_tags
 from energy_callbacks.accounting.recorder import JournalRecorder
 
 # Maximum number of metrics in one record.
@@ -21,16 +21,19 @@ _MAX_NAME: Final = 120
 _ALL, _KINDS = 1000, 20
 
 
-def kept(values: Mapping[str, Any]) -> dict[str, float]:
+def kept(values: Mapping[str, Any], own: Collection[str] = OWN_TAGS) -> dict[str, float]:
     """Return at most 20 of the user's metrics that are finite numbers; shorten long names.
 
-    Figures of this package are left out. Tensors are left out, because reading a tensor would wait
-    for the tensor's device.
+    Tensors are left out, because reading a tensor would wait for the tensor's device.
+
+    Args:
+        values: metrics by name.
+        own: names of the figures of this package, which are left out.
     """
     numbers = {
         str(name)[:_MAX_NAME]: float(value)
         for name, value in values.items()
-        if isinstance(value, Real) and not isinstance(value, bool) and name not in OWN_TAGS
+        if isinstance(value, Real) and not isinstance(value, bool) and name not in own
     }
     finite = [(name, value) for name, value in numbers.items() if math.isfinite(value)]
     return dict(finite[:MAX_NAMES])
@@ -49,10 +52,12 @@ class MetricLog:
 
     Args:
         recorder: writes the journal.
+        tag_prefix: the user's setting ``tag_prefix``.
     """
 
-    def __init__(self, recorder: JournalRecorder) -> None:
+    def __init__(self, recorder: JournalRecorder, tag_prefix: str = "") -> None:
         self._recorder = recorder
+        self._own = own_tags(tag_prefix)
         self._seen: Counter[frozenset[str]] = Counter()
 
     def record(
@@ -73,7 +78,7 @@ class MetricLog:
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
     ) -> Record | None:
         """Return the line for the journal, if there is one; runs on the journal's thread."""
-        found = kept(values)
+        found = kept(values, self._own)
         if not found or not self._is_due(frozenset(found)):
             return None
         return self._recorder.event_line("metrics", t_s, step=step, epoch=epoch, values=found)

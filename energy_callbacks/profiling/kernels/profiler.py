@@ -35,7 +35,7 @@ class KernelProfiler(AttemptProfiler["_Run"]):
 
     ::
 
-        GpuEnergyCallback(profile=[KernelProfiler()])
+        GpuEnergyCallback(profilers=[KernelProfiler()])
 
     The profiler records a few windows and is off between them. The cost of a window is the time
     that it adds to the training. Each window after the first is postponed until the cost of all

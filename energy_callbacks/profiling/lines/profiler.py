@@ -24,7 +24,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
 
     ::
 
-        GpuEnergyCallback(profile=[LineProfiler()])
+        GpuEnergyCallback(profilers=[LineProfiler()])
 
     The profiler reads the stack of the main thread ``rate_hz`` times a second, without signals. It
     records the kernels of a few steps to find the lines that keep the GPU busy. Only rank 0 is

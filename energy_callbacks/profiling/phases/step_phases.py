@@ -45,7 +45,7 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
 
     ::
 
-        GpuEnergyCallback(profile=[StepPhases()])
+        GpuEnergyCallback(profilers=[StepPhases()])
 
     In plain loops, Lightning and Hugging Face, hooks in PyTorch report forward, backward and
     optimizer. On a GPU, CUDA events on the stream of the training give the times of phases. While

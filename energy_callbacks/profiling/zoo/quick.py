@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.common.registry import PROFILERS
 
 if TYPE_CHECKING:
     from energy_callbacks.profiling.zoo.table import ModelRow
@@ -52,7 +52,7 @@ def run_quick_profile(
     out: str | Path = "profiling_results",
     max_steps: int | None = None,
     device: str | None = None,
-    profilers: Callable[[], Sequence[Profiler]] | None = None,
+    profilers: Callable[[], Sequence[Profiler | ProfilerName]] = lambda: ["kernels"],
     config: EnergyConfig | None = None,
 ) -> QuickProfile:
     """Train one or all models in a plain PyTorch loop, and measure and profile each training.
@@ -71,7 +71,7 @@ def run_quick_profile(
         max_steps: maximum number of steps of each model; ``None`` trains all epochs.
         device: PyTorch device, such as ``cuda:0``; ``None`` selects a GPU if available, else the
             CPU.
-        profilers: returns new profilers for one training; ``None`` uses ``KernelProfiler()``.
+        profilers: returns new profilers for one training, or their names.
         config: settings such as country and price; ``None`` uses the defaults.
 
     Raises:
@@ -89,9 +89,8 @@ def run_quick_profile(
     reports, rows = {}, []
     for name in MODELS if model_name == "all" else (model_name,):
         folder = _new(Path(out) / f"{name}-{dataset}")
-        members = [PROFILERS["kernels"].create()] if profilers is None else profilers()
         settings = replace(config or EnergyConfig(), report_dir=folder, run_name=folder.name)
-        with EnergyMeter(config=settings, profilers=members) as meter:
+        with EnergyMeter(config=settings, profilers=profilers()) as meter:
             parameters = torch_models.train(name, data, batches, meter, device)
         meter.save_report()
         reports[name] = meter.report()

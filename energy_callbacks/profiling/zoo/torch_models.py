@@ -146,10 +146,10 @@ def train(
     with meter.phase("train"):
         for batch in batches:
             inputs, targets = images[batch].to(device), labels[batch].to(device)
-            meter.mark("data_ready")
+            meter.data_ready()
             _step(model, optimizer, inputs, targets)
             meter.step(samples=len(batch))
-            meter.mark("batch_done")
+            meter.batch_done()
         if device.startswith("cuda"):
             torch.cuda.synchronize(device)  # wait for the last steps
     return sum(one.numel() for one in model.parameters())

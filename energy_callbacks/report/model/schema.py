@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.report.model import amounts, runs
+from energy_callbacks.report.model import amounts, runs, time_series
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
@@ -24,6 +24,7 @@ from energy_callbacks.report.model.profile_phases import StepPhases
 from energy_callbacks.report.model.recommendation import Advice
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from pydantic import TypeAdapter
 
 FORMAT = "energy_callbacks.report"
@@ -121,6 +122,21 @@ class EnergyReport:
         """Return the report as text for a terminal."""
         return as_text(self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a dictionary with the content of its JSON file."""
+        record: dict[str, Any] = _adapter(EnergyReport).dump_python(self, mode="json")
+        return record
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return ``series`` as a data frame of pandas: a row for each device and time.
+
+        The columns are the fields of ``Series``. Values that are not known are NaN.
+
+        Raises:
+            MissingExtraError: if pandas is not installed.
+        """
+        return time_series.as_dataframe(self.series)
+
     def _repr_html_(self) -> str:
         """Return the report as HTML for a notebook: the whole page in a frame."""
         return as_notebook_html(self)
@@ -149,10 +165,9 @@ def to_json(report: EnergyReport) -> str:
 
     Each top-level field is on a line of its own, so that diffs are readable.
     """
-    parts = _adapter(EnergyReport).dump_python(report, mode="json")
     lines = [
         f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ": "))}'
-        for name, part in parts.items()
+        for name, part in report.to_dict().items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

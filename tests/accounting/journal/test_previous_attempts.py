@@ -43,7 +43,7 @@ def card(clock: FakeClock, power_w: float, **settings: Any) -> ScriptedSource:
 
 def trained(meter: EnergyMeter, clock: FakeClock, seconds: int, **start: Any) -> dict[str, Any]:
     """Train for this time and stop; returns the state for a checkpoint at the end."""
-    meter.start(**start)
+    meter._start(**start)
     with meter.phase("train"):
         for _ in range(seconds):
             clock.advance(1.0)

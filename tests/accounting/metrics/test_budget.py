@@ -104,7 +104,7 @@ def test_without_a_limit_nobody_is_asked(tmp_path: Path, clock: FakeClock) -> No
 def test_processes_stop_together(tmp_path: Path, clock: FakeClock) -> None:
     """The sum counts; a process that is not the first of its host adds 0."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
-    measured.start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
+    measured._start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
     clock.advance(100.0)
     given: list[float] = []
 
@@ -121,7 +121,7 @@ def test_a_process_that_measures_no_more_still_votes(tmp_path: Path, clock: Fake
     """Otherwise the other processes would wait for it."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
     measured.start()
-    measured.abandon("a bug")
+    measured._abandon("a bug")
     assert measured.is_over_budget(lambda share: share + 1.5)
     assert not measured.is_over_budget(lambda share: share + 0.5)
 
@@ -161,7 +161,7 @@ def test_processes_that_cannot_vote_do_not_stop(
 ) -> None:
     """Several processes would stop at different steps; a single process decides alone."""
     measured = meter(tmp_path, clock, max_energy_wh=0.1)
-    measured.start(process=TrainingProcess(world_size=2, local_world_size=2))
+    measured._start(process=TrainingProcess(world_size=2, local_world_size=2))
     clock.advance(60.0)
     assert not measured.is_over_budget()
     assert "does not connect the processes" in caplog.text

@@ -277,14 +277,14 @@ def measured(
     meter = EnergyMeter(config=EnergyConfig(report_dir=folder, devices=[0]), clock=clock).start()
     truth_j = []
     with meter.phase("train"):
-        meter.mark("data_ready")
+        meter.data_ready()
         for start_s in starts(period_s):
             begun_s, ready_s = start_s + period_s - wait_s, start_s + period_s
             clock.advance(max(begun_s - clock.monotonic_s(), 0.0))
             meter.step(samples=1)
-            meter.mark("batch_done", begun_s)
+            meter.batch_done(begun_s)
             clock.advance(max(ready_s - clock.monotonic_s(), 0.0))
-            meter.mark("data_ready", ready_s)
+            meter.data_ready(ready_s)
             truth_j.append(signal.energy_j(begun_s, ready_s))
     meter.stop()
     [path] = folder.glob("attempts/1/*.jsonl")

@@ -239,7 +239,7 @@ def test_all_hosts_and_earlier_attempts_are_in_it(tmp_path: Path, clock: FakeClo
     first, card = measured(tmp_path, clock)
     used_j = train(first, card, epochs=2).energy.total.energy_j
     again, card = measured(tmp_path, clock)
-    again.start(state=first.state(), process=TrainingProcess(world_size=4, local_world_size=2))
+    again._start(state=first.state(), process=TrainingProcess(world_size=4, local_world_size=2))
     found = train(again, card, epochs=5).forecast
     own_j = again.report().energy.total.energy_j - used_j
     assert found.energy_j == pytest.approx(2 * (used_j + own_j), rel=0.1)

@@ -304,7 +304,7 @@ def test_the_report_of_a_run_has_the_notice_once(
     """With one value and one row per second, the first process warns, with advice."""
     config = EnergyConfig(report_dir=tmp_path)
     meter = EnergyMeter(config=config, sources=[swinging(clock, 1.0)], clock=clock)
-    meter.start(process=TrainingProcess(rank=rank))
+    meter._start(process=TrainingProcess(rank=rank))
     with meter.phase("train"):
         for _ in range(20):
             clock.advance(1.0)

@@ -37,8 +37,8 @@ class BesideContract:
         for name, callbacks in orders.items():
             _assert_same(bench.fit(plan, *callbacks, folder=name), without)
         for ours in (before, after):
-            assert ours.report.run.status == "finished"
-            assert ours.report.throughput.steps == without.steps()
+            assert ours.report().run.status == "finished"
+            assert ours.report().throughput.steps == without.steps()
 
     def test_checkpoints_are_the_same_but_for_our_key(self, bench: Bench) -> None:
         """All values of all files are bit-identical; only the callback's key and rows are new."""
@@ -61,8 +61,8 @@ class BesideContract:
         without = bench.fit(plan, folder="without")
         ours = bench.lab.callback()
         _assert_same(bench.fit(plan, ours, folder="with"), without)
-        assert ours.report.run.status == "finished"
-        assert ours.report.throughput.samples == plan.samples
+        assert ours.report().run.status == "finished"
+        assert ours.report().throughput.samples == plan.samples
 
     def test_a_stream_of_unequal_batches(self, bench: Bench) -> None:
         """All samples of a generator without length, in batches of 1 to 8 samples, are counted."""
@@ -70,12 +70,12 @@ class BesideContract:
         without = bench.fit(plan, folder="without")
         ours = bench.callback()
         _assert_same(bench.fit(plan, ours, folder="with"), without)
-        throughput = ours.report.throughput
+        throughput = ours.report().throughput
         # The optimizer of Keras on TensorFlow also counts a last step that gets no data.
         assert throughput.steps == without.steps()
         assert throughput.samples == sum(SIZES)
         per_sample_j = POWER_W * STEP_S * len(SIZES) / sum(SIZES)
-        found_j = ours.report.efficiency.gpu.j_per_sample.value_j
+        found_j = ours.report().efficiency.gpu.j_per_sample.value_j
         assert found_j == pytest.approx(per_sample_j, rel=1e-6)
 
 

@@ -39,7 +39,7 @@ class BoardContract:
             ours = bench.callback(country="DEU")
             training = bench.fit(Plan(accumulate=accumulate), ours, folder=name)
             run = training.run_folder()
-            reports[str(run.relative_to(bench.folder))] = (ours.report, accumulate)
+            reports[str(run.relative_to(bench.folder))] = (ours.report(), accumulate)
             losses[run] = training.rows()
         board = TensorBoardView(bench.folder)
         groups = board.sessions()
@@ -105,7 +105,7 @@ class BoardContract:
         assert content.count(b"_hparams_/session_start_info") == 1
         assert len(after.texts(run.name, "energy_report")) == 2
         last = values(after.sessions()[run.name])
-        assert last["final/total_wh"] * 3600 == pytest.approx(ours.report.energy.total.energy_j)
+        assert last["final/total_wh"] * 3600 == pytest.approx(ours.report().energy.total.energy_j)
 
     def test_a_failing_layout_leaves_the_rows(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -120,9 +120,9 @@ class BoardContract:
         rows = bench.fit(Plan(), ours).rows()
         said = [one for one in caplog.records if "no layout" in one.message]
         assert len(said) == 1
-        total_j = ours.report.energy.total.energy_j
+        total_j = ours.report().energy.total.energy_j
         assert rows["energy/total_wh"][-1][1] * 3600 == pytest.approx(total_j, rel=1e-6)
-        assert ours.report.run.status == "finished"
+        assert ours.report().run.status == "finished"
 
 
 def _name_by_age(run: Path) -> None:

@@ -44,8 +44,8 @@ class EndingsContract:
         with pytest.raises(RuntimeError, match="boom"):
             training.fit()
         bench.clock.advance(60.0)
-        assert ours.report.run.status in ("failed", "interrupted")
-        assert_measured_until(ours.report, 8)
+        assert ours.report().run.status in ("failed", "interrupted")
+        assert_measured_until(ours.report(), 8)
         assert (ours._meter.run_folder / "energy_report.json").is_file()
 
     def test_ctrl_c_leaves_a_report(self, bench: Bench) -> None:
@@ -55,8 +55,8 @@ class EndingsContract:
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             training.fit()
         bench.clock.advance(60.0)
-        assert ours.report.run.status in ("failed", "interrupted")
-        assert_measured_until(ours.report, 8)
+        assert ours.report().run.status in ("failed", "interrupted")
+        assert_measured_until(ours.report(), 8)
 
     def test_a_fit_after_an_exception_is_a_second_attempt(self, bench: Bench) -> None:
         """With one callback, the first attempt ends at the exception; the second is complete."""
@@ -73,7 +73,7 @@ class EndingsContract:
             training.fit()
         bench.clock.advance(60.0)
         training.fit()
-        first, second = ours.report.attempts
+        first, second = ours.report().attempts
         assert first.status in ("failed", "interrupted")
         assert first.duration_s <= 8 * STEP_S + 2 * LOOK_S + 1e-6
         assert second.status == "finished"
@@ -88,10 +88,10 @@ class EndingsContract:
             training.fit()
         bench.clock.advance(60.0)
         training.evaluate()
-        assert [attempt.steps for attempt in ours.report.attempts] == [8, 0]
-        assert ours.report.run.status == "finished"
-        assert phases(ours.report)["train"] <= 8 * STEP_S + 1e-6
-        assert phases(ours.report)["validation"] == pytest.approx(bench.alone_s, abs=1e-6)
+        assert [attempt.steps for attempt in ours.report().attempts] == [8, 0]
+        assert ours.report().run.status == "finished"
+        assert phases(ours.report())["train"] <= 8 * STEP_S + 1e-6
+        assert phases(ours.report())["validation"] == pytest.approx(bench.alone_s, abs=1e-6)
 
     def test_a_second_fit_is_a_second_attempt(self, bench: Bench) -> None:
         """Two fits with the same callback are one run of two attempts, each with its steps."""
@@ -99,9 +99,9 @@ class EndingsContract:
         training = bench.fit(Plan(), ours)
         bench.clock.advance(60.0)
         training.fit()
-        assert [attempt.steps for attempt in ours.report.attempts] == [20, 20]
-        assert {attempt.status for attempt in ours.report.attempts} == {"finished"}
-        assert phases(ours.report)["train"] == pytest.approx(40 * STEP_S, abs=1e-6)
+        assert [attempt.steps for attempt in ours.report().attempts] == [20, 20]
+        assert {attempt.status for attempt in ours.report().attempts} == {"finished"}
+        assert phases(ours.report())["train"] == pytest.approx(40 * STEP_S, abs=1e-6)
 
     def test_a_resumed_training_counts_each_step_once(self, bench: Bench) -> None:
         """A training that fails in epoch 2 and resumes after epoch 1 reports 5 repeated steps."""
@@ -110,11 +110,11 @@ class EndingsContract:
         with pytest.raises(RuntimeError, match="boom"):
             bench.training(broken, first).fit()
         bench.clock.advance(60.0)
-        assert first.report.throughput.steps == 15
+        assert first.report().throughput.steps == 15
         bench.training(Plan(epochs=3, checkpoint_s=0.0), second).resume()
-        report = second.report
+        report = second.report()
         assert len(report.attempts) == 2
-        assert report.run.run_id == first.report.run.run_id
+        assert report.run.run_id == first.report().run.run_id
         assert (report.throughput.steps, report.throughput.replayed_steps) == (30, 5)
         assert report.throughput.samples == 35 * BATCH_SIZE
 
@@ -125,19 +125,19 @@ class EndingsContract:
         with pytest.raises(RuntimeError, match="boom"):
             bench.training(broken, first).fit()
         bench.clock.advance(60.0)
-        used_wh = first.report.energy.gpu.energy_j / 3600
+        used_wh = first.report().energy.gpu.energy_j / 3600
         training = bench.training(Plan(epochs=3, checkpoint_s=0.0), second)
         training.resume()
         found = [wh for _, wh in training.rows()["energy/gpu_wh"]]
         assert found == sorted(found)
-        assert found[-1] * 3600 == pytest.approx(second.report.energy.gpu.energy_j, rel=1e-6)
+        assert found[-1] * 3600 == pytest.approx(second.report().energy.gpu.energy_j, rel=1e-6)
         assert found[-1] == pytest.approx(used_wh + POWER_W * 20 * STEP_S / 3600, rel=1e-3)
 
     def test_a_budget_ends_the_training(self, bench: Bench) -> None:
         """A budget for 25 of 50 batches at 230 W ends the training normally, with a warning."""
         ours = bench.callback(max_energy_wh=25 * STEP_S * (POWER_W + HOST_W) / 3600)
         bench.fit(Plan(epochs=5), ours)
-        report = ours.report
+        report = ours.report()
         assert 25 <= report.throughput.steps <= 27
         assert report.run.status == "finished"
         assert "budget_used_up" in [warning.code for warning in report.warnings]
@@ -149,7 +149,7 @@ class EndingsContract:
         ours = bench.callback()
         bench.training(Plan(checkpoint_s=0.0, before_batch=seen.append), ours).resume()
         assert len(seen) == 10
-        assert ours.report.attempts[-1].samples == 10 * BATCH_SIZE
+        assert ours.report().attempts[-1].samples == 10 * BATCH_SIZE
 
     def test_a_checkpoint_with_us_resumes_without_us(self, bench: Bench) -> None:
         """The callback can be removed when a training is resumed."""
@@ -163,16 +163,16 @@ class EndingsContract:
         reports = []
         ours = bench.callback()
         with pytest.raises(JournalError, match="train first"):
-            ours.report  # noqa: B018 - asking is what raises
+            ours.report()
 
         def look(batch: int) -> None:
             if batch == 12:
-                reports.append(ours.report)
+                reports.append(ours.report())
 
         bench.fit(Plan(before_batch=look), ours)
         [middle] = reports
         assert middle.run.status == "running"
         done_s = 12 * STEP_S
         assert done_s - 1.0 <= middle.energy.gpu.energy_j / POWER_W <= done_s + 1e-6
-        assert ours.report.run.status == "finished"
-        assert ours.report.energy.gpu.energy_j == pytest.approx(POWER_W * 20 * STEP_S, rel=1e-3)
+        assert ours.report().run.status == "finished"
+        assert ours.report().energy.gpu.energy_j == pytest.approx(POWER_W * 20 * STEP_S, rel=1e-3)

@@ -78,7 +78,7 @@ class FaultyTraining:
         """Return the training in the form that the assertions of ``tests/faults.py`` take."""
         ours = self.ours
         return faults.Run(
-            meter=ours._meter, load=self._load, zero_s=self._zero_s, report=ours.report
+            meter=ours._meter, load=self._load, zero_s=self._zero_s, report=ours.report()
         )
 
 
@@ -138,7 +138,7 @@ class FaultsContract:
             training = bench.training(Plan(before_batch=before_batch), ours)
             training.fit()
             ended_s = time.monotonic()
-            report = ours.report
+            report = ours.report()
         finally:
             source.let_go.set()
         _assert_same(training, bench.without_us(Plan()))

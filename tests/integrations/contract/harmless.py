@@ -85,9 +85,11 @@ class HarmlessContract:
         found = bench.fit(Plan(), *both).rows()
         assert {tag: found[tag] for tag in without} == without
         for ours in both:
-            assert ours.report.run.status == "finished"
-            assert ours.report.throughput.samples == 20 * BATCH_SIZE
-            assert ours.report.energy.gpu.energy_j == pytest.approx(POWER_W * 20 * STEP_S, rel=1e-3)
+            assert ours.report().run.status == "finished"
+            assert ours.report().throughput.samples == 20 * BATCH_SIZE
+            assert ours.report().energy.gpu.energy_j == pytest.approx(
+                POWER_W * 20 * STEP_S, rel=1e-3
+            )
 
     def test_it_pickles_and_copies_before_a_training(self, bench: Bench) -> None:
         """A copy has the same public class and the same settings, and it measures."""
@@ -97,15 +99,15 @@ class HarmlessContract:
             assert twin._meter.config == ours._meter.config
         twin = copy.deepcopy(bench.callback())
         bench.fit(Plan(epochs=1), twin)
-        assert twin.report.throughput.steps == 10
+        assert twin.report().throughput.steps == 10
 
     def test_no_setting_and_no_thread_left(self, bench: Bench) -> None:
         """With this machine's sensors in real time, a report is made and no thread remains."""
         before = set(threading.enumerate())
         ours = bench.lab.callback()
         bench.fit(Plan(epochs=1), ours)
-        assert ours.report.run.status == "finished"
-        assert ours.report.throughput.samples == 10 * BATCH_SIZE
+        assert ours.report().run.status == "finished"
+        assert ours.report().throughput.samples == 10 * BATCH_SIZE
         assert ours.wait_for_report() is not None
         left = [t.name for t in set(threading.enumerate()) - before if "energy" in t.name]
         assert left == []
@@ -140,7 +142,7 @@ class HarmlessContract:
         ours = bench.lab.callback(meter=meter)
         training = bench.fit(Plan(validation_samples=20, before_batch=spoil), ours)
         without = without_us.rows()
-        found, report = training.rows(), ours.report
+        found, report = training.rows(), ours.report()
         assert {tag: found[tag] for tag in without} == without
         assert training.weights() == without_us.weights()
         assert report.run.status == "finished"
@@ -169,7 +171,7 @@ class HarmlessContract:
         )
         ours = bench.lab.callback(meter=meter)
         bench.fit(Plan(before_batch=lose), ours)
-        report = ours.report
+        report = ours.report()
         assert report.run.status == "finished"
         assert report.energy.gpu.energy_j == pytest.approx(POWER_W * 3 * STEP_S, abs=POWER_W * 0.2)
         assert report.energy.gpu.coverage == pytest.approx(3 / 20, abs=0.05)

@@ -73,8 +73,8 @@ class LoggersContract:
         ours = bench.callback()
         assert_same(bench.fit(Plan(validation_samples=20), ours), without_us)
         assert warnings(caplog) == 1
-        assert ours.report.run.status == "finished"
-        assert ours.report.throughput.steps == 20
+        assert ours.report().run.status == "finished"
+        assert ours.report().throughput.steps == 20
 
     def test_a_logger_that_works_again_gets_rows_again(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -111,7 +111,7 @@ class LoggersContract:
             errors.append((type(caught.value), str(caught.value)))
         assert errors[0] == errors[1]
         bench.clock.advance(60.0)
-        assert ours.report.run.status in ("failed", "interrupted")
+        assert ours.report().run.status in ("failed", "interrupted")
 
     def test_a_logger_may_take_two_seconds(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +128,7 @@ class LoggersContract:
         watch_writer(bench, monkeypatch, wait)
         ours = bench.callback()
         assert_same(bench.fit(Plan(validation_samples=20), ours), without_us)
-        report = ours.report
+        report = ours.report()
         assert own
         assert loss
         assert report.run.status == "finished"

@@ -39,7 +39,7 @@ class ProfilesContract:
     def test_profilers_hear_every_step(self, bench: Bench) -> None:
         """Between start and stop, a profiler receives all steps and the phases of the training."""
         heard = Heard()
-        bench.fit(Plan(validation_samples=20), bench.lab.callback(profile=[heard]))
+        bench.fit(Plan(validation_samples=20), bench.lab.callback(profilers=[heard]))
         assert heard.told[0] == "start"
         assert heard.told[-1] == "stop"
         assert heard.told.count("step") == 20
@@ -50,7 +50,7 @@ class ProfilesContract:
     def test_a_second_fit_starts_profilers_again(self, bench: Bench) -> None:
         """Each attempt is profiled separately."""
         heard = Heard()
-        training = bench.training(Plan(epochs=1), bench.lab.callback(profile=[heard]))
+        training = bench.training(Plan(epochs=1), bench.lab.callback(profilers=[heard]))
         training.fit()
         training.fit()
         assert heard.told.count("start") == heard.told.count("stop") == 2
@@ -61,9 +61,9 @@ class ProfilesContract:
         self, bench: Bench, caplog: pytest.LogCaptureFixture, where: str
     ) -> None:
         """There is one warning; the training and its figures are the same as without it."""
-        ours = bench.lab.callback(profile=[Heard(fails_in=where)])
+        ours = bench.lab.callback(profilers=[Heard(fails_in=where)])
         with caplog.at_level(logging.WARNING):
             bench.fit(Plan(epochs=1), ours)
         assert sum("Heard ends here" in record.message for record in caplog.records) == 1
-        assert ours.report.run.status == "finished"
-        assert ours.report.throughput.steps == 10
+        assert ours.report().run.status == "finished"
+        assert ours.report().throughput.steps == 10

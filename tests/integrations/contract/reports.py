@@ -50,7 +50,7 @@ class ReportsContract:
 
     def test_a_forecast_is_made(self, bench: Bench) -> None:
         """After some epochs of 4 s, the report forecasts the energy and duration of all five."""
-        report = bench.with_us(FIVE_EPOCHS).callback.report
+        report = bench.with_us(FIVE_EPOCHS).callback.report()
         found = report.forecast
         assert found.planned_steps == FIVE_EPOCHS.batches
         assert found.after.endswith("epochs")
@@ -60,7 +60,7 @@ class ReportsContract:
     def test_the_users_metrics_stand_beside_the_joules(self, bench: Bench) -> None:
         """The report has training and validation losses as logged, and no energy metrics."""
         trained = bench.with_us(FIVE_EPOCHS)
-        rows, report = trained.training.rows(), trained.callback.report
+        rows, report = trained.training.rows(), trained.callback.report()
         found = [metric for metric in report.metrics if metric.stem == "loss"]
         assert {metric.is_validation for metric in found} == {False, True}
         logged = [value for values in rows.values() for _, value in values]
@@ -96,7 +96,7 @@ class ReportsContract:
         lows, highs = (dict(found[f"efficiency/gpu_j_per_sample_{end}"]) for end in ("lo", "hi"))
         for step, samples_per_s in speeds.items():
             assert lows[step] <= POWER_W / samples_per_s <= highs[step], step
-        report = ours.report
+        report = ours.report()
         # Driver calls also take time, so some batches take a little more than 0.4 s.
         expected_j = POWER_W * report.throughput.train_s / 200
         stated = report.efficiency.gpu.j_per_sample

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from energy_callbacks.accounting.metrics.row_schedule import ROW_S
+from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from tests.integrations.contract.lab import HOST_W, J_PER_SAMPLE, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import steps
 
@@ -51,6 +52,20 @@ class RowsContract:
         assert missing == sorted(loss)[: len(missing)], "only what came before the first figures"
         assert len(missing) * STEP_S <= 2.0
 
+    def test_a_prefix_is_before_every_tag_of_ours(self, bench: Bench) -> None:
+        """With ``tag_prefix``, all values are the same; no metric of ours is in the report."""
+        plan = PLANS["validation"]
+        plain = bench.with_us(plan)
+        ours = bench.callback(tag_prefix="ours/")
+        found = bench.fit(plan, ours, folder="prefixed").rows()
+        own = OWN_TAGS.intersection(plain.training.rows())
+        assert {f"ours/{tag}" for tag in own} == {tag for tag in found if tag.startswith("ours/")}
+        assert not OWN_TAGS.intersection(found)
+        tag = "energy/total_wh"
+        assert found[f"ours/{tag}"] == plain.training.rows()[tag]
+        names = {metric.name for metric in ours.report().metrics}
+        assert names == {metric.name for metric in plain.callback.report().metrics}
+
     def test_joules_per_sample_are_watts_times_seconds_over_samples(self, bench: Bench) -> None:
         """200 W for 0.4 s per batch of 4 is 20 J per sample, in all rows and in the report."""
         trained = bench.with_us(PLANS["validation"])
@@ -65,14 +80,14 @@ class RowsContract:
             assert values == pytest.approx([expected] * len(values), rel=1e-6), tag
             assert found[f"{tag}_lo"][-1][1] <= expected * (1 + 1e-6)
             assert found[f"{tag}_hi"][-1][1] >= expected * (1 - 1e-6)
-        efficiency = trained.callback.report.efficiency
+        efficiency = trained.callback.report().efficiency
         assert efficiency.gpu.j_per_sample.value_j == pytest.approx(J_PER_SAMPLE, rel=1e-9)
         assert efficiency.total.j_per_sample.value_j == pytest.approx(total, rel=1e-9)
 
     def test_energy_so_far_ends_at_the_total(self, bench: Bench) -> None:
         """The last row of the cumulative energy equals the report's total."""
         trained = bench.with_us(PLANS["validation"])
-        found, report = trained.training.rows(), trained.callback.report
+        found, report = trained.training.rows(), trained.callback.report()
         for tag, figure in (
             ("energy/gpu_wh", report.energy.gpu),
             ("energy/total_wh", report.energy.total),

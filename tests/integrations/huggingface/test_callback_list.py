@@ -66,7 +66,7 @@ def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
     one.train()
     assert before.seen == after.seen == expected.seen
     assert TAG in scalars(boards(tmp_path / "b")[0])
-    assert ours.report.throughput.steps == STEPS
+    assert ours.report().throughput.steps == STEPS
 
 
 def test_the_list_is_as_it_was(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_report_to_energy(tmp_path: Path) -> None:
     )
     one.train()
     [ours] = [o for o in one.callback_handler.callbacks if isinstance(o, GpuEnergyCallback)]
-    assert ours.report.throughput.steps == BATCHES
+    assert ours.report().throughput.steps == BATCHES
     assert ours.wait_for_report() == tmp_path / "energy" / "energy_report.html"
 
 
@@ -133,7 +133,7 @@ def test_report_to_energy_stands_back_for_an_instance(
     assert names(one)[:2] == ["DefaultFlowCallback", "GpuEnergyCallback"]
     [other] = [o for o in one.callback_handler.callbacks if type(o) is ReportedEnergyCallback]
     assert other._meter.run_folder is None
-    assert ours.report.throughput.steps == STEPS
+    assert ours.report().throughput.steps == STEPS
     assert not (tmp_path / "energy").exists()
     assert sum("measure the same twice" in record.message for record in caplog.records) == 1
 
@@ -145,8 +145,8 @@ def test_the_second_of_two_in_one_folder_stands_back(
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     trainer(tmp_path, TinyModel(clock), first, second).train()
-    assert first.report.throughput.steps == STEPS
-    assert len(first.report.attempts) == 1
+    assert first.report().throughput.steps == STEPS
+    assert len(first.report().attempts) == 1
     assert second._meter.run_folder is None
     assert sum("measure the same twice" in record.message for record in caplog.records) == 1
 
@@ -166,11 +166,11 @@ def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None
         [200.0] * (STEPS // 5)
     )
     assert one.state.log_history[-1]["power/gpu_w"] == pytest.approx(200.0)
-    assert second.report.energy.gpu.energy_j == pytest.approx(
+    assert second.report().energy.gpu.energy_j == pytest.approx(
         50.0 * (STEPS + STEPS // 10 * 5) * STEP_S, rel=1e-6
     )
     for ours in (first, second):
-        assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+        assert ours.report().throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_second_tracker_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -226,7 +226,7 @@ def test_our_own_file_that_fails_does_not_end_the_training(
         sum("cannot be written to our event file" in record.message for record in caplog.records)
         == 1
     )
-    assert ours.report.throughput.steps == STEPS
+    assert ours.report().throughput.steps == STEPS
 
 
 def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_the_loader_is_not_read_at_each_step(
         monkeypatch.setattr(
             torch.utils.data.BatchSampler, "__len__", lambda one: found.append(1) or original(one)
         )
-        clock = callbacks[0]._meter.clock if callbacks else FakeClock()
+        clock = callbacks[0]._meter._clock if callbacks else FakeClock()
         trainer(tmp_path, TinyModel(clock), *callbacks).train()
         monkeypatch.undo()
         return len(found)

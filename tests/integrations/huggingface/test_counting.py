@@ -29,7 +29,7 @@ from tests.integrations.reading import phases
 
 COUNTS = {
     "batch_size_fn": lambda inputs: len(inputs["input_ids"]),
-    "length_fn": lambda inputs: inputs["input_ids"].numel(),
+    "tokens_fn": lambda inputs: inputs["input_ids"].numel(),
 }
 
 
@@ -38,7 +38,7 @@ def throughput(root: Path, *, model: Any = None, ours: dict | None = None, **set
     clock = FakeClock() if model is None else model.clock
     one = callback(clock, **(ours or {}))
     trainer(root, model or TinyModel(clock), one, **settings).train()
-    return one.report.throughput
+    return one.report().throughput
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_accumulated_samples_are_what_the_model_has_seen(
     settings = {"data": Rows(rows), "gradient_accumulation_steps": accumulate}
     one = trainer(tmp_path, model, ours, **settings, num_train_epochs=3)
     one.train()
-    found = ours.report.throughput
+    found = ours.report().throughput
     assert (found.steps, found.samples) == (one.state.global_step, model.samples)
     assert found.samples > rows
 
@@ -87,7 +87,7 @@ def test_a_stop_between_two_micro_batches(tmp_path: Path, counts: dict) -> None:
     ours = callback(model.clock, **counts)
     settings = {"data": Rows(48), "gradient_accumulation_steps": 4}
     trainer(tmp_path, model, ours, Stopping(), **settings).train()
-    found = ours.report.throughput
+    found = ours.report().throughput
     assert (found.steps, found.samples) == (2, model.samples)
     assert model.samples == 2 * 4 * BATCH_SIZE + BATCH_SIZE
     assert found.tokens == (model.tokens if counts else None)
@@ -145,8 +145,8 @@ def test_resuming_with_another_batch_size(tmp_path: Path) -> None:
     model, ours = Witness(clock), callback(clock)
     settings["per_device_train_batch_size"] = 8
     trainer(tmp_path, model, ours, **settings).train(resume_from_checkpoint=True)
-    assert ours.report.throughput.steps == 32
-    assert ours.report.attempts[-1].samples == model.samples >= 16 * BATCH_SIZE
+    assert ours.report().throughput.steps == 32
+    assert ours.report().attempts[-1].samples == model.samples >= 16 * BATCH_SIZE
 
 
 @pytest.mark.parametrize(("accumulate", "at_step"), [(1, 5), (3, 1), (3, 2)])
@@ -161,7 +161,7 @@ def test_resuming_in_the_middle_of_an_epoch(tmp_path: Path, accumulate: int, at_
     model, ours = Witness(clock), callback(clock)
     one = trainer(tmp_path, model, ours, **settings)
     one.train(resume_from_checkpoint=True)
-    resumed = ours.report.attempts[-1]
+    resumed = ours.report().attempts[-1]
     assert (resumed.steps, resumed.samples) == (one.state.global_step - at_step, model.samples)
     assert accumulate > 1 or model.samples == 10 + 30
 
@@ -180,10 +180,10 @@ def test_tokens_are_those_that_the_trainer_counts(
     }
     model, first, second = Witness(clock), callback(clock), callback(clock)
     trainer(tmp_path, model, first, num_train_epochs=1, **settings).train()
-    in_first = first.report.throughput.tokens
+    in_first = first.report().throughput.tokens
     assert in_first == model.tokens > 0
     trainer(tmp_path, model, second, **settings).train(resume_from_checkpoint=True)
-    assert second.report.throughput.tokens == model.tokens > in_first
+    assert second.report().throughput.tokens == model.tokens > in_first
 
 
 def test_without_a_count_there_are_no_tokens(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_only_the_first_training_pass_of_a_batch_counts(tmp_path: Path) -> None:
     assert throughput(tmp_path, make=Busy, data=Rows(30), ours=counted).samples == 60
 
 
-@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+@pytest.mark.parametrize("setting", ["batch_size_fn", "tokens_fn"])
 def test_a_count_that_fails_is_left_out(
     tmp_path: Path, setting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -245,7 +245,7 @@ def test_a_count_that_fails_is_left_out(
     assert sum(setting in record.message for record in caplog.records) == 1
 
 
-@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+@pytest.mark.parametrize("setting", ["batch_size_fn", "tokens_fn"])
 def test_a_signal_while_inputs_are_counted(tmp_path: Path, setting: str) -> None:
     """What the handler raises ends the training; it is not an error of the function."""
 
@@ -352,5 +352,5 @@ def test_slow_callbacks_are_no_waiting(tmp_path: Path, event: str) -> None:
         tmp_path, TinyModel(clock), ours, Ticking(clock, event, 1.0),
         data=SlowRows(clock, 32), eval_data=Rows(20), eval_strategy="steps", eval_steps=5,
     ).train()  # fmt: skip
-    assert ours.report.throughput.data_wait_s == pytest.approx(16 * STEP_S, abs=1e-6)
-    assert phases(ours.report)["validation"] >= 3 * 5 * STEP_S - 1e-6
+    assert ours.report().throughput.data_wait_s == pytest.approx(16 * STEP_S, abs=1e-6)
+    assert phases(ours.report())["validation"] >= 3 * 5 * STEP_S - 1e-6

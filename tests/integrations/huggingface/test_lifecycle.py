@@ -66,12 +66,12 @@ def test_phases_add_up(tmp_path: Path, settings: dict, evaluations: int, checkpo
     trainer(
         tmp_path, TinyModel(clock), ours, make=SlowToSave, eval_data=Rows(20), **settings
     ).train()
-    found = phases(ours.report)
+    found = phases(ours.report())
     assert found["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
     assert found.get("validation", 0.0) == pytest.approx(evaluations * FIVE_BATCHES, abs=1e-6)
     assert found.get("checkpoint", 0.0) == pytest.approx(checkpoints * 1.0, abs=1e-6)
-    by_phase_j = sum(phase.gpu.energy_j or 0.0 for phase in ours.report.phases)
-    assert by_phase_j == pytest.approx(ours.report.energy.gpu.energy_j, rel=1e-9)
+    by_phase_j = sum(phase.gpu.energy_j or 0.0 for phase in ours.report().phases)
+    assert by_phase_j == pytest.approx(ours.report().energy.gpu.energy_j, rel=1e-9)
 
 
 def test_several_evaluation_sets(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_several_evaluation_sets(tmp_path: Path) -> None:
     sets = {"near": Rows(20), "far": Rows(40)}
     one = trainer(tmp_path, TinyModel(clock), ours, eval_data=sets, eval_strategy="epoch")
     one.train()
-    assert phases(ours.report)["validation"] == pytest.approx(2 * 15 * STEP_S, abs=1e-6)
+    assert phases(ours.report())["validation"] == pytest.approx(2 * 15 * STEP_S, abs=1e-6)
     one.evaluate()
-    assert phases(ours.report)["validation"] == pytest.approx((3 * 15 - 2) * STEP_S, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
+    assert phases(ours.report())["validation"] == pytest.approx((3 * 15 - 2) * STEP_S, abs=1e-6)
+    assert phases(ours.report())["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
 
 
 def test_a_prediction_inside_training(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_a_prediction_inside_training(tmp_path: Path) -> None:
     ours = callback(clock)
     one = trainer(tmp_path, TinyModel(clock), ours, Predicting())
     one.train()
-    assert phases(ours.report)["predict"] == pytest.approx(2 * FIVE_BATCHES, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
-    assert len(ours.report.attempts) == 1
+    assert phases(ours.report())["predict"] == pytest.approx(2 * FIVE_BATCHES, abs=1e-6)
+    assert phases(ours.report())["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
+    assert len(ours.report().attempts) == 1
 
 
 def test_a_prediction_that_raises_inside_training_ends_there(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_prediction_that_raises_inside_training_ends_there(tmp_path: Path) -> 
     model = FailingModel(clock, RuntimeError("boom"), at_pass=BATCHES + 2)
     one = trainer(tmp_path, model, ours, Forgiving())
     one.train()
-    assert phases(ours.report)["predict"] == pytest.approx(FIVE_BATCHES, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx((STEPS + 2) * STEP_S, abs=1e-6)
+    assert phases(ours.report())["predict"] == pytest.approx(FIVE_BATCHES, abs=1e-6)
+    assert phases(ours.report())["train"] == pytest.approx((STEPS + 2) * STEP_S, abs=1e-6)
 
 
 def test_an_evaluation_that_raises_ends_there(tmp_path: Path) -> None:
@@ -133,10 +133,10 @@ def test_an_evaluation_that_raises_ends_there(tmp_path: Path) -> None:
         one.evaluate()
     clock.advance(60.0)
     one.evaluate()
-    first, second = ours.report.attempts
+    first, second = ours.report().attempts
     assert (first.status, second.status) == ("failed", "finished")
     assert second.duration_s == pytest.approx(4 * STEP_S, abs=1e-6)
-    assert phases(ours.report)["validation"] <= (2 + 4) * STEP_S + 1e-6
+    assert phases(ours.report())["validation"] <= (2 + 4) * STEP_S + 1e-6
 
 
 def test_auto_find_batch_size_is_tuning(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_auto_find_batch_size_is_tuning(tmp_path: Path) -> None:
         tmp_path, model, ours, data=Rows(30), auto_find_batch_size=True, report_to=["tensorboard"]
     )
     one.train()
-    report = ours.report
+    report = ours.report()
     assert model.failures >= 1
     assert len(report.attempts) == 1
     assert phases(report)["tuning"] == pytest.approx(model.failures * 0.3, abs=1e-6)
@@ -184,9 +184,9 @@ def test_a_late_out_of_memory_is_tuning_since_the_last_step(tmp_path: Path) -> N
     one = trainer(tmp_path, Late(clock), ours, data=Rows(30), auto_find_batch_size=True)
     one.train()
     steps = 5 + one.state.max_steps
-    assert phases(ours.report)["tuning"] == pytest.approx(0.3, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx(steps * STEP_S, abs=1e-6)
-    assert ours.report.throughput.steps == steps
+    assert phases(ours.report())["tuning"] == pytest.approx(0.3, abs=1e-6)
+    assert phases(ours.report())["train"] == pytest.approx(steps * STEP_S, abs=1e-6)
+    assert ours.report().throughput.steps == steps
 
 
 def test_restored_callback_states(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_restored_callback_states(tmp_path: Path) -> None:
     one = trainer(tmp_path, TinyModel(clock), second, **settings)
     one.train(resume_from_checkpoint=True)
     assert second in one.callback_handler.callbacks
-    assert second.report.run.run_id == first.report.run.run_id
-    assert second.report.throughput.steps == STEPS
+    assert second.report().run.run_id == first.report().run.run_id
+    assert second.report().throughput.steps == STEPS
 
 
 def test_our_state_in_a_checkpoint_is_small_and_known(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_our_state_in_a_checkpoint_is_small_and_known(tmp_path: Path) -> None:
     trainer(tmp_path, TinyModel(clock), ours, data=Rows(160), save_strategy="epoch").train()
     state = TrainerState.load_from_json(str(tmp_path / "checkpoint-80" / "trainer_state.json"))
     kept = state.stateful_callbacks["energy_callbacks"]
-    assert (kept["run_id"], kept["folder"]) == (ours.report.run.run_id, str(tmp_path / "energy"))
-    used_j = ours.report.energy.gpu.energy_j
+    assert (kept["run_id"], kept["folder"]) == (ours.report().run.run_id, str(tmp_path / "energy"))
+    used_j = ours.report().energy.gpu.energy_j
     assert 0.8 * used_j < kept["energy_j"]["gpu"] <= used_j
     assert len(json.dumps(kept)) < 500
 
@@ -228,8 +228,8 @@ def test_a_trial_that_was_pruned_ends(tmp_path: Path) -> None:
     ours = callback(clock)
     with pytest.raises(RuntimeError, match="pruned"):
         trainer(tmp_path, TinyModel(clock), ours, make=Pruned).train()
-    assert ours.report.run.status == "finished"
-    assert ours.report.throughput.steps == 30
+    assert ours.report().run.status == "finished"
+    assert ours.report().throughput.steps == 30
 
 
 def test_added_in_the_middle_it_measures_the_next_training(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_added_in_the_middle_it_measures_the_next_training(tmp_path: Path) -> No
     one.train()
     assert ours._meter.run_folder is None
     one.train()
-    assert ours.report.throughput.steps == STEPS
+    assert ours.report().throughput.steps == STEPS
 
 
 def test_nothing_is_kept_alive(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_nothing_is_kept_alive(tmp_path: Path) -> None:
     gone = weakref.ref(model)
     with pytest.raises(RuntimeError, match="boom"):
         trainer(tmp_path, model, ours).train()
-    assert ours.report.run.status == "failed"
+    assert ours.report().run.status == "failed"
     del model
     gc.collect()
     assert gone() is None
@@ -282,7 +282,7 @@ def test_it_can_be_pickled_and_copied(tmp_path: Path) -> None:
 
     copies: list[GpuEnergyCallback] = []
     clock = FakeClock()
-    ours = pickle.loads(pickle.dumps(GpuEnergyCallback(country="DEU", length_fn=len)))
+    ours = pickle.loads(pickle.dumps(GpuEnergyCallback(country="DEU", tokens_fn=len)))
     assert type(ours).__module__ == "energy_callbacks.huggingface"
     trainer(tmp_path, TinyModel(clock), ours, Copying(), data=Rows(20)).train()
     assert pickle.loads(pickle.dumps(ours))._meter.is_running is False
@@ -306,7 +306,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     )
     one.train()
     assert len([row for row in others.rows if "loss" in row]) == STEPS // 5
-    assert len(ours.report.attempts) == 1
+    assert len(ours.report().attempts) == 1
     assert sum("measuring ends here" in record.message for record in caplog.records) == 1
     assert not [o for o in one.callback_handler.callbacks if type(o).__name__ == "LogFilter"]
 
@@ -325,7 +325,7 @@ def test_a_slow_callback_between_steps_is_training(tmp_path: Path) -> None:
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, Ticking(clock, "on_pre_optimizer_step", 0.1)).train()
-    report = ours.report
+    report = ours.report()
     assert phases(report)["train"] == pytest.approx(2 * STEPS * STEP_S, abs=1e-6)
     per_sample_j = 2 * STEP_S * POWER_W / BATCH_SIZE
     assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(per_sample_j, rel=1e-9)

@@ -204,7 +204,7 @@ def test_a_train_loss_of_the_users_own_is_no_end(tmp_path: Path) -> None:
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, make=Chatty).train()
-    assert ours.report.throughput.steps == STEPS
+    assert ours.report().throughput.steps == STEPS
 
 
 def test_real_time_without_any_setting(tmp_path: Path) -> None:
@@ -213,11 +213,11 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
 
     ours = GpuEnergyCallback()
     trainer(tmp_path, TinyModel(FakeClock()), ours, num_train_epochs=1).train()
-    assert ours.report.run.status == "finished"
-    assert ours.report.run.framework == "huggingface"
-    assert ours.report.throughput.samples == BATCHES * BATCH_SIZE
+    assert ours.report().run.status == "finished"
+    assert ours.report().run.framework == "huggingface"
+    assert ours.report().throughput.samples == BATCHES * BATCH_SIZE
     assert ours.wait_for_report() == tmp_path / "energy" / "energy_report.html"
-    assert "scripted GPU" not in {device.name for device in ours.report.devices}
+    assert "scripted GPU" not in {device.name for device in ours.report().devices}
 
 
 def test_the_metrics_are_means_of_the_whole_training(tmp_path: Path) -> None:
@@ -241,7 +241,9 @@ def test_the_metrics_are_means_of_the_whole_training(tmp_path: Path) -> None:
     [board] = boards(tmp_path)
     assert scalars(board)[TAG][-1][1] == pytest.approx(5.0, rel=1e-3)
     assert metrics[TAG] > 6.0
-    assert metrics[TAG] == pytest.approx(ours.report.efficiency.gpu.j_per_sample.value_j, rel=1e-6)
+    assert metrics[TAG] == pytest.approx(
+        ours.report().efficiency.gpu.j_per_sample.value_j, rel=1e-6
+    )
 
 
 def steps_with_figures(root: Path, *, data: Any = None, ours: Any = None, **settings: Any) -> list:

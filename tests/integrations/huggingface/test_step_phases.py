@@ -45,4 +45,4 @@ def test_phases_of_a_training(tmp_path: Path) -> None:
         callbacks=[callback],
     )
     trainer.train()
-    lab.check(callback.report.profile.step_phases)
+    lab.check(callback.report().profile.step_phases)

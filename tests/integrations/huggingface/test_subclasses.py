@@ -69,7 +69,7 @@ def test_sft_of_trl(tmp_path: Path) -> None:
         ),
     )  # fmt: skip
     one.train()
-    report = ours.report
+    report = ours.report()
     assert (report.throughput.steps, report.throughput.samples) == (16, 60)
     assert report.throughput.tokens == one.state.num_input_tokens_seen > 0
     assert phases(report)["train"] == pytest.approx(16 * STEP_S, abs=1e-6)
@@ -90,6 +90,6 @@ def test_seq2seq(tmp_path: Path) -> None:
     )  # fmt: skip
     one.train()
     one.predict(Rows(20))
-    assert phases(ours.report)["validation"] == pytest.approx(10 * STEP_S, abs=1e-6)
-    assert phases(ours.report)["predict"] == pytest.approx(4 * STEP_S, abs=1e-6)
-    assert len(ours.report.attempts) == 2
+    assert phases(ours.report())["validation"] == pytest.approx(10 * STEP_S, abs=1e-6)
+    assert phases(ours.report())["predict"] == pytest.approx(4 * STEP_S, abs=1e-6)
+    assert len(ours.report().attempts) == 2

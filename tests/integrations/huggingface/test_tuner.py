@@ -218,7 +218,7 @@ def test_our_callback_then_sees_the_training_alone(tmp_path: Path) -> None:
     factory = Factory(tmp_path, Tunable(), callbacks=[ours])
     result = tuned(factory, tmp_path)
     factory(**batch_arguments(result)).train()
-    assert ours.report.throughput.samples == 96
+    assert ours.report().throughput.samples == 96
 
 
 def test_the_trainer_and_what_it_held_are_let_go(tmp_path: Path) -> None:

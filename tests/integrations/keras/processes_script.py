@@ -31,7 +31,7 @@ def train(data: str, folder: Path) -> dict[str, Any]:
     ours = GpuEnergyCallback(report_dir=folder)
     x = np.ones((12, 4), "float32")
     history = model.fit(**given(data, x), callbacks=[ours], epochs=2, verbose=0).history
-    attempts = [(one.rank, one.steps, one.samples) for one in ours.report.attempts]
+    attempts = [(one.rank, one.steps, one.samples) for one in ours.report().attempts]
     return {"attempts": attempts, "keys": sorted(history)}
 
 

@@ -27,7 +27,7 @@ SAMPLES = 10  # 4 + 4 + 2
 
 def counts(ours: Any) -> tuple[int, float | None]:
     """Return optimizer steps and samples of a run."""
-    return ours.report.throughput.steps, ours.report.throughput.samples
+    return ours.report().throughput.steps, ours.report().throughput.samples
 
 
 class Short(keras.utils.PyDataset):

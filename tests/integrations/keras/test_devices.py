@@ -144,7 +144,7 @@ def test_two_devices_of_one_process() -> None:
         fit(clock, ours, model=trained, samples=12)
     copies = trained.weights[0].value
     assert len(copies.devices() if BACKEND == "jax" else copies.values) == 2
-    assert (ours.report.throughput.steps, ours.report.throughput.samples) == (6, 24)
+    assert (ours.report().throughput.steps, ours.report().throughput.samples) == (6, 24)
 
 
 def two_processes(folder: Path, *kinds: str) -> Any:

@@ -16,9 +16,9 @@ def test_windows_of_a_training(tmp_path: Path) -> None:
     """Traces are where TensorBoard's plugin looks; without a GPU the report says so."""
     profiler = KernelProfiler(windows_after=(10, 30), max_overhead=1.0)
     profiler.max_overhead = math.inf  # a window takes longer than all of these steps
-    ours = GpuEnergyCallback(report_dir=tmp_path, profile=[profiler])
+    ours = GpuEnergyCallback(report_dir=tmp_path, profilers=[profiler])
     model().fit(*data(160), batch_size=4, epochs=2, verbose=0, callbacks=[ours])
-    profile = ours.report.profile
+    profile = ours.report().profile
     assert profile is not None
     found = profile.kernels
     assert found is not None

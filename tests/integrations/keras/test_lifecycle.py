@@ -64,7 +64,7 @@ def test_a_loop_of_the_users_own() -> None:
     clock = FakeClock()
     ours = callback(clock, batch_size=BATCH_SIZE)
     by_hand(ours, clock, model(), epochs=2, steps=3, verbose=0)
-    report = ours.report
+    report = ours.report()
     assert report.run.status == "finished"
     assert (report.throughput.steps, report.throughput.samples) == (6, 24)
     assert phases(report)["train"] == pytest.approx(6 * STEP_S)
@@ -76,7 +76,7 @@ def test_a_loop_of_the_users_own_without_a_model(capsys: pytest.CaptureFixture[s
     clock = FakeClock()
     ours = callback(clock)
     by_hand(ours, clock)
-    assert (ours.report.throughput.steps, ours.report.throughput.samples) == (6, None)
+    assert (ours.report().throughput.steps, ours.report().throughput.samples) == (6, None)
     assert "energy_report.html" in capsys.readouterr().out
 
 
@@ -93,7 +93,7 @@ def test_evaluate_and_predict_of_another_callback() -> None:
         trained.predict(x, **alone)
 
     history = fit(clock, ours, Doing(look), samples=158).history
-    report = ours.report
+    report = ours.report()
     assert len(report.attempts) == 1
     assert (report.throughput.steps, report.throughput.samples) == (80, 316)
     assert phases(report)["train"] == pytest.approx(80 * STEP_S)
@@ -132,7 +132,7 @@ def test_evaluate_after_a_fit_that_raised() -> None:
     clock.advance(60.0)
     settings = {"verbose": 0, "batch_size": BATCH_SIZE, "callbacks": [ours, Tick(clock)]}
     trained.evaluate(*data(20), **settings)
-    first, second = ours.report.attempts
+    first, second = ours.report().attempts
     assert first.status != "finished"
     assert second.status == "finished"
     assert second.duration_s == pytest.approx(5 * STEP_S)
@@ -157,10 +157,10 @@ def test_fit_after_an_evaluation_that_raised(name: str) -> None:
         getattr(trained, name)(*given, verbose=0, callbacks=[ours, Fail()])
     clock.advance(60.0)
     fit(clock, ours, model=trained)
-    first, second = ours.report.attempts
+    first, second = ours.report().attempts
     assert first.duration_s <= 1.0
     assert (second.status, second.steps) == ("finished", 80)
-    assert phases(ours.report)["train"] == pytest.approx(80 * STEP_S)
+    assert phases(ours.report())["train"] == pytest.approx(80 * STEP_S)
 
 
 def test_a_later_initial_epoch_goes_on_with_the_run(tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_a_later_initial_epoch_goes_on_with_the_run(tmp_path: Path) -> None:
     first, second = callback(clock), callback(clock)
     fit(clock, first, TensorBoard(board), model=trained)
     fit(clock, second, TensorBoard(board), model=trained, epochs=3, initial_epoch=2)
-    assert second.report.run.run_id == first.report.run.run_id
-    assert second.report.throughput.steps == 120
-    assert second.report.throughput.replayed_steps == 0
+    assert second.report().run.run_id == first.report().run.run_id
+    assert second.report().throughput.steps == 120
+    assert second.report().throughput.replayed_steps == 0
     epochs = [step for step, _ in scalars(board / "train")["energy/gpu_wh"]]
     assert epochs == [0, 1, 1, 2, 2]
 
@@ -183,8 +183,8 @@ def test_a_new_training_in_an_old_folder_is_a_new_run(tmp_path: Path) -> None:
     first, second = callback(clock), callback(clock)
     fit(clock, first, TensorBoard(tmp_path))
     fit(clock, second, TensorBoard(tmp_path))
-    assert second.report.throughput.steps == 80
-    assert len(second.report.attempts) == 1
+    assert second.report().throughput.steps == 80
+    assert len(second.report().attempts) == 1
 
 
 def test_an_optimizer_that_forgot_its_steps_replays_nothing(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_an_optimizer_that_forgot_its_steps_replays_nothing(tmp_path: Path) -> N
     first, second = callback(clock), callback(clock)
     fit(clock, first, TensorBoard(tmp_path))
     fit(clock, second, TensorBoard(tmp_path), epochs=3, initial_epoch=2)
-    assert second.report.throughput.steps == 120
-    assert second.report.throughput.replayed_steps == 0
+    assert second.report().throughput.steps == 120
+    assert second.report().throughput.replayed_steps == 0
 
 
 def test_backup_and_restore_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
@@ -212,10 +212,10 @@ def test_backup_and_restore_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
         fit(clock, first, TensorBoard(tmp_path / "tb"), backup(), Doing(fail), epochs=3)
     clock.advance(60.0)
     fit(clock, second, TensorBoard(tmp_path / "tb"), backup(), epochs=3)
-    assert second.report.run.run_id == first.report.run.run_id
-    assert len(second.report.attempts) == 2
-    assert second.report.throughput.steps == 120
-    assert second.report.throughput.samples == 480
+    assert second.report().run.run_id == first.report().run.run_id
+    assert len(second.report().attempts) == 2
+    assert second.report().throughput.steps == 120
+    assert second.report().throughput.samples == 480
 
 
 def test_a_bucket_is_no_place_for_a_journal(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_list_of_the_users_own_stays_as_it_was() -> None:
     assert set(listed.callbacks) == before
     assert len(listed.callbacks) == len(before)
     assert given[:2] == [history, ours]
-    assert [attempt.steps for attempt in ours.report.attempts] == [80, 80]
+    assert [attempt.steps for attempt in ours.report().attempts] == [80, 80]
     assert len(history.history["efficiency/gpu_j_per_sample"]) == 4
 
 
@@ -255,7 +255,7 @@ def test_a_bare_callback() -> None:
     clock = FakeClock()
     ours = callback(clock)
     model().fit(*data(), batch_size=BATCH_SIZE, epochs=1, verbose=0, callbacks=ours)
-    assert ours.report.throughput.steps == 40
+    assert ours.report().throughput.steps == 40
 
 
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 itself raises on torch")
@@ -282,7 +282,7 @@ def test_pickles_and_copies_after_a_run_and_after_an_exception() -> None:
         assert twin._meter.config.country == "DEU"
         assert twin._steps._meter is twin._meter
         fit(clock, twin, epochs=1)
-        assert twin.report.throughput.steps == 40
+        assert twin.report().throughput.steps == 40
 
 
 def test_nothing_of_the_training_is_kept() -> None:
@@ -311,8 +311,8 @@ def test_energy_until_the_exception() -> None:
     with pytest.raises(RuntimeError, match="boom"):
         fit(clock, ours, Doing(fail), epochs=3)
     clock.advance(60.0)
-    assert ours.report.throughput.steps == 80
-    [train] = [phase for phase in ours.report.phases if phase.name == "train"]
+    assert ours.report().throughput.steps == 80
+    [train] = [phase for phase in ours.report().phases if phase.name == "train"]
     assert 7.5 <= train.duration_s <= 8.0 + 1e-6
     assert train.gpu.energy_j == pytest.approx(train.duration_s * POWER_W, rel=1e-6)
 

@@ -54,7 +54,7 @@ def test_rows_an_epoch(tmp_path: Path) -> None:
     assert steps(found[TAG]) == [0, 1, 1]
     assert [value for _, value in found[TAG]] == pytest.approx([5.0] * 3, rel=1e-6)
     assert found["energy/gpu_wh"][-1][1] * 3600 == pytest.approx(
-        ours.report.energy.gpu.energy_j, rel=1e-6
+        ours.report().energy.gpu.energy_j, rel=1e-6
     )
 
 
@@ -99,7 +99,7 @@ def test_tokens_have_their_keys(tmp_path: Path) -> None:
     ours = callback(clock, tokens_per_sample=10)
     history = fit(clock, ours).history
     assert history["efficiency/gpu_j_per_token"][-1] == pytest.approx(0.5, rel=1e-6)
-    assert ours.report.throughput.tokens == 3200
+    assert ours.report().throughput.tokens == 3200
 
 
 def test_loss_is_what_it_was(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_tensorboard_that_cannot_write_disturbs_nobody(
 
     history = fit(clock, Broken(tmp_path, write_graph=False), ours, epochs=3).history
     assert len(history[TAG]) == 3
-    assert ours.report.run.status == "finished"
+    assert ours.report().run.status == "finished"
     assert caplog.text.count("cannot be written to TensorBoard") == 1
 
 

@@ -30,7 +30,7 @@ on_thread = pytest.mark.skipif(
 
 def waited_s(ours: GpuEnergyCallback) -> float | None:
     """Return the seconds of waiting in the report."""
-    return ours.report.throughput.data_wait_s
+    return ours.report().throughput.data_wait_s
 
 
 def batches(loader: Loader, epochs: int) -> Iterator[Any]:
@@ -116,7 +116,7 @@ def test_what_a_second_fit_peeks_at_belongs_to_no_training() -> None:
         fit(clock, ours, Failing(), x=timed, batch_size=None)
     for index in range(5):
         timed[index]
-    trained = next(phase for phase in ours.report.phases if phase.name == "train")
+    trained = next(phase for phase in ours.report().phases if phase.name == "train")
     assert trained.duration_s <= 21 * STEP_S + 1e-6  # the eleventh batch was fetched
     assert waited_s(ours) <= 11 * STEP_S + 1e-6
 
@@ -129,7 +129,7 @@ def test_on_other_threads_waiting_stays_unknown() -> None:
     workers = 1 if BACKEND == "tensorflow" else 2
     history = fit(clock, ours, x=ours.timed(Batches(workers=workers)), batch_size=None).history
     assert waited_s(ours) is None
-    assert ours.report.throughput.data_wait is None
+    assert ours.report().throughput.data_wait is None
     assert np.isnan(history[TAG]).all()
 
 

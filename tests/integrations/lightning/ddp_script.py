@@ -71,7 +71,7 @@ def main() -> None:
     trainer.fit(Module(asked.dying_rank, asked.step_s), DataLoader(data, batch_size=4))
     leave()
     if asked.strategy != "ddp":  # the process that the user has started, whose ranks are gone
-        save(callback.report, asked.folder / "seen_by_the_parent")
+        save(callback.report(), asked.folder / "seen_by_the_parent")
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def main() -> None:
     )  # fmt: skip
     loader = DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=8)
     trainer.fit(Module(), with_batch_size(loader, 4))
-    assert ours.report.throughput.samples == 40, ours.report.throughput
-    assert ours.report.throughput.steps == 10, ours.report.throughput
+    assert ours.report().throughput.samples == 40, ours.report().throughput
+    assert ours.report().throughput.steps == 10, ours.report().throughput
     assert issubclass(BatchSizeTuner, pl.Callback)
     assert not [name for name in sys.modules if name.partition(".")[0] == "lightning"]
 

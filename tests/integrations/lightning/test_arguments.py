@@ -38,7 +38,7 @@ def test_wrong_settings_are_refused_at_construction(settings: dict, message: str
 
 def test_what_should_count_must_be_a_function() -> None:
     """The error is raised at construction, not as a warning in the first batch."""
-    for name in ("batch_size_fn", "length_fn"):
+    for name in ("batch_size_fn", "tokens_fn"):
         with pytest.raises(TypeError, match=name):
             GpuEnergyCallback(**{name: 5})
 
@@ -92,7 +92,7 @@ def test_pytorch_lightning_takes_it_too(tmp_path: Path, wrap: object) -> None:
         accelerator="cpu", max_epochs=1, logger=False, default_root_dir=tmp_path,
         enable_progress_bar=False, enable_checkpointing=False, callbacks=wrap(ours),
     ).fit(OldModule(), loader())  # fmt: skip
-    assert ours.report.throughput.steps == 40
+    assert ours.report().throughput.steps == 40
 
 
 def test_lightning_cli_understands_the_arguments(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_without_the_new_package(tmp_path: Path, scripts: Scripts) -> None:
     assert wait(scripts.start(script)) == 0, script.output
 
 
-@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+@pytest.mark.parametrize("setting", ["batch_size_fn", "tokens_fn"])
 def test_a_count_that_fails_is_left_out(tmp_path: Path, setting: str) -> None:
-    """A batch_size_fn or length_fn that raises causes one warning; its figures are missing."""
+    """A batch_size_fn or tokens_fn that raises causes one warning; its figures are missing."""
 
     def broken(batch: object) -> int:
         raise KeyError("no such thing")
@@ -137,8 +137,8 @@ def test_a_count_that_fails_is_left_out(tmp_path: Path, setting: str) -> None:
     with pytest.warns(UserWarning, match="broken could not count"):
         lightning.fit(TinyModule(clock), loader(8))
     assert lightning.global_step == 16
-    assert ours.report.throughput.steps == 16
-    assert (ours.report.throughput.samples is None) == (setting == "batch_size_fn")
+    assert ours.report().throughput.steps == 16
+    assert (ours.report().throughput.samples is None) == (setting == "batch_size_fn")
 
 
 def fail(*_: Any) -> int:
@@ -156,14 +156,14 @@ def test_warnings_may_be_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture
         lightning.fit(TinyModule(clock), loader())
     assert lightning.global_step == 40
     assert "could not count a batch" in caplog.text
-    assert ours.report.throughput.steps == 40
+    assert ours.report().throughput.steps == 40
 
 
 class PreemptedError(Exception):
     """What a handler of the user raises."""
 
 
-@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+@pytest.mark.parametrize("setting", ["batch_size_fn", "tokens_fn"])
 def test_a_signal_while_samples_are_counted(tmp_path: Path, setting: str) -> None:
     """What the handler raises ends the training; it is not an error of the function."""
 

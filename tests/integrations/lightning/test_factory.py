@@ -115,7 +115,7 @@ def test_beside_one_of_the_user_it_leaves(tmp_path: Path, monkeypatch: pytest.Mo
     made.fit(TinyModule(clock), loader())
     assert ours(made) == [own]
     assert seen == ["fit", "fit"]
-    assert [attempt.attempt for attempt in own.report.attempts] == [1]
+    assert [attempt.attempt for attempt in own.report().attempts] == [1]
 
 
 @pytest.mark.parametrize("is_automatic_first", [True, False])
@@ -136,7 +136,7 @@ def test_checkpoints_resume_with_either(
     second = trainer(tmp_path, *others)
     checkpoint = first.checkpoint_callback.best_model_path
     second.fit(TinyModule(FakeClock()), loader(), ckpt_path=checkpoint)
-    report = ours(second)[0].report
-    assert report.run.run_id == ours(first)[0].report.run.run_id
+    report = ours(second)[0].report()
+    assert report.run.run_id == ours(first)[0].report().run.run_id
     assert [(one.attempt, one.steps) for one in report.attempts] == [(1, 40), (2, 40)]
     assert not [str(one.message) for one in recwarn if "callbacks used to create" in str(one)]

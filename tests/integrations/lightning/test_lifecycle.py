@@ -39,12 +39,12 @@ def test_phases_add_up(tmp_path: Path) -> None:
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, ours).fit(TinyModule(clock), loader(), loader(5))
-    found = phases(ours.report)
+    found = phases(ours.report())
     assert found["train"] == pytest.approx(80 * STEP_S)
     assert found["validation"] == pytest.approx(10 * STEP_S)
     assert found["sanity_check"] == pytest.approx(2 * STEP_S)
-    by_phase_j = sum(phase.gpu.energy_j or 0.0 for phase in ours.report.phases)
-    assert by_phase_j == pytest.approx(ours.report.energy.gpu.energy_j, rel=1e-9)
+    by_phase_j = sum(phase.gpu.energy_j or 0.0 for phase in ours.report().phases)
+    assert by_phase_j == pytest.approx(ours.report().energy.gpu.energy_j, rel=1e-9)
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
@@ -54,8 +54,8 @@ def test_other_entry_points(tmp_path: Path, stage: str) -> None:
     ours = callback(clock)
     getattr(trainer(tmp_path, ours), stage)(TinyModule(clock), loader())
     name = {"validate": "validation"}.get(stage, stage)
-    assert phases(ours.report)[name] == pytest.approx(40 * STEP_S)
-    assert ours.report.run.status == "finished"
+    assert phases(ours.report())[name] == pytest.approx(40 * STEP_S)
+    assert ours.report().run.status == "finished"
 
 
 def test_an_exception_leaves_a_report(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_an_exception_leaves_a_report(tmp_path: Path) -> None:
     module = FailingModule(clock, RuntimeError("boom"))
     with pytest.raises(RuntimeError, match="boom"):
         trainer(tmp_path, ours).fit(module, loader())
-    assert ours.report.run.status == "failed"
-    assert "boom" in ours.report.run.error
-    assert ours.report.energy.gpu.energy_j == pytest.approx(30 * STEP_S * POWER_W, rel=0.01)
+    assert ours.report().run.status == "failed"
+    assert "boom" in ours.report().run.error
+    assert ours.report().energy.gpu.energy_j == pytest.approx(30 * STEP_S * POWER_W, rel=0.01)
 
 
 def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
     ours = callback(clock)
     with pytest.raises(SystemExit):
         trainer(tmp_path, ours).fit(FailingModule(clock, KeyboardInterrupt()), loader())
-    assert ours.report.run.status == "interrupted"
+    assert ours.report().run.status == "interrupted"
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_a_second_fit_is_a_second_attempt(tmp_path: Path) -> None:
     lightning.fit(module, loader())
     lightning.fit_loop.max_epochs = 2
     lightning.fit(module, loader())
-    assert len(ours.report.attempts) == 2
-    assert ours.report.throughput.steps == 80
+    assert len(ours.report().attempts) == 2
+    assert ours.report().throughput.steps == 80
 
 
 def test_the_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_the_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     checkpoint = tmp_path / "end.ckpt"
     lightning.save_checkpoint(checkpoint)
     trainer(tmp_path, second).fit(TinyModule(clock), loader(), ckpt_path=checkpoint)
-    assert second.report.run.run_id == first.report.run.run_id
-    assert len(second.report.attempts) == 2
-    assert second.report.throughput.samples == 80 * BATCH_SIZE
+    assert second.report().run.run_id == first.report().run.run_id
+    assert len(second.report().attempts) == 2
+    assert second.report().throughput.samples == 80 * BATCH_SIZE
 
 
 def test_resuming_a_finished_run_does_no_harm(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_resuming_a_finished_run_does_no_harm(tmp_path: Path) -> None:
     trainer(tmp_path, again, max_epochs=1).fit(
         TinyModule(clock), loader(), ckpt_path=tmp_path / "end.ckpt"
     )
-    assert again.report.run.status == "finished"
+    assert again.report().run.status == "finished"
 
 
 def test_a_checkpoint_without_us_loads(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_checkpoint_without_us_loads(tmp_path: Path) -> None:
     lightning.save_checkpoint(tmp_path / "bare.ckpt")
     ours = callback(clock)
     trainer(tmp_path, ours).fit(TinyModule(clock), loader(), ckpt_path=tmp_path / "bare.ckpt")
-    assert ours.report.throughput.steps == 40
+    assert ours.report().throughput.steps == 40
 
 
 def test_fast_dev_run(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_fast_dev_run(tmp_path: Path) -> None:
     ours = callback(clock)
     settings = {"fast_dev_run": True, "logger": True}
     trainer(tmp_path, ours, **settings).fit(TinyModule(clock), loader())
-    assert ours.report.throughput.steps == 1
+    assert ours.report().throughput.steps == 1
 
 
 def test_tuner_runs_beside_us(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_tuner_runs_beside_us(tmp_path: Path) -> None:
     module.lr = 0.1
     Tuner(lightning).lr_find(module, loader(), num_training=5)
     lightning.fit(module, loader())
-    assert ours.report.throughput.steps == 40
+    assert ours.report().throughput.steps == 40
 
 
 class Sized(TinyModule):
@@ -190,9 +190,9 @@ def test_a_batch_size_finder_finds_the_same_beside_us(tmp_path: Path, way: str) 
     without = found(tmp_path / "without")
     ours = callback(clock)
     assert found(tmp_path / "with", ours) == without
-    assert ours.report.throughput.steps == without[1]
-    assert ours.report.throughput.samples == 10 * BATCH_SIZE
-    by_name = {phase.name: phase for phase in ours.report.phases}
+    assert ours.report().throughput.steps == without[1]
+    assert ours.report().throughput.samples == 10 * BATCH_SIZE
+    by_name = {phase.name: phase for phase in ours.report().phases}
     assert by_name["tuning"].duration_s > 0.0
     assert by_name["tuning"].gpu.energy_j == pytest.approx(
         POWER_W * by_name["tuning"].duration_s, rel=1e-3
@@ -230,7 +230,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     lightning = trainer(tmp_path, ours)
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
-    assert len(ours.report.attempts) == 1
+    assert len(ours.report().attempts) == 1
     assert sum("measuring ends here" in record.message for record in caplog.records) == 1
 
 
@@ -248,7 +248,7 @@ def test_waiting_for_the_first_batch_of_an_epoch_counts(tmp_path: Path) -> None:
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
     lightning.fit(TinyModule(clock), slow, loader(5))
     # Lightning begins the first epoch's iterator before training starts: that second is setup.
-    assert ours.report.throughput.data_wait_s == pytest.approx(2.0, abs=1e-6)
+    assert ours.report().throughput.data_wait_s == pytest.approx(2.0, abs=1e-6)
 
 
 def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
 
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
     lightning.fit(SlowToSave(clock), loader(10), loader(5))
-    assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+    assert ours.report().throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
 
 def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
     plugin = lightning.precision_plugin
     lightning.fit(SlowToCopy(clock), loader(10), loader(5))
-    assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+    assert ours.report().throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
     assert not {"convert_input", "save_checkpoint"} & (vars(plugin).keys() | vars(lightning).keys())
 
 

@@ -116,7 +116,7 @@ def test_energy_so_far_ends_at_the_total(tmp_path: Path) -> None:
     found = run(tmp_path, TinyModule(clock), ours, num_sanity_val_steps=0)
     seen_j = found["energy/gpu_wh"][-1][1] * 3600
     assert seen_j == pytest.approx(90 * STEP_S * POWER_W, rel=1e-3)
-    assert ours.report.energy.gpu.energy_j == pytest.approx(seen_j, rel=1e-6)
+    assert ours.report().energy.gpu.energy_j == pytest.approx(seen_j, rel=1e-6)
 
 
 def test_without_a_gpu_its_tags_are_absent(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_without_a_logger(tmp_path: Path) -> None:
     ours = callback(clock)
     trainer(tmp_path, ours, logger=False).fit(TinyModule(clock), loader())
     assert (tmp_path / "energy" / "energy_report.html").is_file()
-    assert ours.report.throughput.steps == 80
+    assert ours.report().throughput.steps == 80
 
 
 def test_several_loggers(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
 
     ours = GpuEnergyCallback()
     trainer(tmp_path, ours).fit(TinyModule(FakeClock()), loader(), loader(5))
-    report = ours.report
+    report = ours.report()
     assert report.run.status == "finished"
     assert report.throughput.samples == 2 * 40 * BATCH_SIZE
     folder = tmp_path / "tb" / "version_0" / "energy"
@@ -229,7 +229,7 @@ def test_a_training_that_fails_keeps_its_exception(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="boom"):
         trainer(tmp_path, ours, logger=remote).fit(module, loader())
     assert remote.finalized == ["failed"]
-    assert ours.report.run.status == "failed"
+    assert ours.report().run.status == "failed"
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_log_handlers_may_fail(tmp_path: Path) -> None:
     lightning = trainer(tmp_path, ours, logger=Remote(refuse))
     lightning.fit(TinyModule(clock), loader())
     assert lightning.global_step == 80
-    assert ours.report.run.status == "finished"
+    assert ours.report().run.status == "finished"
 
 
 def test_rows_of_a_slow_logger_come_less_often(tmp_path: Path) -> None:

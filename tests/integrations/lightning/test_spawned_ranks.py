@@ -30,7 +30,7 @@ def test_the_newest_child_is_reported(tmp_path: Path) -> None:
     begun(logs / "version_3" / "energy", "older")
     begun(logs / "version_4" / "energy", "newer", unix_s=2e9)
     begun(logs / "version_5" / "energy", "foreign", ppid=1, unix_s=3e9)
-    assert ours.report.run.run_id == "newer"
+    assert ours.report().run.run_id == "newer"
 
 
 def test_a_chosen_folder_needs_no_trainer(tmp_path: Path) -> None:
@@ -38,12 +38,12 @@ def test_a_chosen_folder_needs_no_trainer(tmp_path: Path) -> None:
     ours = GpuEnergyCallback(report_dir=tmp_path)
     begun(tmp_path, "foreign", ppid=1)
     with pytest.raises(JournalError, match="never started"):
-        _ = ours.report
+        _ = ours.report()
     begun(tmp_path, "child", unix_s=2e9)
-    assert ours.report.run.run_id == "child"
+    assert ours.report().run.run_id == "child"
 
 
 def test_without_any_trainer_nothing_is_invented(tmp_path: Path) -> None:
     """The error says that the callback was never started."""
     with pytest.raises(JournalError, match="never started"):
-        _ = GpuEnergyCallback().report
+        _ = GpuEnergyCallback().report()

@@ -45,7 +45,7 @@ class Training:
             lightning_module=SimpleNamespace(automatic_optimization=is_automatic),
             global_step=0,
         )
-        settings = {"batch_size_fn": None, "length_fn": None} | functions
+        settings = {"batch_size_fn": None, "tokens_fn": None} | functions
         self.counter = LightningStepCounter(EnergyMeter(), **settings)
         self.events: list[Event] = []
         meter = self.counter._meter
@@ -117,7 +117,7 @@ def test_sizes_that_begin_to_differ_are_noticed_at_the_next_check() -> None:
 
 def test_accumulated_batches_count_for_their_step() -> None:
     """Three batches, of which the last ends with a step."""
-    training = Training(length_fn=lambda batch: 10 * len(batch))
+    training = Training(tokens_fn=lambda batch: 10 * len(batch))
     for size, steps in ((4, 0), (4, 0), (3, 1), (2, 1)):
         training.batch(rows(size), steps)
     assert training.steps == [(11, 110), (2, 20)]
@@ -217,7 +217,7 @@ def test_hooks_that_are_not_used_are_not_called(tmp_path: Path) -> None:
     assert seen == [[None] * len(UNUSED)] * 3
     assert not {*UNUSED, "on_train_batch_end"} & set(vars(ours))
     assert all(callable(getattr(ours, name)) for name in UNUSED)
-    assert ours.report.throughput.steps == 3
+    assert ours.report().throughput.steps == 3
 
 
 def test_hooks_of_a_subclass_are_called(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_hooks_of_a_subclass_are_called(tmp_path: Path) -> None:
     ours = Own(report_dir=tmp_path)
     fit(tmp_path, ours)
     assert called == ["start", "end"] * 3
-    assert ours.report.throughput.steps == 3
+    assert ours.report().throughput.steps == 3
 
 
 def test_a_hook_that_was_replaced_stays(tmp_path: Path) -> None:

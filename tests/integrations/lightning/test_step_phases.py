@@ -43,4 +43,4 @@ def test_phases_of_a_fit(tmp_path: Path) -> None:
         callbacks=[callback],
     )
     trainer.fit(Module(), DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=2))
-    lab.check(callback.report.profile.step_phases)
+    lab.check(callback.report().profile.step_phases)

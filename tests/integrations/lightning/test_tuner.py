@@ -646,12 +646,12 @@ def test_joules_are_in_the_report_of_the_training(tmp_path: Path) -> None:
     del asked["meter"]
     tuner = BatchSizeTuner(**asked)
     trainer(tmp_path, ours, tuner).fit(net)
-    phases = {phase.name: phase for phase in ours.report.phases}
+    phases = {phase.name: phase for phase in ours.report().phases}
     assert phases["tuning"].gpu.energy_j == pytest.approx(tuner.result.energy_j, rel=0.05)
     assert phases["train"].gpu.energy_j > 0.0
     batches = -(-256 // tuner.result.size)
-    assert ours.report.throughput.steps == 2 * batches
-    assert ours.report.throughput.samples == 2 * 256
+    assert ours.report().throughput.steps == 2 * batches
+    assert ours.report().throughput.samples == 2 * 256
 
 
 # What cannot be.

@@ -19,7 +19,7 @@ from tests.integrations.notebook.kernel import Session, boom
 
 def figures():
     saved = session.callback.wait_for_report() is not None
-    report = session.callback.report
+    report = session.callback.report()
     by_name = {phase.name: phase for phase in report.phases}
     print(json.dumps({
         "status": report.run.status, "error": report.run.error, "trained_s": session.trained_s,
@@ -39,7 +39,7 @@ CELLS = {
     "setup": "session = Session({framework!r})",
     "exception": "session.fit(boom)",
     "after exception": "time.sleep(4.0); figures()",
-    "shown": "session.callback.report",
+    "shown": "session.callback.report()",
     "second fit": "session.fit()",
     "after second fit": "wait_for_threads(); figures()",
     "ctrl-c": "session.fit(lambda: os.kill(os.getpid(), signal.SIGINT))",
@@ -108,7 +108,7 @@ def test_no_thread_of_ours_is_left(cells: dict) -> None:
 
 
 def test_the_report_shows_itself(cells: dict) -> None:
-    """``callback.report`` as the last line of a cell is the page in a frame."""
+    """``callback.report()`` as the last line of a cell is the page in a frame."""
     [shown] = cells["shown"]
     assert shown.data["text/html"].lstrip().startswith("<iframe")
 

@@ -282,7 +282,7 @@ def test_other_ranks_record_nothing(tmp_path: Path, fake: Callable[..., FakeReco
         recorder = fake()
         profiler = KernelProfiler(windows_after=(10,), all_ranks=all_ranks)
         bench = Bench(tmp_path / str(all_ranks), profiler)
-        bench.meter.start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
+        bench.meter._start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
         bench.train(50)
         bench.meter.stop()
         assert recorder.told.count("open") == windows

@@ -129,7 +129,7 @@ def test_what_is_no_model_begins_no_forward_and_a_validation_uses_no_hook_up(tmp
                 begun.append([name for name, _ in phases._run.marks._marks])
                 phases._run.marks._marks.clear()
             torch.nn.Identity()(torch.ones(1))
-            meter.mark("data_ready")
+            meter.data_ready()
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
             if step == 12:
@@ -244,9 +244,9 @@ def train(torch, machine, folder, steps):
         for step in range(steps):
             for _ in range(2):
                 machine.work("data wait", 0.011 + 0.004 * (step % 3))
-                meter.mark("data_ready")
+                meter.data_ready()
                 model(torch.ones(2, 4)).sum().backward()
-                meter.mark("batch_done")
+                meter.batch_done()
             optimizer.step()
             optimizer.zero_grad()
             meter.step(samples=4)

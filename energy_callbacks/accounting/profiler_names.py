@@ -1,0 +1,57 @@
+"""Maps the names of profilers to their classes, which are imported when they are first needed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+ProfilerName = Literal["kernels", "lines", "phases", "host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilerEntry:
+    """A profiler that can be chosen by name.
+
+    Attributes:
+        path: module and class as ``module:class``, relative to ``energy_callbacks.profiling``.
+        shows: what the profiler shows; part of the command's help.
+        is_default: whether the command ``profile`` uses the profiler if the user chooses none.
+    """
+
+    path: str
+    shows: str
+    is_default: bool = False
+
+
+PROFILERS: Final[Mapping[str, ProfilerEntry]] = MappingProxyType(
+    {
+        "kernels": ProfilerEntry(
+            path="kernels:KernelProfiler", shows="kernels of the GPU", is_default=True
+        ),
+        "lines": ProfilerEntry(
+            path="lines:LineProfiler", shows="lines of the program", is_default=True
+        ),
+        "host": ProfilerEntry(path="host:HostProfiler", shows="Python calls, by cProfile"),
+        "phases": ProfilerEntry(path="phases:StepPhases", shows="phases of the step"),
+    }
+)
+
+
+def create(name: str, **settings: Any) -> Any:
+    """Import the class of a profiler, and return a new object of it.
+
+    Args:
+        name: name of the profiler, a ``ProfilerName``.
+        settings: keyword arguments of the class.
+
+    Raises:
+        ValueError: if there is no profiler of this name.
+    """
+    if name not in PROFILERS:
+        known = ", ".join(repr(one) for one in PROFILERS)
+        raise ValueError(
+            f"there is no profiler {name!r}; profilers= is a list of the names {known}, "
+            "or of objects such as KernelProfiler()"
+        )
+    return resolve_name(f"energy_callbacks.profiling.{PROFILERS[name].path}")(**settings)
