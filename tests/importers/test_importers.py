@@ -123,11 +123,11 @@ def test_report_makes_a_run_folder_of_a_log(log, tmp_path, monkeypatch):
 
 
 def test_report_names_the_runs_of_a_file_with_several(tmp_path, capsys):
-    """The runs of a file with several are listed on stderr, with exit code 1."""
+    """The runs of a file with several are listed on stderr, with exit code 2."""
     path = tmp_path / "emissions.csv"
     path.write_text("run_id,duration,emissions,energy_consumed,gpu_energy,gpu_model\n"
                     "a,10,1,1,1,H100\nb,20,1,1,1,H100\n")  # fmt: skip
-    assert main(["report", str(path)]) == 1
+    assert main(["report", str(path)]) == 2
     assert "they are a (10 s), b (20 s)" in capsys.readouterr().err
     assert main(["report", f"{path}#b"]) == 0
 

@@ -368,7 +368,7 @@ def _codecarbon_configuration() -> dict[str, str]:
     except Exception as error:
         raise ValueError(
             f"CodeCarbon's configuration cannot be read: {error}; "
-            "mend .codecarbon.config, or set country="
+            "correct .codecarbon.config, or set country="
         ) from error
     lower = {name.lower(): value for name, value in os.environ.items()}
     names = (name for name in lower if name.startswith(_PREFIX))

@@ -67,7 +67,7 @@ def before(patch: pytest.MonkeyPatch, method: str, send: Callable[..., None]) ->
 
 STAGES = ("start", "batch", "row", "epoch", "checkpoint", "end")
 # Stages inside methods of the meter.
-METHODS = {"start": "start", "epoch": "epoch", "checkpoint": "window", "end": "_begin_ending"}
+METHODS = {"start": "_start", "epoch": "epoch", "checkpoint": "window", "end": "_begin_ending"}
 
 
 def training_with_signal(

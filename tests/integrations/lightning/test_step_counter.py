@@ -49,7 +49,7 @@ class Training:
         self.counter = LightningStepCounter(EnergyMeter(), **settings)
         self.events: list[Event] = []
         meter = self.counter._meter
-        meter.marks = lambda: StepMarks(self.events.append, time.monotonic)  # type: ignore[method-assign]
+        meter._step_marks = lambda: StepMarks(self.events.append, time.monotonic)  # type: ignore[method-assign]
         self.acted: list[int] = []
         self.counter.begin(self.trainer, self)
 

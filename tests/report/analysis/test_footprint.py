@@ -141,4 +141,4 @@ def test_the_command_writes_a_view_where_it_is_told(run_folder, tmp_path, capsys
     assert load(tmp_path / "view" / "energy_report.json").emissions.pue == 1.5
     assert (tmp_path / "view" / "energy_report_power.png").is_file()
     assert main([*command, "--graphs"]) == 2
-    assert "add --out DIR" in capsys.readouterr().err
+    assert "needs --out DIR" in capsys.readouterr().err
