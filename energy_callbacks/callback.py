@@ -43,7 +43,9 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
         ValueError: if a value is wrong, or ``meter`` is combined with other settings.
     """
     check_names("GpuEnergyCallback", settings, (*own, *SETTINGS))
-    others: dict[str, Any] = {k: v for k, v in settings.items() if v not in (None, (), [])}
+    others: dict[str, Any] = {k: v for k, v in settings.items() if v is not None}
+    if not others.get("profilers", True):
+        del others["profilers"]
     meter: EnergyMeter | None = others.pop("meter", None)
     if meter is None:
         return EnergyMeter(**others)

@@ -298,7 +298,7 @@ def test_the_loader_is_not_read_at_each_step(
         monkeypatch.setattr(
             torch.utils.data.BatchSampler, "__len__", lambda one: found.append(1) or original(one)
         )
-        clock = callbacks[0]._meter.clock if callbacks else FakeClock()
+        clock = callbacks[0]._meter._clock if callbacks else FakeClock()
         trainer(tmp_path, TinyModel(clock), *callbacks).train()
         monkeypatch.undo()
         return len(found)
