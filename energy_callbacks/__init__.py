@@ -4,6 +4,8 @@ Each framework has a module with its callback, such as ``energy_callbacks.lightn
 a framework use an ``EnergyMeter``.
 """
 
+import sys
+
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.errors import (
     EnergyCallbacksError,
@@ -35,19 +37,21 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> object:
     """Raise an error; for names of other modules, its message names these modules.
 
-    ``from energy_callbacks import ...`` replaces the message of an ``AttributeError``, but not that
-    of an ``ImportError``.
+    ``from energy_callbacks import ...`` replaces the message of an ``AttributeError``. Therefore
+    the import system gets an ``ImportError`` for these names. Others, such as ``hasattr``, expect
+    an ``AttributeError``.
 
     Raises:
-        ImportError: if another module has the name.
-        AttributeError: if no module has it.
+        ImportError: if another module has the name, and the name is being imported.
+        AttributeError: otherwise.
     """
-    if name in _ELSEWHERE:
-        raise ImportError(
-            f"cannot import {name!r} from 'energy_callbacks'; import it from {_ELSEWHERE[name]}",
-            name=__name__,
-        )
-    raise AttributeError(f"module 'energy_callbacks' has no attribute {name!r}")
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'energy_callbacks' has no attribute {name!r}")
+    message = f"'energy_callbacks' has no {name!r}; import it from {_ELSEWHERE[name]}"
+    # The function of importlib that handles the names after "import" (CPython 3.11 to 3.14).
+    if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001
+        raise ImportError(message, name=__name__)
+    raise AttributeError(message)
 
 
 __all__ = [

@@ -491,6 +491,9 @@ def test_names_of_other_modules_are_explained() -> None:
     with pytest.raises(ImportError, match=r"import it from energy_callbacks\.profiling"):
         exec("from energy_callbacks import KernelProfiler")
     assert not hasattr(energy_callbacks, "no_such_name")
+    assert not hasattr(energy_callbacks, "GpuEnergyCallback"), "LightningCLI asks"
+    with pytest.raises(AttributeError, match=r"import it from energy_callbacks\.lightning"):
+        _ = energy_callbacks.GpuEnergyCallback
 
 
 def test_the_switch_turns_everything_off(
