@@ -18,6 +18,9 @@ _MODULES = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbac
 class CallbackSettings(ConfigSettings, total=False):
     """Keyword arguments of every ``GpuEnergyCallback``: the settings of ``EnergyConfig`` and these.
 
+    Settings that are not passed come from the environment or a settings file, see
+    ``EnergyConfig``.
+
     Attributes:
         profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
             ``"lines"``, ``"phases"`` and ``"host"``.

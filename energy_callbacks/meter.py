@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.accounting.grid.grid import check_grid
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, default_folder
 from energy_callbacks.accounting.lifecycle import Lifecycle
-from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
-from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP
 from energy_callbacks.accounting.metrics.tags import with_prefix
 from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.accounting.profilers import Profiler, Profilers
-from energy_callbacks.accounting.step_marks import StepMarks, step_marks
+from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import ConfigSettings, EnergyConfig, check_names, is_disabled
@@ -56,6 +55,7 @@ _KEYWORDS: Final = (
 )  # fmt: skip
 _DATA_READY: Final = "data_ready"
 _BATCH_DONE: Final = "batch_done"
+_NAMES: Final = {READY: _DATA_READY, DONE: _BATCH_DONE}
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
 # training may take 50 ms.
 _LAST_ROW_S = 0.02
@@ -107,8 +107,9 @@ class EnergyMeter:
         config: the settings.
 
     Raises:
-        ValueError: for an invalid setting, such as an unknown country; if both ``config`` and
-            settings are passed; if a profiler's name is unknown.
+        ValueError: for an invalid setting, such as an unknown country or a damaged file of carbon
+            intensities; if both ``config`` and settings are passed; if a profiler's name is
+            unknown.
         TypeError: if a setting is unknown or has the wrong type, or if a profiler lacks a method.
     """
 
@@ -123,8 +124,8 @@ class EnergyMeter:
         **settings: Unpack[ConfigSettings],
     ) -> None:
         self.config = _config(config, settings)
-        if self.config.country is not None:
-            carbon.place(self.config.country, self.config.region)
+        if self.config.country is not None or self.config.carbon_intensity is not None:
+            check_grid(self.config)
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s
@@ -406,14 +407,21 @@ class EnergyMeter:
             self._profilers.mark(name, at_s)
 
     def _step_marks(self) -> StepMarks:
-        """Return functions that do the same as ``data_ready``, ``batch_done`` and ``step``, faster.
+        """Return an object that reports ``data_ready``, ``batch_done`` and ``step``, but faster.
 
-        They belong to the running attempt, and do nothing after its end.
+        It belongs to the running attempt, and does nothing after its end.
         """
-        attempt = self._lifecycle.running
+        attempt, now_s = self._lifecycle.running, self._clock.monotonic_s
         if attempt is None or attempt.steps.ends or self._profilers.running:
-            return StepMarks(self.data_ready, self.batch_done, self.step)
-        return step_marks(attempt.steps, self._clock.monotonic_s)
+            return StepMarks(self._take_event, now_s)
+        return attempt.steps.marks(now_s)
+
+    def _take_event(self, event: Event) -> None:
+        kind, t_s, samples, tokens, _ = event
+        if kind == STEP:
+            self.step(samples, tokens)
+        else:
+            self._mark_step(kind, _NAMES[kind], t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.
@@ -689,7 +697,7 @@ class EnergyMeter:
         """Print a summary on rank 0."""
         if attempt.rank == 0:
             path = attempt.run_folder / "energy_report.html"
-            line = summary.line(attempt.board.whole(), attempt.devices, path)
+            line = summary.line(attempt.board.whole(), attempt.devices, path, self.config)
             self._messages.call(lambda: self._say(line))
 
     def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:

@@ -399,6 +399,17 @@ def break_codecarbon(monkeypatch: pytest.MonkeyPatch) -> None:
             function.cache_clear()
 
 
+def assert_emissions(run: Run, *, are_known: bool) -> None:
+    """Assert that the emissions of a run in Germany are known, or that the report says why not."""
+    emissions = run.report.emissions
+    assert run.says("The emissions are not known") is not are_known
+    assert (emissions is not None) is are_known
+    if emissions is not None:
+        assert emissions.kg_per_kwh == pytest.approx(0.381, rel=0.01)  # CodeCarbon 3.3.2
+        energy_j = run.report.energy.total.energy_j
+        assert emissions.kg == pytest.approx((energy_j or 0.0) / 3.6e6 * emissions.kg_per_kwh)
+
+
 # --- the disk
 
 

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
+from energy_callbacks.accounting.grid.intensity_log import IntensityLog
 from energy_callbacks.accounting.journal import disk_sync, journal, redaction
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
@@ -16,8 +18,8 @@ from energy_callbacks.accounting.journal.previous_attempts import PreviousAttemp
 from energy_callbacks.accounting.journal.raw_readings import RawReadings
 from energy_callbacks.accounting.journal.stale_sensors import StaleSensors
 from energy_callbacks.accounting.journal.wall_clock import WallClock
-from energy_callbacks.accounting.metrics import carbon
-from energy_callbacks.accounting.metrics.budget import Budget, emissions_function
+from energy_callbacks.accounting.metrics.budget import Budget
+from energy_callbacks.accounting.metrics.carbon import Place
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.newest_energy import newest_energy, seen_until_s
@@ -26,7 +28,7 @@ from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.core.guard import logger, pass_on_signals
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, Latch
 from energy_callbacks.sensing.sampler import Notice, Sampler
@@ -62,8 +64,8 @@ _LEFT: Final = (
 )
 # Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (
-    "pue", "price_per_kwh", "sample_interval_s", "raw_readings", "step_events", "max_energy_wh",
-    "max_emissions_g",
+    "pue", "price_per_kwh", "currency", "sample_interval_s", "raw_readings", "step_events",
+    "max_energy_wh", "max_emissions_g",
 )  # fmt: skip
 
 
@@ -148,13 +150,12 @@ class ActiveAttempt:
         from energy_callbacks.accounting.journal import environment
 
         surroundings = environment.describe(with_command=config.writes_command)
-        place, problem = _place(config)
-        emissions_kg = emissions_function(place, config.pue)
+        grid, problem = grid_or_unknown(config)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
         self._alive_s = self._start_s
         self.timeline = Timeline()
-        header = self._header(unix_s, place, surroundings, earlier)
+        header = self._header(unix_s, grid, surroundings, earlier)
         self._writer.write(redaction.record(header))
         self._writer.flush()
         ends = None
@@ -167,14 +168,17 @@ class ActiveAttempt:
         self.metrics = MetricLog(self.recorder, config.tag_prefix)
         if problem:
             self.recorder.warn("place", problem)
+        self._emissions_kg = IntensityLog(
+            grid, self.recorder, unix_s, config.pue, clock.monotonic_s
+        )
         self.board = ScalarBoard(
             self.recorder,
             earlier=earlier,
             samples_scale=process.local_world_size,
-            emissions_kg=emissions_kg,
+            emissions_kg=self._emissions_kg,
         )
         self.forecaster = Forecaster(self.board, process.world_size / process.local_world_size)
-        self._budget = Budget(config, emissions_kg)
+        self._budget = Budget(config, self._emissions_kg)
         self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
         keep = self._raw.keep if self._raw else None
         self._disk = disk_sync.start(clock, path, *((self._raw.path,) if self._raw else ()))
@@ -333,7 +337,7 @@ class ActiveAttempt:
     def _ask_to_end(self, status: str, error: str | None, left_s: float | None = None) -> None:
         if self._end is None:
             self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
-            self.steps.generation = None
+            self.steps.refuse()
             self._sampler.ask_to_stop()
 
     def wait_for_last_row(self, timeout_s: float) -> None:
@@ -441,7 +445,7 @@ class ActiveAttempt:
 
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
-        self.steps.generation = None
+        self.steps.refuse()
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
@@ -466,6 +470,7 @@ class ActiveAttempt:
     def _keep_books(self) -> None:
         try:
             self.recorder.update()
+            self._emissions_kg.update()
             self.board.update()
             self.forecaster.update()
             if self._raw is not None:
@@ -505,7 +510,7 @@ class ActiveAttempt:
                 )
 
     def _header(
-        self, unix_s: float, place: carbon.Place, surroundings: Record, earlier: PreviousAttempts
+        self, unix_s: float, grid: Grid | None, surroundings: Record, earlier: PreviousAttempts
     ) -> Record:
         config, job, linked_j = self._config, identity(os.environ), dict(earlier.linked_j)
         devices = config.devices if isinstance(config.devices, str) else list(config.devices)
@@ -526,7 +531,12 @@ class ActiveAttempt:
             "tags": dict(config.tags),
             **asdict(self._process),
             "job": job and asdict(job),
-            "config": {"place": asdict(place), **settings, "devices": devices},
+            "config": {
+                "place": _place(grid),
+                "carbon_intensity": _text_or_number(config.carbon_intensity),
+                **settings,
+                "devices": devices,
+            },
             "environment": surroundings,
             # If the run began in another folder: that folder (``None`` if its journals are gone),
             # and the energy that the run used before this attempt, J by scope.
@@ -541,10 +551,12 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
     return status, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
-    """Return the location of the machine, and an error message (empty if there is no error)."""
-    try:
-        return carbon.place(config.country, config.region), ""
-    except Exception as error:  # noqa: BLE001 - only emissions need the location
-        pass_on_signals()
-        return carbon.Place(), f"the place is taken as unknown: {error}"
+def _place(grid: Grid | None) -> Record:
+    """Return the location and its carbon intensity; a file of intensities has lines of its own."""
+    if grid is None:
+        return asdict(Place())
+    return {**asdict(grid.place), "intensity": asdict(grid.intensity)}
+
+
+def _text_or_number(value: float | str | Path | None) -> float | str | None:
+    return value if value is None or isinstance(value, int | float) else str(value)

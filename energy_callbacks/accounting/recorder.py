@@ -113,7 +113,7 @@ class JournalRecorder:
         self._closed: deque[PhaseSpan] = deque()
         self._named: deque[PhaseSpan] = deque()
         self._new_windows: deque[PhaseSpan] = deque()
-        self._lines: deque[Record] = deque()
+        self._lines: deque[Record | Callable[[], Record | None]] = deque()
         self._pooled = StepCounts(t_s=start_s)
         self._period_s = 0.0
         self._written = {"samples": 0.0, "tokens": 0.0}
@@ -163,7 +163,15 @@ class JournalRecorder:
 
     def event(self, kind: str, t_s: float, **values: Any) -> None:
         """Queue an ``event`` line."""
-        self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self.start_s, **values})
+        self._lines.append(self.event_line(kind, t_s, **values))
+
+    def event_line(self, kind: str, t_s: float, **values: Any) -> Record:
+        """Return an ``event`` line."""
+        return {"type": "event", "kind": kind, "t_s": t_s - self.start_s, **values}
+
+    def queue(self, line: Callable[[], Record | None]) -> None:
+        """Queue a line that the journal's thread will compute; ``None`` is left out."""
+        self._lines.append(line)
 
     def warn(self, code: str, message: str, fix: str = "") -> None:
         """Queue a ``warning`` line for the report; ``fix`` is advice for the user."""
@@ -280,7 +288,9 @@ class JournalRecorder:
 
     def _write_queued(self) -> None:
         while self._lines:
-            self._writer.write(self._lines.popleft())
+            queued = self._lines.popleft()
+            if (line := queued() if callable(queued) else queued) is not None:
+                self._writer.write(line)
 
     def _warn_of_host_marks(self) -> None:
         host_marks, steps = self.steps.host_marks

@@ -1,57 +1,76 @@
-"""Functions that report the events of a step, for adapters that call them at every batch.
+"""Reports the events of a step from adapters, which do this at every batch.
 
-In a training, caches are cold: each call of a Python function and each attribute that it reads may
-take 1 us. So these functions read a clock and append to a queue, and reach both without attributes.
+In a training, caches are cold: each call of a Python function takes about 1 us. Therefore hooks
+that run at every batch call no Python function. They append the event themselves::
+
+    marks.append((STEP, marks.now_s(), samples, tokens, None))
 """
 
+import weakref
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from energy_callbacks.accounting.metrics.step_counts import DONE, READY, STEP, StepLog
 from energy_callbacks.core import forks
 
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.frameworks.step_ends import StepEnd
 
-class Step(Protocol):
-    """Reports that an optimizer step has ended now; see ``EnergyMeter.step``."""
+READY, DONE, STEP = range(3)
+"""Kinds of events: a batch has arrived, a batch is done, a batch with an optimizer step is done."""
 
-    def __call__(self, samples: float | None = None, tokens: float | None = None) -> None:
-        """Report the step."""
-        ...
-
-
-class StepMarks(NamedTuple):
-    """Functions that report events of a step, now.
-
-    Attributes:
-        ready: reports that a batch has arrived (``data_ready``).
-        done: reports that a batch without an optimizer step is done (``batch_done``).
-        step: reports that an optimizer step has ended.
-    """
-
-    ready: Callable[[], None]
-    done: Callable[[], None]
-    step: Step
+# An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
+# measure the ends. It is a plain tuple, because creating a named tuple would take three times as
+# long.
+Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
 
 
-def step_marks(log: StepLog, now_s: Callable[[], float]) -> StepMarks:
-    """Return functions that append to a log; they do nothing when it is closed, and after a fork.
+class StepMarks:
+    """Reports events of a step, now.
 
     Args:
-        log: log of a running attempt, without CUDA events.
+        append: receives the events.
         now_s: returns the monotonic time, s.
+
+    Attributes:
+        append: as above; after ``end`` and in a forked child, it ignores events.
+        now_s: as above.
     """
-    append = log.append
 
-    def ready() -> None:
-        if log.generation == forks.generation:
-            append((READY, now_s(), None, None, None))
+    __slots__ = ("__weakref__", "append", "now_s")
 
-    def done() -> None:
-        if log.generation == forks.generation:
-            append((DONE, now_s(), None, None, None))
+    def __init__(self, append: Callable[[Event], None], now_s: Callable[[], float]) -> None:
+        self.append = append
+        self.now_s = now_s
+        _not_ended.add(self)
 
-    def step(samples: float | None = None, tokens: float | None = None) -> None:
-        if log.generation == forks.generation:
-            append((STEP, now_s(), samples, tokens, None))
+    def ready(self) -> None:
+        """Report that a batch has arrived (``data_ready``)."""
+        self.append((READY, self.now_s(), None, None, None))
 
-    return StepMarks(ready, done, step)
+    def done(self) -> None:
+        """Report that a batch without an optimizer step is done (``batch_done``)."""
+        self.append((DONE, self.now_s(), None, None, None))
+
+    def step(self, samples: float | None = None, tokens: float | None = None) -> None:
+        """Report that an optimizer step has ended; see ``EnergyMeter.step``."""
+        self.append((STEP, self.now_s(), samples, tokens, None))
+
+    def end(self) -> None:
+        """Ignore all further events."""
+        self.append = _ignore
+
+
+def _ignore(event: Event) -> None:
+    pass
+
+
+_not_ended: "weakref.WeakSet[StepMarks]" = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    for marks in tuple(_not_ended):
+        marks.end()
+
+
+# A forked child has no thread that reads the events.
+forks.call_in_children(_end_all)

@@ -2,6 +2,7 @@
 
 Each of these modules has the text ``HELP``, ``add_arguments(parser)``, which declares the arguments
 of the subcommand, and ``run(arguments) -> int``, which runs it and returns the exit code.
+``common/`` has what several of them use.
 """
 
 import argparse
@@ -10,7 +11,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from energy_callbacks.core.errors import EnergyCallbacksError
+from energy_callbacks.cli.common import messages
+from energy_callbacks.cli.common.completion import PrintCompletion
+from energy_callbacks.cli.common.options import add_verbosity
+from energy_callbacks.core.errors import EnergyCallbacksError, JournalError
 from energy_callbacks.version import __version__
 
 # Names of the subcommands, in the order in which --help lists them.
@@ -19,6 +23,7 @@ COMMANDS: tuple[str, ...] = (
     "run",
     "profile",
     "matrix",
+    "list",
     "report",
     "compare",
     "query",
@@ -27,6 +32,15 @@ COMMANDS: tuple[str, ...] = (
     "monitor",
     "doctor",
 )
+_DESCRIPTION = "Measure the energy of trainings and other programs."
+_EXIT_CODES = (
+    "Exit codes: 0 for success, 1 if the command failed, 2 if an argument or an input file is "
+    "wrong. run and profile exit with the code of the measured program."
+)
+# Errors that are caused by what the user passes to a command, among ``_EXPECTED``.
+_WRONG_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_WRONG_INPUT = (ValueError, JournalError, *_WRONG_PATH)
+_EXPECTED = (EnergyCallbacksError, OSError, ValueError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,32 +51,66 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code of the subcommand, 0 on success; 1 if it failed with an error, 2 if an
-        argument was wrong.
+        argument or an input file was wrong, 130 after Ctrl-C.
     """
-    arguments = build_parser().parse_args(argv)
     try:
-        code: int = arguments.run(arguments)
+        arguments = build_parser().parse_args(argv)
+        with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
+            code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output, such as ``head``, has ended: the flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (EnergyCallbacksError, OSError, ValueError) as error:
-        print(f"energy-callbacks {arguments.command}: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
     return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a subcommand and return its exit code; print its errors.
+
+    Raises:
+        BrokenPipeError: if the reader of standard output has ended.
+    """
+    try:
+        code: int = arguments.run(arguments)
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        messages.logger.error("energy-callbacks %s: interrupted", arguments.command)
+        return 130  # 128 + SIGINT, as in a shell
+    except _EXPECTED as error:
+        text = f"energy-callbacks {arguments.command}: {_message(error)}"
+        messages.logger.error("%s", text, exc_info=arguments.verbose)
+        return 2 if isinstance(error, _WRONG_INPUT) else 1
+    return code
+
+
+def _message(error: Exception) -> str:
+    """Return the message of an error, without the error number of the operating system."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all subcommands and their arguments."""
     parser = argparse.ArgumentParser(
-        prog="energy-callbacks", description="Energy as a training metric."
+        prog="energy-callbacks", description=_DESCRIPTION, epilog=_EXIT_CODES
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        metavar="SHELL",
+        help="print a script that completes commands and options in bash, zsh, fish, tcsh or "
+        "PowerShell",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = import_module(f"{__name__}.{name}")
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        text = module.HELP
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         command.set_defaults(run=module.run)
         module.add_arguments(command)
+        add_verbosity(command)
     return parser

@@ -2,12 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.accounting.journal import journal
-from energy_callbacks.cli.shares import share
+from energy_callbacks.cli.common import options, run_folders
+from energy_callbacks.cli.common.messages import logger
+from energy_callbacks.cli.common.shares import share
 from energy_callbacks.compare import Comparison, compare, model, text, validity
 from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
@@ -28,44 +29,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "groups",
         nargs="+",
         metavar="GROUP",
-        help="a run folder, saved report or log of another tool; several repeats of the same as "
-        "PATH,PATH or as a folder of run folders; NAME=... gives it a name. The first is what the "
-        "others are compared with",
+        help="a run folder, saved report or log of another program; or several repeats of the "
+        "same training, as PATH,PATH or as a folder with run folders below it. NAME=... names the "
+        "group. The other groups are compared with the first",
     )
-    add("--metric", help="by which quality is judged; default: of a validation")
-    add("--goal", choices=("lower", "higher"), help="which way it is better")
-    add("--target", type=float, metavar="X", help="value of it that energy and time are asked for")
+    add(
+        "--metric",
+        help="metric that measures the quality of the result (default: a metric of the validation)",
+    )
+    add("--goal", choices=("lower", "higher"), help="which values of the metric are better")
+    add(
+        "--target",
+        type=float,
+        metavar="X",
+        help="value of the metric up to which energy and time are compared (default: the best "
+        "value that all runs reach)",
+    )
     add(
         "--paired",
         action=argparse.BooleanOptionalAction,
         default="auto",
-        help="runs of two groups belong together one by one; default: where they were made in turn",
+        help="compare the groups run by run: the first with the first, and so on (default: if the "
+        "groups ran in turn)",
     )
     add(
         "--margin",
         type=share,
         default=0.01,
         metavar="SHARE",
-        help="by which the metric may be worse and still be as good (default: 1%%)",
+        help="the metric counts as as good if it is worse by at most this share (default: 1%%)",
     )
     add(
         "--fail-if-regress",
         type=share,
         metavar="SHARE",
-        help=f"exit with {REGRESSED} where a group is known to take more than so much more energy, "
-        f"such as 5%%; with {UNJUDGED} where that cannot be judged",
+        help=f"exit with {REGRESSED} if it is certain that a group uses more energy than the "
+        f"first, by more than this share, such as 5%%; exit with {UNJUDGED} if this cannot be "
+        "judged",
     )
     add(
         "--on",
         choices=sorted(BY_NAME),
         metavar="QUANTITY",
-        help="what --fail-if-regress asks about: "
-        f"{', '.join(sorted(BY_NAME))}; default: what the answer speaks of",
+        help=f"quantity that --fail-if-regress judges: {', '.join(sorted(BY_NAME))} (default: the "
+        "headline quantity of the comparison)",
     )
-    add("--out", type=Path, metavar="DIR", help="write comparison.html, .json, .md and pictures")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    how.add_argument("--markdown", action="store_true", help="print it as markdown")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="also write comparison.html, .json, .md and charts to this folder",
+    )
+    options.add_json(parser, markdown="print the comparison as Markdown")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     in_text = text.markdown if arguments.markdown else text.render
     sys.stdout.write((model.to_json if arguments.json else in_text)(comparison))
     for path in comparison.save(arguments.out) if arguments.out else ():
-        print(path, file=sys.stderr)
+        logger.info("%s", path)
     if arguments.fail_if_regress is None:
         return 0
     rule = (arguments.on, arguments.fail_if_regress)
@@ -107,8 +122,8 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
     effect = comparison.effect(group, quantity) if quantity else comparison.answer(group)
     if effect is None:
         raise ValueError(
-            f"--fail-if-regress: {quantity or 'no quantity'} is not known of {group} and "
-            f"{first}; choose another with --on"
+            f"--fail-if-regress: {quantity or 'every quantity'} is unknown for {group} or {first}; "
+            "choose another quantity with --on"
         )
     difference = f"{group}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
     forbidden = [one for one in comparison.caveats if validity.forbids(one, effect, first)]
@@ -116,22 +131,22 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
         return _say(UNJUDGED, f"cannot be judged: {difference}: {forbidden[0].message}")
     low, high = effect.low, effect.high
     if low is None or high is None or effect.basis == "blocks":
-        return _say(UNJUDGED, f"cannot be judged from one run a side: {difference}; repeat it")
+        return _say(UNJUDGED, f"cannot be judged from one run per group: {difference}; repeat it")
     if effect.quantity == "samples_per_s":  # for this quantity, a decrease is worse
         low, high = 1.0 / high, 1.0 / low
     percent = f"{100.0 * limit:g} %"
     if effect.verdict == "not measured":
-        return _say(UNJUDGED, f"cannot be judged: {difference}, not measured but estimated")
+        return _say(UNJUDGED, f"cannot be judged: {difference}, estimated and not measured")
     if effect.verdict != "not resolved" and low - 1.0 > limit:
         return _say(REGRESSED, f"regressed: {difference}, more than {percent}")
     if high - 1.0 > limit:
-        interval = f"the interval leaves more than {percent} open, repeat runs to close it"
-        return _say(0, f"not known to be regressed: {difference}; {interval}")
+        interval = f"the interval includes more than {percent}; more repeats make it narrower"
+        return _say(0, f"no certain regression: {difference}; {interval}")
     return 0
 
 
 def _say(code: int, text: str) -> int:
-    print(text, file=sys.stderr)
+    logger.info("%s", text)
     return code
 
 
@@ -139,18 +154,22 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
     """Return the paths of the runs of each group, by the name of the group.
 
     Raises:
-        ValueError: if two groups have the same name, or if a group has no run.
+        ValueError: if two groups have the same name, or if a group names no path.
+        JournalError: if a folder contains no run.
     """
     groups: dict[str, list[Path]] = {}
-    for name, paths in map(_group, words):
+    given = [_group(word) for word in words]
+    unnamed = _names([paths[0] for name, paths in given if not name])
+    for own_name, paths in given:
+        name = own_name or next(unnamed)
         if name in groups:
             raise ValueError(f"two groups are called {name!r}; name them: NAME=PATH")
-        groups[name] = paths
+        groups[name] = [run for path in paths for run in sorted(run_folders.runs_at(path))]
     return groups
 
 
 def _group(word: str) -> tuple[str, list[Path]]:
-    """Return the group name and the paths of the runs in ``NAME=PATH,PATH`` or ``PATH,PATH``.
+    """Return the name and the paths in ``NAME=PATH,PATH`` or ``PATH,PATH``, which has no name.
 
     An argument that is an existing path is not split, even if the path contains ``=`` or ``,``.
     """
@@ -160,26 +179,28 @@ def _group(word: str) -> tuple[str, list[Path]]:
     parts = [listed] if Path(listed).exists() else [p for p in listed.split(",") if p]
     if not parts:
         raise ValueError(f"group {word!r} has no run; give NAME=PATH,PATH")
-    paths = [run for part in parts for run in _runs(Path(part))]
-    return name if is_named else _name_of(Path(parts[0])), paths
+    return name if is_named else "", [Path(part) for part in parts]
 
 
-def _name_of(path: Path) -> str:
-    resolved = path.resolve()
-    _, sign, run = path.name.partition("#")  # FILE#RUN is one run in a log file
-    name = resolved.name if resolved.is_dir() else Path(resolved.name.partition("#")[0]).stem
-    return f"{name}{sign}{run}"
+def _names(paths: Sequence[Path]) -> Iterator[str]:
+    """Yield a name for each path: its last parts, as many as are needed to tell them apart.
 
-
-def _runs(path: Path) -> list[Path]:
-    """Return the run folders that lie directly in a folder.
-
-    If ``path`` is a file or a run folder, or contains no run folder, ``path`` itself is returned.
+    The default name of run folders is left out: ``a/energy`` and ``b/energy`` are ``a`` and ``b``.
     """
-    if not path.is_dir() or _is_run(path):
-        return [path]
-    return [one for one in sorted(path.iterdir()) if one.is_dir() and _is_run(one)] or [path]
+    parts = [_parts(path) for path in paths]
+    for one in parts:
+        others = [other for other in parts if other != one]
+        count = 1
+        while count < len(one) and any(other[-count:] == one[-count:] for other in others):
+            count += 1
+        yield "/".join(one[-count:])
 
 
-def _is_run(folder: Path) -> bool:
-    return bool(journal.find(folder) or journal.find(folder / "energy"))
+def _parts(path: Path) -> list[str]:
+    """Return the parts of an absolute path without file type; ``FILE#RUN`` keeps ``#RUN``."""
+    resolved = path.resolve()
+    name, sign, run = resolved.name.partition("#")
+    if resolved.is_dir():
+        *parents, last = resolved.parts
+        return [*parents, last] if last != run_folders.DEFAULT_NAME else parents
+    return [*resolved.parts[:-1], f"{Path(name).stem}{sign}{run}"]

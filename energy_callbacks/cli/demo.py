@@ -1,21 +1,24 @@
 """``energy-callbacks demo``: trains a small network and prints its energy report."""
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from energy_callbacks.cli.common import options
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
 from energy_callbacks.profiling import run_quick_profile
 from energy_callbacks.profiling.zoo import quick
 
-HELP = "train a small network on real data and print its energy report"
+HELP = "train a small network and show its energy report"
 
 
 class Demo(NamedTuple):
@@ -44,48 +47,65 @@ DEMOS: Final[Mapping[str, Demo]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    epochs = ", ".join(f"{demo.epochs} {name}" for name, demo in DEMOS.items())
+    epochs = ", ".join(f"{demo.epochs} for {name}" for name, demo in DEMOS.items())
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--framework",
         choices=(*DEMOS, "all"),
         default="lightning",
-        help="default: %(default)s; all runs them one after the other",
+        help="framework of the training; all trains with each of them (default: %(default)s)",
     )
     what.add_argument(
         "--model",
         choices=(*quick.MODELS, "all"),
-        help="instead: a plain PyTorch loop with this model, or a table over all of them",
+        help="train this model in a plain PyTorch loop instead; all trains each of them and prints "
+        "a table",
     )
     add = parser.add_argument
-    add("--epochs", type=int, help=f"default: {epochs}; 1 with --model")
+    add(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help=f"number of passes over the data (default: {epochs}; 1 with --model)",
+    )
     add(
         "--data",
         choices=quick.DATA,
         default="synthetic",
-        help="for --model, default: %(default)s; cifar10 is never downloaded",
+        help="data for --model; cifar10 is read from --data-dir and never downloaded (default: "
+        "%(default)s)",
     )
     add(
         "--data-dir",
         type=Path,
         default=Path("data"),
         metavar="DIR",
-        help="with cifar-10-batches-py, default: %(default)s",
+        help="folder that contains cifar-10-batches-py (default: %(default)s)",
     )
-    add("--batch-size", type=int, default=64, help="for --model, default: 64")
-    add("--max-steps", type=int, help="for --model: at most so many steps of each")
+    add(
+        "--batch-size",
+        type=int,
+        default=64,
+        metavar="N",
+        help="samples per step with --model (default: %(default)s)",
+    )
+    add("--max-steps", type=int, metavar="N", help="maximum number of steps per model with --model")
     add(
         "--out",
         type=Path,
         default=Path("energy_runs/demo"),
         metavar="DIR",
-        help="where logs and report go, default: %(default)s",
+        help="folder for logs and reports (default: %(default)s)",
     )
-    add("--country", help="ISO code or name of your place, for emissions")
+    options.add_location(parser, region=False)
+    options.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train and print the results: reports and paths, or with ``--model`` a table of models.
+
+    With ``--json``, print the report, the rows of the table, or with ``--framework all`` the report
+    by framework, which is ``null`` for a demo that failed.
 
     Returns:
         The exit code.
@@ -98,12 +118,18 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_all(arguments)
     from energy_callbacks.accounting.open_attempts import wait_for_reports
     from energy_callbacks.report import build
+    from energy_callbacks.report.model import schema
     from energy_callbacks.report.render.terminal import print_report
 
-    folder = _train(arguments)
-    wait_for_reports(folder)
+    with options.foreign_output(arguments):
+        folder = _train(arguments)
+        wait_for_reports(folder)
+    report = build(folder)
+    if arguments.json:
+        sys.stdout.write(schema.to_json(report))
+        return 0
     print()
-    print_report(build(folder))
+    print_report(report)
     print(f"\nReport:  {folder / 'energy_report.html'}")
     print(f"Curves:  tensorboard --logdir {arguments.out}")
     return 0
@@ -114,16 +140,20 @@ def _run_models(arguments: argparse.Namespace) -> int:
     from energy_callbacks.profiling.zoo import table
     from energy_callbacks.report.render.terminal import print_report
 
-    profiled = run_quick_profile(
-        arguments.model,
-        arguments.data,
-        arguments.epochs or 1,
-        arguments.batch_size,
-        data_dir=arguments.data_dir,
-        max_steps=arguments.max_steps,
-        out=arguments.out / "models",
-        config=EnergyConfig(country=arguments.country),
-    )
+    with options.foreign_output(arguments):
+        profiled = run_quick_profile(
+            arguments.model,
+            arguments.data,
+            arguments.epochs or 1,
+            arguments.batch_size,
+            data_dir=arguments.data_dir,
+            max_steps=arguments.max_steps,
+            out=arguments.out / "models",
+            config=EnergyConfig(country=arguments.country),
+        )
+    if arguments.json:
+        options.print_json([asdict(row) for row in profiled.rows])
+        return 0
     for report in profiled.reports.values() if len(profiled.reports) == 1 else ():
         print_report(report)
     print(table.text(profiled.rows))
@@ -174,9 +204,16 @@ def _run_all(arguments: argparse.Namespace) -> int:
     for name in ("epochs", "country"):
         value = getattr(arguments, name)
         command += [] if value is None else [f"--{name}", str(value)]
-    codes = []
+    command += [f"--{name}" for name in ("json", "quiet", "verbose") if getattr(arguments, name)]
+    codes, reports = [], {}
     for framework in DEMOS:
-        print(f"\n== {framework} ==", flush=True)
+        if not arguments.json:
+            print(f"\n== {framework} ==", flush=True)
         words = [*command, "--framework", framework]
-        codes.append(subprocess.run(words, check=False).returncode)  # noqa: S603
+        out = subprocess.PIPE if arguments.json else None
+        ended = subprocess.run(words, check=False, stdout=out)  # noqa: S603
+        codes.append(ended.returncode)
+        reports[framework] = json.loads(ended.stdout) if ended.stdout else None
+    if arguments.json:
+        options.print_json(reports)
     return next((code for code in codes if code), 0)

@@ -2,18 +2,22 @@
 
 import argparse
 import contextlib
-import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.accounting.grid.grid import check_grid, grid
+from energy_callbacks.cli.common import options
+from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.core import formatting
+from energy_callbacks.core.config import EnergyConfig, settings_in_use
 from energy_callbacks.core.errors import SourceError, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
+from energy_callbacks.core.settings import layers
 from energy_callbacks.core.units import gibibytes, megahertz
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
@@ -21,7 +25,9 @@ from energy_callbacks.sensing.sources.protocol import Source
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-HELP = "show which sensors were found, and how to get those that were not"
+HELP = "show which sensors work on this machine, and why others do not"
+# Quantities from which the energy of a device is computed.
+_ENERGY: Final = ("power", "energy")
 _SHARES: Final = ("utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
 _SIZES: Final = ("memory_used", "rss", "allocated", "peak_allocated")
 _UNITS: Final[Mapping[str, str]] = (
@@ -35,18 +41,27 @@ _QUANTITY_WIDTH, _VALUE_WIDTH = 16, 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--country", help="check this place, as country= would")
-    parser.add_argument("--region", help="check this region, as region= would")
+    options.add_location(parser)
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if the energy of no GPU is measured"
+    )
+    options.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Open every sensor, read it twice, and print the values and the unavailable sensors."""
+    """Open every sensor, read it twice, and print the values and the unavailable sensors.
+
+    Returns:
+        1 with ``--strict`` if no GPU is measured; otherwise 0.
+    """
     findings = examine(arguments.country, arguments.region)
     if arguments.json:
-        print(json.dumps(findings, indent=2))
+        options.print_json(findings)
     else:
         _print(findings)
+    if arguments.strict and not findings["measured_gpus"]:
+        logger.error("energy-callbacks doctor: no GPU is measured")
+        return 1
     return 0
 
 
@@ -60,14 +75,19 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
             ``country``, for the configured region.
 
     Returns:
-        JSON types: lists under ``channels`` and ``unavailable``, and ``carbon.Intensity`` as a
-        dictionary under ``grid``.
+        JSON types: under ``summary`` a sentence, under ``measured_gpus`` the keys of GPUs whose
+        energy or power is known, lists under ``channels``, ``unavailable`` and ``settings``, and
+        ``carbon.Intensity`` as a dictionary under ``grid``.
 
     Raises:
-        ValueError: if the country or region is unknown, or if a region is given without a country.
+        ValueError: if the country or region is unknown, if a region is given without a country, or
+            if a setting in the environment or in a file is invalid.
+        TypeError: if such a setting has the wrong type.
     """
     from energy_callbacks.sensing.discovery import discover
 
+    config = EnergyConfig(country=country, region=region)
+    check_grid(config)
     sensors = discover(SystemClock(), devices="all")
     channels: list[dict[str, Any]] = []
     missing = list(sensors.unavailable)
@@ -78,13 +98,47 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
             missing.append((source.name, error.reason, error.fix))
         finally:
             source.close()
+    intensity = asdict(grid(config).at(time.time()).intensity)
+    known = [one for one in channels if one["quantity"] in _ENERGY and one["value"] is not None]
     return {
+        "summary": _summary(known, intensity),
+        "measured_gpus": _keys(one for one in known if one["scope"] == "gpu"),
         "channels": channels,
         "unavailable": [
             {"source": source, "reason": reason, "fix": fix} for source, reason, fix in missing
         ],
-        "grid": asdict(carbon.intensity(carbon.place(country, region))),
+        "settings": [
+            {"name": name, "value": _json_value(value), "origin": origin}
+            for name, (value, origin) in settings_in_use(config).items()
+        ],
+        "grid": intensity,
     }
+
+
+def _json_value(value: object) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _keys(channels: Iterable[dict[str, Any]], origin: str = "measured") -> list[str]:
+    """Return the keys of the devices of channels with an origin, each once."""
+    return list(dict.fromkeys(one["device"] for one in channels if one["origin"] == origin))
+
+
+def _summary(known: list[dict[str, Any]], intensity: dict[str, Any]) -> str:
+    """Return in one line which devices are measured, which are estimated, and the location.
+
+    Args:
+        known: the channels of energy and power with a value.
+        intensity: ``carbon.Intensity`` as a dictionary.
+    """
+    measured, estimated = (_keys(known, origin) for origin in ("measured", "estimated"))
+    parts = [
+        "" if any(one["scope"] == "gpu" for one in known) else "No GPU is measured.",
+        f"Measured: {', '.join(measured)}." if measured else "",
+        f"Estimated: {', '.join(estimated)}." if estimated else "",
+        f"Location: {intensity['place'] or 'not set'}.",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def _examine(source: Source) -> list[dict[str, Any]]:
@@ -122,22 +176,48 @@ def _describe(source: Source, channel: Channel, value: float | None) -> dict[str
 
 def _print(findings: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.padding import Padding
     from rich.text import Text
 
     console = Console(highlight=False)
-    console.print(Text("What will be measured, and what estimated", style="bold"))
+    console.print(Text(findings["summary"], style="bold"))
+    for section in (_devices, _unavailable, _settings, _grid):
+        for part in section(findings):
+            console.print(part)
+
+
+def _devices(findings: dict[str, Any]) -> "Iterator[RenderableType]":
     for _, channels in groupby(findings["channels"], key=itemgetter("source", "device")):
-        console.print(*_device(list(channels)), sep="\n")
+        yield from _device(list(channels))
+
+
+def _unavailable(findings: dict[str, Any]) -> "Iterator[RenderableType]":
+    from rich.padding import Padding
+    from rich.text import Text
+
     for missing in findings["unavailable"]:
-        console.print()
         reason = f"{missing['source']}: {missing['reason']}"
-        console.print(Text.assemble(("Not measured: ", "bold"), reason))
+        yield Text.assemble(("\nNot measured: ", "bold"), reason)
         if missing["fix"]:
-            fix = Text(f"to change that: {missing['fix']}", style="dim")
-            console.print(Padding(fix, (0, 0, 0, 2)))
-    console.print()
-    console.print(Text(_grid_text(findings["grid"])))
+            yield Padding(Text(f"to fix this: {missing['fix']}", style="dim"), (0, 0, 0, 2))
+
+
+def _grid(findings: dict[str, Any]) -> "Iterator[RenderableType]":
+    from rich.text import Text
+
+    yield Text.assemble(("\nCarbon intensity: ", "bold"), _grid_text(findings["grid"]))
+
+
+def _settings(findings: dict[str, Any]) -> "Iterator[RenderableType]":
+    """Yield a line for each setting that is not a default, with its origin."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    found = [one for one in findings["settings"] if one["origin"] != layers.DEFAULT]
+    yield Text("\nSettings", style="bold")
+    for one in found:
+        value = Text(f"{one['name']} = {one['value']!r}")
+        yield Padding(value.append(f"  from {one['origin']}", style="dim"), (0, 0, 0, 2))
+    yield Text(f"  {'all others' if found else 'all'}: defaults")
 
 
 def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
@@ -182,7 +262,8 @@ def _grid_text(grid: dict[str, Any]) -> str:
     low, high = (round(grid[f"{end}_kg_per_kwh"] * 1e3) for end in ("low", "high"))
     if grid["kg_per_kwh"] is None:
         return (
-            f"grid: place unknown, so emissions will be an interval ({low} to {high} g/kWh); "
-            "to change that: pass country='DEU', say"
+            f"{low} to {high} g/kWh, because the location is not set; to fix this: pass country=, "
+            "such as country='DEU'"
         )
-    return f"grid: {grid['place']}, {grid['kg_per_kwh'] * 1e3:.0f} g/kWh ({grid['source']})"
+    place = grid["place"] or "location not set"
+    return f"{place}, {grid['kg_per_kwh'] * 1e3:.0f} g/kWh ({grid['source']})"

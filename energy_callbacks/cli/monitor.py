@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from energy_callbacks.cli.common import options
 from energy_callbacks.core import formatting
 from energy_callbacks.core.units import megahertz
 from energy_callbacks.sensing.clock import SystemClock
@@ -16,9 +17,11 @@ from energy_callbacks.sensing.watch import DeviceLook, Watch
 if TYPE_CHECKING:
     from rich.table import Table
 
-HELP = "show power, energy, load, memory and processes of all devices, live"
+HELP = "show power, energy, load, memory and processes of all devices until Ctrl-C"
 # Maximum number of processes per device in the table.
 _SHOWN_PROCESSES: Final = 3
+# Longest accepted time, s: a year. ``time.sleep`` fails for much longer times.
+_LONGEST_S: Final = 365.0 * 86400.0
 # Fields of ``Device`` and of ``DeviceLook`` that the JSON output contains under the same names.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
@@ -27,9 +30,20 @@ _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
-    add("--json", action="store_true", help="a JSON object a line, for machines")
-    add("--interval", type=_seconds, default=1.0, metavar="S", help="between looks (default: 1)")
-    add("--seconds", type=_seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
+    add(
+        "--interval",
+        type=_seconds,
+        default=1.0,
+        metavar="S",
+        help="interval between two updates in seconds (default: 1)",
+    )
+    add(
+        "--seconds",
+        type=_seconds,
+        metavar="S",
+        help="end after this time in seconds (default: run until Ctrl-C)",
+    )
+    options.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             for devices in looks:
                 print(json.dumps(as_json(watch.elapsed_s, devices)), flush=True)
         else:
-            _show(watch, looks, sensors.unavailable)
+            _show(watch, looks, () if arguments.quiet else sensors.unavailable)
     except KeyboardInterrupt:
         pass  # the usual way to end this command
     finally:
@@ -59,7 +73,7 @@ def _seconds(word: str) -> float:
         value = float(word)
     except ValueError:
         value = 0.0
-    if not 0.0 < value < float("inf"):
+    if not 0.0 < value <= _LONGEST_S:
         raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {word!r}")
     return value
 
@@ -126,7 +140,7 @@ def _show(
     for source, reason, _ in missing:
         console.print(f"not measured: {source}: {reason}", markup=False, style="dim")
     if missing:
-        console.print("energy-callbacks doctor says how to change that", style="dim")
+        console.print("energy-callbacks doctor shows how to change this", style="dim")
     if not console.is_terminal or console.is_dumb_terminal:
         for devices in looks:
             console.print(_table(watch.elapsed_s, devices, watch.problems))
@@ -144,7 +158,7 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption=f"{formatting.duration(elapsed_s)} watched; ~ is estimated. Ctrl-C ends.",
+        caption=f"{formatting.duration(elapsed_s)} elapsed; ~: estimated. Press Ctrl-C to end.",
         caption_justify="left",
     )
     table.add_column("device", max_width=26, no_wrap=True)
@@ -155,7 +169,7 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
             f"[bold]{escape(look.device.key)}[/] {escape(look.device.name)}", *_cells(look)
         )
         for one in look.processes[:_SHOWN_PROCESSES]:
-            name = escape(one.name or "outside")
+            name = escape(one.name or "unknown")
             held = formatting.size(one.memory_bytes) if one.memory_bytes else ""
             table.add_row(f"  [dim]{one.pid} {name}[/]", "", "", "", held, "", "")
         if len(look.processes) > _SHOWN_PROCESSES:

@@ -8,7 +8,7 @@ from pathlib import Path
 from energy_callbacks.cli import run as measured
 from energy_callbacks.profiling import launch
 
-HELP = "run a Python training script, untouched, with profilers on"
+HELP = "run an unmodified Python training script with profilers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs=argparse.REMAINDER,
         metavar="-- SCRIPT.py [ARGUMENTS]",
-        help="what to run; -m MODULE and python SCRIPT.py are understood, too",
+        help="script to run; -m MODULE and python SCRIPT.py are accepted, too",
     )
 
 
@@ -50,10 +50,10 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):
         python, *words = words
     if not words or words == ["-m"]:
-        raise ValueError("no program: write it after --, as in: profile -- train.py --lr 1e-3")
+        raise ValueError("there is no script; write it after --: profile -- train.py --lr 1e-3")
     if words[0] != "-m" and not Path(words[0]).is_file():
         raise ValueError(
-            f"there is no script {words[0]!r}; give a Python file or -m MODULE, "
-            "and any other program to: energy-callbacks run"
+            f"{words[0]!r} is not a Python file; give a Python file or -m MODULE, or use "
+            "energy-callbacks run for other programs"
         )
     return python, words

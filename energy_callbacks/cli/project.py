@@ -6,7 +6,6 @@ results are the savings per day and per year.
 """
 
 import argparse
-import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from energy_callbacks.accounting.metrics import carbon
-from energy_callbacks.cli.shares import share
+from energy_callbacks.cli.common import options, run_folders
+from energy_callbacks.cli.common.shares import share
 from energy_callbacks.compare import model
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, escaped, markdown
@@ -24,16 +24,16 @@ from energy_callbacks.projection.projection import Fleet, project
 from energy_callbacks.projection.text import Change, ProjectionColumn
 from energy_callbacks.report import EnergyReport, load, view
 
-HELP = "what a job costs a day and a year where it runs a million times, and what a change saves"
+HELP = "project energy, emissions and cost of a job to a day and a year, and what a change saves"
 
 _ONE_EACH = (
-    "One run a side: the intervals are those of the sensors, as if they erred in opposite ways. "
-    "How much two runs of the same differ is not known from them; repeat both, then "
-    "energy-callbacks compare, and give its comparison.json."
+    "One run before and one after the change: the intervals contain the errors of the sensors, as "
+    "if these had opposite signs, but not the variation between repeated runs. Repeat both, run "
+    "energy-callbacks compare --out DIR, and project its comparison.json."
 )
 _OF_RATIOS = (
-    "The intervals are those of the ratios; what the sensors leave open of the energy before the "
-    "change is not in a comparison."
+    "The intervals contain the errors of the ratios. A comparison does not contain the error of "
+    "the energy before the change."
 )
 # Name of a comparison's file, and maximum length of the lines of printed notes in characters.
 _COMPARISON, _WIDTH = "comparison.json", 80
@@ -47,42 +47,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="a run folder or saved report; two: before and after a change; or any number of "
-        "comparison.json, of energy-callbacks compare --out, or folders with one",
+        help="a run folder or saved report; or two of them, before and after a change; or any "
+        "number of comparison.json files, which energy-callbacks compare --out writes, or folders "
+        "that contain one",
     )
-    jobs = "how many, such as 1e6"
-    add("--jobs-per-day", type=float, required=True, metavar="N", help=jobs)
-    add("--pue", type=float, help="of the building (default: that of the run, or 1)")
+    add(
+        "--jobs-per-day",
+        type=float,
+        required=True,
+        metavar="N",
+        help="number of jobs per day, such as 1e6",
+    )
+    add("--pue", type=float, help=options.PUE_HELP)
     add(
         "--scheduler-overhead",
         type=share,
         default=0.0,
         metavar="SHARE",
-        help="energy of nodes that start, wait and end, beside that of jobs, such as 5%%",
+        help="energy of nodes while they start, wait and shut down, as a share of the energy of "
+        "the jobs, such as 5%% (default: 0)",
     )
-    add("--country", help="ISO code or name (default: that of the run)")
-    add("--region", help="state of the USA or province of Canada")
-    add("--kg-per-kwh", type=float, metavar="X", help="carbon intensity of your own contract")
-    add("--price-per-kwh", type=float, metavar="P", help="in any currency")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="print it as JSON, in kWh, kg and hours")
-    how.add_argument("--markdown", action="store_true", help="print it as markdown")
+    options.add_location(parser)
+    add(
+        "--kg-per-kwh",
+        type=float,
+        metavar="X",
+        help="carbon intensity of the electricity in kg of CO2 equivalents per kWh, instead of a "
+        "country",
+    )
+    add("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
+    options.add_json(parser, markdown="print the projection as Markdown")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the projection of runs or comparisons, and print it; return 0."""
     comparisons = [path for path in map(_comparison_at, arguments.paths) if path is not None]
     if comparisons and len(comparisons) < len(arguments.paths):
-        raise ValueError("give comparisons, or one or two runs, and not both")
+        raise ValueError("runs and comparisons cannot be projected together; give only one kind")
     if comparisons:
         _project_comparisons(arguments, comparisons)
         return 0
     if len(arguments.paths) > 2:
         raise ValueError(
-            f"give one run, or two: before and after; got {len(arguments.paths)}. Of repeats make "
-            "a comparison first: energy-callbacks compare --out DIR"
+            f"expected one run, or two (before and after a change), got {len(arguments.paths)}; "
+            "compare repeated runs first: energy-callbacks compare --out DIR"
         )
-    _project_runs(arguments, [load(path) for path in arguments.paths])
+    _project_runs(arguments, [load(run_folders.newest_at(path)) for path in arguments.paths])
     return 0
 
 
@@ -173,15 +183,15 @@ def _intensity(arguments: argparse.Namespace, emissions: Any) -> carbon.Intensit
     own = arguments.kg_per_kwh
     if own is not None:
         if arguments.country is not None:
-            raise ValueError("give --country or --kg-per-kwh, not both")
+            raise ValueError("--country and --kg-per-kwh exclude each other; give one of them")
         if not 0.0 <= own < 100.0:
-            raise ValueError(f"--kg-per-kwh must lie between 0 and 100, got {own}; such as 0.4")
+            raise ValueError(f"--kg-per-kwh must be between 0 and 100, got {own}; example: 0.4")
         return carbon.Intensity(
             kg_per_kwh=own,
             low_kg_per_kwh=own,
             high_kg_per_kwh=own,
             place=None,
-            source=f"{own:g} kg/kWh, given",
+            source=f"{own:g} kg/kWh, set by the user",
         )
     if emissions is None or arguments.country is not None:
         return carbon.intensity(carbon.place(arguments.country, arguments.region))
@@ -219,7 +229,7 @@ def _print(
         notes: sentences about the limitations of the projection.
     """
     if arguments.json:
-        print(json.dumps({**value, "fleet": asdict(fleet), "notes": list(notes)}, indent=2))
+        options.print_json({**value, "fleet": asdict(fleet), "notes": list(notes)})
         return
     print(f"{text.terms(fleet)}\n")
     lines = markdown if arguments.markdown else aligned

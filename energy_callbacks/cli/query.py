@@ -4,18 +4,20 @@ import argparse
 import csv
 import datetime as dt
 import json
+import logging
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Final
 
+from energy_callbacks.cli.common import options
+from energy_callbacks.cli.common.messages import logger
+from energy_callbacks.cli.common.tables import print_table
 from energy_callbacks.core import formatting
-from energy_callbacks.core.tables import aligned
 from energy_callbacks.query import TABLES, QueryAnswer, query
 from energy_callbacks.query.columns import SKIPPED
 
-HELP = "ask any number of reports a question in SQL"
+HELP = "run an SQL query over any number of reports"
 
 # Maximum length of a cell of the printed table, in characters.
 _LONGEST_CELL: Final = 60
@@ -29,31 +31,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sql",
         nargs="?",
         metavar="SQL",
-        help='one SELECT, such as "select name, total_wh from reports order by total_wh desc"',
+        help='one SELECT statement, such as "select name, total_wh from reports order by total_wh"',
     )
     parser.add_argument(
         "place",
         nargs="?",
         metavar="FOLDER",
-        help="folder with reports somewhere below it, or an address such as s3://bucket/runs",
+        help="folder that is searched for reports, with all folders below it; or an address such "
+        "as s3://bucket/runs",
     )
     parser.add_argument("--columns", action="store_true", help="list the tables and their columns")
-    formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--csv", action="store_true", help="print comma-separated values")
-    formats.add_argument("--json", action="store_true", help="print an array of objects")
+    options.add_json(parser, csv="print comma-separated values")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the result of the query, and report skipped runs on standard error; return 0.
 
-    With ``--columns``, print the tables and their columns instead.
+    With ``--columns``, print the tables and their columns instead. With ``-v``, all skipped runs
+    are listed.
     """
     if arguments.columns:
         _print_columns(as_json=arguments.json)
         return 0
     if arguments.sql is None or arguments.place is None:
         raise ValueError(
-            'give SQL and a folder: query "select count(*) from reports" runs; '
+            'SQL or folder is missing; write: query "select count(*) from reports" FOLDER; '
             "--columns lists the tables"
         )
     answer = query(arguments.sql, arguments.place)
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.json:
         _print_json(answer)
     else:
-        _print_table(answer.columns, [[_cell(value) for value in row] for row in answer.rows])
+        print_table(answer.columns, [[_cell(value) for value in row] for row in answer.rows])
     _report_skipped(answer)
     return 0
 
@@ -87,27 +89,6 @@ def _print_columns(*, as_json: bool) -> None:
         for column in table.columns:
             print(f"  {column.name:26}{column.type:11}{column.meaning}")
         print()
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, with a bold header and wrapped cells if standard output is a terminal.
-
-    Otherwise, or on a terminal without control codes, print plain text with one line per row.
-    """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal or console.is_dumb_terminal:
-        print("\n".join(aligned([columns, *rows], "<")))
-        return
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
 
 
 def _cell(value: Any) -> str:
@@ -143,7 +124,7 @@ def _print_json(answer: QueryAnswer) -> None:
 
 
 def _report_skipped(answer: QueryAnswer) -> None:
-    """Print what was skipped to standard error: the numbers, and the first ``_NAMED`` of them."""
+    """Log what was skipped: the numbers, and the first ``_NAMED``; with ``-v`` all."""
     if not answer.skipped:
         return
     # A report of which two lists cannot be read is in the table twice.
@@ -151,11 +132,11 @@ def _report_skipped(answer: QueryAnswer) -> None:
     partly, unlisted = whys.pop("partly read", 0), whys.pop("not listed", 0)
     count = f"{answer.reports} reports read"
     count += f" ({partly} of them in part)" if partly else ""
-    count += f", {whys.total()} runs left out" if whys else ""
+    count += f", {whys.total()} runs skipped" if whys else ""
     count += f", {unlisted} folders not listed" if unlisted else ""
-    print(f"{count} (the table skipped has all of them):", file=sys.stderr)
-    for one in answer.skipped[:_NAMED]:
-        message = formatting.one_line(f"{one.path}: {one.message}")
-        print(f"  {one.why}: {message}", file=sys.stderr)
-    if len(answer.skipped) > _NAMED:
-        print(f"  and {len(answer.skipped) - _NAMED} more", file=sys.stderr)
+    logger.info("%s; the table skipped lists all:", count)
+    named = len(answer.skipped) if logger.isEnabledFor(logging.DEBUG) else _NAMED
+    for one in answer.skipped[:named]:
+        logger.info("  %s: %s", one.why, formatting.one_line(f"{one.path}: {one.message}"))
+    if len(answer.skipped) > named:
+        logger.info("  and %d more (-v lists all)", len(answer.skipped) - named)

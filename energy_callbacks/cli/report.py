@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from energy_callbacks import importers
+from energy_callbacks.cli.common import options, run_folders
 from energy_callbacks.core import atomic_files
 from energy_callbacks.report import FORMATS, Format, load, save, view
 from energy_callbacks.report.model import schema
@@ -15,7 +16,7 @@ from energy_callbacks.report.render.terminal import print_report
 # Formats that are written only if requested, and the option that requests each of them.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
 _VIEW = ("country", "region", "pue", "price_per_kwh")
-HELP = "render the report of a run again, from its folder, a journal, a saved report or an old log"
+HELP = "show the report of a run, by default the newest, and write its files"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,17 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "path",
+        nargs="?",
         type=Path,
+        default=Path(),
         metavar="PATH",
-        help="run folder, journal (*.jsonl), energy_report.json, energy_report.html, or a log of "
-        "gputop, nvidia-smi, CodeCarbon, Zeus or all-smi (FILE#RUN where it holds several runs)",
+        help="run folder; folder with runs below it, of which the newest is shown (default: the "
+        "current folder); journal (*.jsonl); energy_report.json; energy_report.html; or a log of "
+        "gputop, nvidia-smi, CodeCarbon, Zeus or all-smi (FILE#RUN if it contains several runs)",
     )
     add(
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder for the files (made if missing); default: the run folder, or that of PATH; "
-        "of a log, files are written only with --out, which makes a run folder of it",
+        help="folder for the files, which is created if needed (default: the run folder, or the "
+        "folder of PATH); for a log, files are written only with --out, and DIR becomes a run "
+        "folder",
     )
     formats = (*FORMATS, "all")
     add("--format", choices=formats, default="all", help="which files to write (default: all)")
@@ -45,33 +50,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--interactive",
         action="store_true",
-        help="also write energy_report_interactive.html, to zoom and to point at (about 5 MB; "
-        "needs Plotly: pip install 'energy-callbacks[interactive]')",
+        help="also write energy_report_interactive.html, a page whose charts can be zoomed (about "
+        "5 MB; needs Plotly: pip install 'energy-callbacks[interactive]')",
     )
     add(
         "--emissions-csv",
         type=Path,
         metavar="FILE",
-        help="also write one row as CodeCarbon's emissions.csv has it",
+        help="also write a CSV file with one row in the format of CodeCarbon's emissions.csv",
     )
     elsewhere = parser.add_argument_group(
-        "the same energy elsewhere",
-        "emissions and money worked out anew; prints, and writes files only where --out is given",
+        "another location or price",
+        "Compute emissions and cost of the same energy again. The report is printed; files are "
+        "written only with --out.",
     )
-    elsewhere.add_argument("--country", metavar="CODE", help="as country= would take it")
-    elsewhere.add_argument("--region", help="state of the USA or province of Canada")
-    elsewhere.add_argument("--pue", type=float, help="power usage effectiveness of the building")
-    elsewhere.add_argument("--price-per-kwh", type=float, metavar="P", help="in any currency")
-    add(
-        "--json",
-        action="store_true",
-        help="print the report as JSON and write no file unless --out is given",
-    )
+    options.add_location(elsewhere)
+    elsewhere.add_argument("--pue", type=float, help=options.PUE_HELP)
+    elsewhere.add_argument("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
+    options.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the report, write the files, and print the report and paths; ``--json`` prints JSON."""
-    path, out = arguments.path, arguments.out
+    """Read the report, write the files, and print the report and paths; ``--json`` prints JSON.
+
+    Without a path, the report is that of the newest run below the current folder.
+    """
+    path, out = run_folders.newest_at(arguments.path), arguments.out
     is_log = importers.is_log(path)
     if is_log and out is not None:
         importers.keep(path, out)
@@ -112,8 +116,8 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
     extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
     if arguments.out is None and not is_own and extra:
         raise ValueError(
-            f"--{_EXTRA[extra[0]]} of another place or price, or of a log, could replace that of a "
-            "run; add --out DIR"
+            f"--{_EXTRA[extra[0]]} needs --out DIR for a log, or for another location or price, "
+            "because it could replace the files of a run"
         )
     if arguments.out is None and (arguments.json or not is_own):
         return extra

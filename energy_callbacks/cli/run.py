@@ -15,26 +15,33 @@ import psutil
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, new_folder
-from energy_callbacks.cli import child
+from energy_callbacks.cli.common import child, options
+from energy_callbacks.cli.common.messages import logger
+from energy_callbacks.cli.common.run_folders import newest_at
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.settings import texts
 from energy_callbacks.core.signals import ENDING, SignalHold
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.report import EnergyReport, load, save
+from energy_callbacks.report import FORMATS, EnergyReport, build, load, save
 from energy_callbacks.report.analysis import side_by_side
 from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import gpu_stats_plot
 from energy_callbacks.report.collect import gpu_stats
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.render.text import summary_line
 from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
-HELP = "measure any command from its start to its end"
+HELP = "run a command and measure its energy"
 
 # Signals that are held back while the command runs. They are passed on to the command, unless a
 # terminal sent them, because a terminal also sends them to the command itself.
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# Options that are passed to ``EnergyConfig`` as settings of the same name.
-_SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
+# Options that are passed to ``EnergyConfig`` as settings of the same name, if they are given.
+_SETTINGS: Final = (
+    "country", "region", "carbon_intensity", "pue", "price_per_kwh", "currency", "devices"
+)  # fmt: skip
 # Interval in s at which the processes on the GPUs are listed, to find the GPUs that the command
 # uses. A GPU that the command uses for a shorter time may be missed.
 _CARD_CHECK_S: Final = 0.5
@@ -45,25 +52,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "energy-callbacks run [options] -- COMMAND [ARGUMENTS]"
     add_settings(parser)
     command = "-- COMMAND [ARGUMENTS]"
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar=command, help="what to measure")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar=command, help="command to run")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Declare all arguments except the command to measure."""
     add = parser.add_argument
-    add("--name", help="of the run; default: that of the program")
+    add("--name", help="name of the run (default: that of the program)")
     add(
         "--out",
         type=Path,
         metavar="DIR",
-        help="run folder, without an older run; default: energy_runs/NAME-STAMP",
+        help="run folder; it must not contain a run (default: energy_runs/NAME-TIME)",
     )
     add(
         "--devices",
         type=_devices,
         metavar="LIST",
-        help="all, or NVML indices and UUIDs, such as 0,1; default: the GPUs that the command "
-        "sees, without those on which none of its processes was seen",
+        help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs that "
+        "the command can use; if its processes are found on some of them, only these)",
     )
     add(
         "--tag",
@@ -71,19 +78,27 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a label that the report keeps, such as lr=1e-3; may be given several times",
+        help="label that the report shows, such as lr=1e-3; may be given several times",
     )
-    add("--country", help="ISO code or name of your place, for emissions")
-    add("--region", help="state of the USA or province of Canada")
-    add("--pue", type=float, default=1.0, help="of the building (default: 1)")
-    add("--price-per-kwh", type=float, metavar="PRICE", help="in your currency")
-    add("--graphs", action="store_true", help="the report's charts as PNG, too")
+    options.add_location(parser)
+    add(
+        "--carbon-intensity",
+        type=texts.number,
+        metavar="X",
+        help="gCO2e per kWh of electricity, or a CSV file with times and intensities",
+    )
+    add("--pue", type=float, help="power usage effectiveness of the building (default: 1)")
+    add("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
+    add("--currency", metavar="CODE", help="currency of the price, such as EUR")
+    add("--no-html", action="store_true", help="write no HTML page, only JSON and text")
+    add("--graphs", action="store_true", help="also write each chart of the report as a PNG file")
     add(
         "--compare-with",
         type=Path,
         metavar="PATH",
-        help="an older run's folder or report: print both side by side",
+        help="run folder or report of an earlier run, which is printed side by side with this run",
     )
+    options.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,7 +116,8 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
     """Measure a command, and write the report.
 
     If the package is disabled, or if another ``energy-callbacks run`` measures this process, the
-    command replaces this process, and this call measures nothing.
+    command replaces this process, and this call measures nothing. With ``--json``, standard output
+    is for the report, and what the command prints there goes to standard error.
 
     Args:
         arguments: settings that ``add_settings`` declares.
@@ -118,26 +134,34 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
         JournalError: if the older run to compare with cannot be read.
     """
     if not command:
-        raise ValueError("no command: write it after --, as in: run -- python train.py")
+        raise ValueError("there is no command; write it after --: run -- python train.py")
     if is_disabled() or _is_measured():
+        if arguments.json:
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         os.execvp(command[0], command)  # noqa: S606 - the command comes from the user
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         raise ValueError(
-            "this process is one of several of a launcher (WORLD_SIZE is set), and each would "
-            "count the host; measure the launcher: energy-callbacks run -- torchrun ..."
+            "WORLD_SIZE is set: a launcher has started several of these processes, and each would "
+            "measure the same host; measure the launcher: energy-callbacks run -- torchrun ..."
         )
     if (problem := child.problem(command[0])) is not None:
-        print(f"energy-callbacks run: {command[0]}: {problem[1]}", file=sys.stderr)
+        logger.error("energy-callbacks run: %s: %s", command[0], problem[1])
         return problem[0]
-    before = None if arguments.compare_with is None else load(arguments.compare_with)
+    before = None if arguments.compare_with is None else load(newest_at(arguments.compare_with))
     hold = SignalHold(_PASSED_ON)
     with hold.held():
         meter = _meter(arguments, command)
-        code = _measured(meter, command, hold)
+        logger.debug("run folder: %s", meter.run_folder)
+        code = _measured(meter, command, hold, own_stdout=not arguments.json)
+        assert meter.run_folder is not None
         try:
-            _report(meter, before, graphs=arguments.graphs)
+            _report(meter.run_folder, arguments, before)
         except Exception as error:  # noqa: BLE001 - the command's exit code must not change
-            _say(f"energy-callbacks run: {error!r}; the journal is in {meter.run_folder}")
+            logger.error(
+                "energy-callbacks run: the report failed: %r; the journal is in %s",
+                *(error, meter.run_folder),
+                exc_info=arguments.verbose,
+            )
     return child.end_as(code)
 
 
@@ -159,16 +183,14 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
         ValueError: if a setting is invalid, or if the run folder already contains a run.
     """
     name = arguments.name or _name_of(command)
+    given = {setting: getattr(arguments, setting) for setting in _SETTINGS}
+    given |= {"report_dir": arguments.out, "tags": dict(arguments.tag) or None}
     config = EnergyConfig(
-        report_dir=arguments.out,
-        run_name=name,
-        devices=arguments.devices or "auto",
-        tags=dict(arguments.tag),
-        **{setting: getattr(arguments, setting) for setting in _SETTINGS},
+        run_name=name, **{setting: value for setting, value in given.items() if value is not None}
     )
     folder = config.run_folder or _new_folder(name)
     if any(Path(folder).glob("attempts/*/*.jsonl")):
-        raise ValueError(f"--out {folder} already holds a run; give a folder of its own")
+        raise ValueError(f"--out {folder} already contains a run; give another folder")
     return EnergyMeter(config=config)._start(folder, process=TrainingProcess(framework=COMMAND))
 
 
@@ -191,7 +213,9 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
 
 
-def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> int:
+def _measured(
+    meter: EnergyMeter, command: Sequence[str], hold: SignalHold, *, own_stdout: bool
+) -> int:
     """Run a command, and stop the meter when the command has ended.
 
     Child processes of the command that outlive it are not waited for. If a signal has already
@@ -201,6 +225,8 @@ def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> i
         meter: the running meter.
         command: program and arguments.
         hold: holds back the signals ``_PASSED_ON``.
+        own_stdout: whether the command prints to the standard output of this process; otherwise, it
+            prints to standard error.
 
     Returns:
         The exit code of the command, or minus the number of the signal that ended the command or
@@ -212,7 +238,7 @@ def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> i
         return -number
     seen: set[str] = set()
     environment = {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)}
-    process = child.Child(command, environment, hold.mask_before)
+    process = child.Child(command, environment, hold.mask_before, own_stdout=own_stdout)
     while (code := process.poll()) is None:
         for number in hold.wait(_CARD_CHECK_S):
             process.send_signal(number)
@@ -246,34 +272,27 @@ def _with_descendants(pid: int) -> set[int]:
     return {pid}
 
 
-def _report(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> None:
-    """Write the files of the report to the run folder, and print a summary to standard error.
+def _report(folder: Path, arguments: argparse.Namespace, before: EnergyReport | None) -> None:
+    """Write the files of the report, and print a summary to standard error, or the report as JSON.
 
     Args:
-        meter: the stopped meter.
+        folder: run folder of the stopped meter.
+        arguments: settings that ``add_settings`` declares.
         before: report of an older run to compare with; ``None`` for no comparison.
-        graphs: whether to save the charts as PNG files.
     """
-    folder = meter.run_folder
-    assert folder is not None
-    if summary := meter.save_report():
-        _say(f"energy: {summary}")
-    _save_samples(folder, meter.config.run_name or "run")
-    if not graphs and before is None:
-        return
-    report = meter.report()
-    if graphs:
+    report = build(folder)
+    formats = [name for name in FORMATS if not (arguments.no_html and name == "html")]
+    paths = save(report, folder, formats)
+    logger.info("energy: %s", summary_line(report, paths[0]))
+    _save_samples(folder, report.run.name or "run")
+    if arguments.graphs:
         save(report, folder, ("png",))
     if before is not None:
         comparison = side_by_side.render(before, report)
         atomic_files.write(folder / "comparison.txt", comparison)
-        _say(comparison.rstrip())
-
-
-def _say(text: str) -> None:
-    """Print to standard error; ignore errors such as a closed pipe."""
-    with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        logger.info("%s", comparison.rstrip())
+    if arguments.json:
+        sys.stdout.write(schema.to_json(report))
 
 
 def _save_samples(folder: Path, name: str) -> None:
@@ -295,11 +314,14 @@ def _save_samples(folder: Path, name: str) -> None:
 def _devices(word: str) -> str | list[int | str]:
     if word in ("all", "auto"):
         return word
-    return [int(one) if one.isdecimal() else one for one in word.split(",")]
+    devices = word.split(",")
+    if not all(devices):
+        raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
+    return [int(one) if one.isdecimal() else one for one in devices]
 
 
 def _tag(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{word!r} is no label; write NAME=VALUE, as in lr=1e-3")
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, such as lr=1e-3, got {word!r}")
     return name, value

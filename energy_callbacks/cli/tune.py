@@ -2,31 +2,32 @@
 
 import argparse
 import inspect
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, cast
 
+from energy_callbacks.cli.common import options
 from energy_callbacks.tuning import TuningOptions, tune_batch_size
 from energy_callbacks.tuning.options import DEFAULTS, OPTIONS
 from energy_callbacks.tuning.search.search import OBJECTIVES
 
 # Help texts of options that take a number.
 _NUMBERS: Final = {
-    "min_size": "none smaller",
-    "max_size": "none larger",
-    "multiple_of": "only multiples of it (default: 8; 1 for largest, --powers-of-two and "
-    "--global-batch-size)",
-    "start_size": "where to begin, such as the size in use",
-    "memory_margin": "share of the device's memory that is to stay free",
-    "max_trials": "at most so many, with repeats (default: 12; 20 for largest)",
-    "global_batch_size": "samples of an optimizer step: sizes divide it, and the step is "
-    "step(size, accumulation)",
+    "min_size": "smallest batch size",
+    "max_size": "largest batch size",
+    "multiple_of": "try only multiples of this number (default: 8; 1 with --objective largest, "
+    "--powers-of-two or --global-batch-size)",
+    "start_size": "batch size to try first, such as the current one",
+    "memory_margin": "share of the memory of the device that must stay free",
+    "max_trials": "maximum number of trials, repeats included (default: 12; 20 with --objective "
+    "largest)",
+    "global_batch_size": "samples per optimizer step; the sizes to try divide it, and the step is "
+    "called as step(size, accumulation)",
 }
 
-HELP = "find a batch size: run a training step at some sizes and measure speed, energy and memory"
+HELP = "find the best batch size of a training step by speed, energy or memory"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,37 +36,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "step",
         metavar="MODULE:FUNCTION",
-        help="step(size), one training step with so many samples; or a function without "
-        "arguments that returns it",
+        help="function step(size) that runs one training step with a batch of this size, or a "
+        "function without arguments that returns such a function",
     )
     add(
         "--objective",
         type=_objective,
         metavar="WHAT",
-        help=f"{', '.join(OBJECTIVES)}, or the weight of energy against time from 0 to 1 "
+        help=f"{', '.join(OBJECTIVES)}; or the weight of energy against time, from 0 to 1 "
         "(default: knee; energy with --global-batch-size)",
     )
     for name, text in _NUMBERS.items():
         default = DEFAULTS.get(name)
         shown = "" if default is None else f" (default: {default})"
-        add(f"--{name.replace('_', '-')}", type=type(default or 0), help=text + shown)
-    add("--powers-of-two", action="store_true", help="only powers of two")
-    add("--max-s", type=float, help="no new trial after so many seconds")
-    add("--json", type=Path, metavar="FILE", help="also write the result there")
+        kind = type(default or 0)
+        metavar = "N" if kind is int else "SHARE"
+        add(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text + shown)
+    add("--powers-of-two", action="store_true", help="try only powers of two")
+    add("--max-s", type=float, metavar="S", help="start no new trial after this time in seconds")
+    options.add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search for a batch size, and print the chosen size and a table of tried sizes; return 0.
-
-    With ``--json``, also write the result to a file and print the path of the file.
-    """
+    """Search for a batch size, and print the chosen size and a table of tried sizes; return 0."""
     given = {name: getattr(arguments, name, None) for name in OPTIONS}
-    options = cast("TuningOptions", {k: v for k, v in given.items() if v is not None})
-    result = tune_batch_size(_step(arguments.step), **options)
-    print(result)
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(result.as_json(), indent=2) + "\n")
-        print(arguments.json)
+    if arguments.quiet:
+        given["on_trial"] = lambda _: None
+    chosen = cast("TuningOptions", {k: v for k, v in given.items() if v is not None})
+    with options.foreign_output(arguments):
+        result = tune_batch_size(_step(arguments.step), **chosen)
+    if arguments.json:
+        options.print_json(result.as_json())
+    else:
+        print(result)
     return 0
 
 
@@ -76,7 +79,7 @@ def _objective(word: str) -> str | float:
         return float(word)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{word!r} is none of {', '.join(OBJECTIVES)} and no number"
+            f"must be {', '.join(OBJECTIVES)} or a number from 0 to 1, got {word!r}"
         ) from None
 
 
@@ -89,13 +92,13 @@ def _step(name: str) -> Callable[[int], Any]:
         ValueError: if there is no such function, or if the step is not callable.
     """
     if ":" not in name:
-        raise ValueError(f"{name!r} names no function; write it as MODULE:FUNCTION")
+        raise ValueError(f"{name!r} contains no function; write MODULE:FUNCTION")
     step = _resolve(name)
     if callable(step) and not _takes_size(step):
         step = step()
     if not callable(step):
         raise ValueError(
-            f"{name!r} is no function step(size), nor does it return one: {type(step).__name__}"
+            f"{name!r} must be a function step(size), or return one, got {type(step).__name__}"
         )
     return cast("Callable[[int], Any]", step)
 
@@ -108,13 +111,13 @@ def _resolve(name: str) -> Any:
     try:
         return resolve_name(name)
     except AttributeError as error:
-        raise ValueError(f"{name!r} names nothing: {error}") from error
+        raise ValueError(f"{name!r} does not exist: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise  # an import inside the user's module failed
         raise ValueError(
-            f"{name!r}: no module {error.name!r} is seen from {folder}; write it as an import "
-            "does, without .py"
+            f"{name!r}: there is no module {error.name!r} in {folder} or the import path; write "
+            "the module as in an import statement, without .py"
         ) from error
 
 

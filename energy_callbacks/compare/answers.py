@@ -52,8 +52,8 @@ def reason(effect: Effect, is_forbidden: bool) -> str:
     if effect.p_holm < ALPHA:
         return "beyond chance, but not beyond the errors of the sensors; use the same card"
     if effect.p is not None and effect.p < ALPHA:
-        return "beyond chance by itself, not among so many questions; repeat the runs"
-    return f"so many runs find changes of {detectable(effect.detectable)} and more"
+        return "significant alone, not among all comparisons; repeat the runs"
+    return f"this number of runs detects changes of {detectable(effect.detectable)} and more"
 
 
 def _on_quality(effect: Effect, quality: Quality | None, metric: str | None) -> str:

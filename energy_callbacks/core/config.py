@@ -3,10 +3,15 @@
 import difflib
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, TypeVar
+
+from energy_callbacks.core.settings import layers, texts
+from energy_callbacks.core.settings.layers import Setting
 
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
@@ -29,11 +34,30 @@ _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "log_every_n_steps": ("update_freq",),
     "update_freq": ("log_every_n_steps",),
 }
+# Largest carbon intensity that is accepted, in gCO2e/kWh. Electricity from oil shale, among the
+# highest, has about 1100 (Estonia, IEA 2019); small Diesel generators have up to about 1500.
+MOST_G_PER_KWH: Final = 3000.0
+_UNSET: Final = object()
+_SETTING: Final = "setting"
+
+
+def _setting(
+    default: Any, parse: Callable[[str], Any] = texts.text, *, is_path: bool = False
+) -> Any:
+    """Return a field whose value is found by ``layers.resolve`` if it is not an argument."""
+    metadata = {_SETTING: Setting(default, parse, is_path)}
+    return field(default=None if default is None else _UNSET, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyConfig:
     """Settings of the measurement, of its outputs, and of location and price of the electricity.
+
+    A setting that is not an argument is taken from the environment variable
+    ``ENERGY_CALLBACKS_NAME``, then from ``energy_callbacks.toml`` or the table
+    ``[tool.energy_callbacks]`` of ``pyproject.toml`` in the working directory or a folder above it.
+    ``None`` counts as no argument. If a source sets ``country``, ``region`` or
+    ``carbon_intensity``, the others are not taken from later sources.
 
     Args:
         report_dir: run folder; ``None`` lets the adapter choose one next to the training's logs.
@@ -42,8 +66,13 @@ class EnergyConfig:
             ``None`` uses CodeCarbon's configuration. Without a location, emissions are a range.
         region: state or province, if ``country`` is the USA or Canada; ``None`` uses the carbon
             intensity of the whole country.
+        carbon_intensity: carbon intensity of the electricity in gCO2e/kWh, or path of a CSV file
+            with times and intensities, for example hourly; ``None`` uses the annual average of the
+            location. Times that the file does not cover have the annual average, with a warning.
         pue: power usage effectiveness of the building, 1 to 10; multiplies emissions and cost.
-        price_per_kwh: price of electricity in any currency; ``None`` leaves out the cost.
+        price_per_kwh: price of electricity; ``None`` leaves out the cost.
+        currency: ISO 4217 code of the currency of the price, such as ``EUR``; ``None`` shows the
+            cost without a currency.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
             UUIDs.
         sample_interval_s: interval in s at which figures are computed and written to the journal,
@@ -65,48 +94,56 @@ class EnergyConfig:
         tag_prefix: text before the names of all figures that are logged with the loss, such as
             ``"train/"``. It is not added to the figures in the report.
 
+    Attributes:
+        origins: where each setting comes from: ``argument``, ``default``, an environment variable,
+            or a file.
+
     Raises:
         ValueError: for an invalid value, or if ``devices`` is not ``"auto"``, ``"all"`` or a
-            sequence.
-        TypeError: for any other value of the wrong type.
+            sequence; if the environment or the file has an unknown setting, or if the file cannot
+            be read.
+        TypeError: for any other argument of the wrong type.
     """
 
-    report_dir: str | Path | None = None
-    country: str | None = None
-    region: str | None = None
-    pue: float = 1.0
-    price_per_kwh: float | None = None
-    devices: Devices = "auto"
-    sample_interval_s: float = 0.8
-    raw_readings: bool = False
-    step_events: bool = False
-    max_energy_wh: float | None = None
-    max_emissions_g: float | None = None
-    record_command: bool = True
-    run_name: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    tag_prefix: str = ""
+    report_dir: str | Path | None = _setting(None, is_path=True)
+    country: str | None = _setting(None)
+    region: str | None = _setting(None)
+    carbon_intensity: float | str | Path | None = _setting(None, texts.number, is_path=True)
+    pue: float = _setting(1.0, texts.number)
+    price_per_kwh: float | None = _setting(None, texts.number)
+    currency: str | None = _setting(None)
+    devices: Devices = _setting("auto", texts.devices)
+    sample_interval_s: float = _setting(0.8, texts.number)
+    raw_readings: bool = _setting(False, texts.boolean)
+    step_events: bool = _setting(False, texts.boolean)
+    max_energy_wh: float | None = _setting(None, texts.number)
+    max_emissions_g: float | None = _setting(None, texts.number)
+    record_command: bool = _setting(True, texts.boolean)
+    run_name: str | None = _setting(None)
+    tags: Mapping[str, str] = _setting({}, texts.tags)
+    tag_prefix: str = _setting("")
+    origins: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_type("report_dir", self.report_dir, str | os.PathLike | None, "a path")
-        for name in ("country", "region", "run_name"):
-            _check_type(name, getattr(self, name), str | None, "a word")
-        _check_type("raw_readings", self.raw_readings, bool, "True or False")
-        _check_type("tags", self.tags, Mapping, "a dict of labels, such as {'team': 'vision'}")
-        _check_type("tag_prefix", self.tag_prefix, str, "a text, such as 'train/'")
-        _check_type("step_events", self.step_events, bool, "True or False")
-        _check_type("record_command", self.record_command, bool, "True or False")
-        _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=1.0)
-        _check_number("pue", self.pue, low=1.0, high=10.0)
-        if self.price_per_kwh is not None:
-            _check_number("price_per_kwh", self.price_per_kwh, low=0.0, high=math.inf)
-        check_positive("max_energy_wh", self.max_energy_wh)
-        check_positive("max_emissions_g", self.max_emissions_g)
-        if self.region is not None and self.country is None:
-            raise ValueError(
-                f"region={self.region!r} needs a country; add country='USA' or country='CAN'"
-            )
-        _check_devices(self.devices)
+        values = ((one, getattr(self, one.name)) for one in fields(self) if one.init)
+        given = {one.name: value for one, value in values if value is not one.default}
+        found = layers.resolve(_settings(), given, only_arguments=is_disabled())
+        for name, (value, origin) in found.items():
+            object.__setattr__(self, name, value)
+            _check(name, value, origin)
+        object.__setattr__(self, "origins", {name: one.origin for name, one in found.items()})
+        _check_region(self.region, self.country)
+
+    def blame(self, error: ValueError, *names: str) -> ValueError:
+        """Return ``error`` with a message that says where the first of these settings comes from.
+
+        Args:
+            error: an error about the values of the settings.
+            names: names of settings. Arguments and defaults are not named.
+        """
+        own = (layers.ARGUMENT, layers.DEFAULT)
+        origins = [self.origins[name] for name in names if self.origins[name] not in own]
+        return ValueError(f"{origins[0]}: {error}") if origins else error
 
     @property
     def has_budget(self) -> bool:
@@ -131,8 +168,10 @@ class ConfigSettings(TypedDict, total=False):
     report_dir: str | Path | None
     country: str | None
     region: str | None
+    carbon_intensity: float | str | Path | None
     pue: float
     price_per_kwh: float | None
+    currency: str | None
     devices: Devices
     sample_interval_s: float
     raw_readings: bool
@@ -231,9 +270,58 @@ def check_function(name: str, value: Function | None) -> Function | None:
     return value
 
 
+def check_settings(**values: Any) -> None:
+    """Check the values of settings; environment and files are not read.
+
+    Raises:
+        ValueError: for an invalid value.
+        TypeError: for a value of the wrong type.
+    """
+    for name, value in values.items():
+        _CHECKS[name](value)
+    _check_region(values.get("region"), values.get("country"))
+
+
+def settings_in_use(config: EnergyConfig) -> dict[str, layers.Found]:
+    """Return the value that is used for each setting, and its origin.
+
+    This includes the environment variables that have precedence over arguments.
+    """
+    origins = {**config.origins}
+    if os.environ.get(RUN_DIR_VARIABLE):
+        origins["report_dir"] = layers.name_of_variable(RUN_DIR_VARIABLE)
+    if not config.writes_command and config.record_command:
+        origins["record_command"] = layers.name_of_variable(NO_COMMAND_VARIABLE)
+    used = {"report_dir": config.run_folder, "record_command": config.writes_command}
+    return {
+        name: layers.Found(used.get(name, getattr(config, name)), origin)
+        for name, origin in origins.items()
+    }
+
+
+@cache
+def _settings() -> dict[str, Setting]:
+    return {one.name: one.metadata[_SETTING] for one in fields(EnergyConfig) if one.init}
+
+
+def _check(name: str, value: object, origin: str) -> None:
+    """Check a setting; the message of an error names the variable or file that it comes from."""
+    try:
+        _CHECKS[name](value)
+    except (TypeError, ValueError) as error:
+        if origin in (layers.ARGUMENT, layers.DEFAULT):
+            raise
+        raise ValueError(f"{origin}: {error}") from None
+
+
 def _check_type(name: str, value: object, kind: Any, words: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {words}, got {value!r}; leave {name} out for the default")
+
+
+def _check_optional_number(name: str, value: float | None, *, low: float, high: float) -> None:
+    if value is not None:
+        _check_number(name, value, low=low, high=high)
 
 
 def _check_number(name: str, value: float, *, low: float, high: float) -> None:
@@ -270,3 +358,57 @@ def _check_device(device: int | str) -> None:
         raise ValueError(
             f"a device index must not be negative, got {device}; 'nvidia-smi -L' lists them"
         )
+
+
+def _check_carbon_intensity(value: float | str | Path | None) -> None:
+    if value is None or isinstance(value, str | os.PathLike):
+        return
+    name = "carbon_intensity"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(
+            f"{name} must be a number in gCO2e/kWh or the path of a CSV file, got {value!r}; "
+            f"leave {name} out for the annual average of the location"
+        )
+    _check_number(name, value, low=0.0, high=MOST_G_PER_KWH)
+    if 0.0 < value < 1.0:
+        raise ValueError(
+            f"{name} is in gCO2e per kWh, got {value!r}; if this is in kg, pass {value * 1e3:g}"
+        )
+
+
+def _check_currency(value: str | None) -> None:
+    _check_type("currency", value, str | None, "a code of three letters, such as 'EUR'")
+    if value is not None and not re.fullmatch("[A-Z]{3}", value):
+        raise ValueError(
+            f"currency must be a code of three capital letters (ISO 4217), got {value!r}; "
+            "write 'EUR' or 'USD', for example"
+        )
+
+
+def _check_region(region: str | None, country: str | None) -> None:
+    if region is not None and country is None:
+        raise ValueError(f"region={region!r} needs a country; add country='USA' or country='CAN'")
+
+
+def _typed(name: str, kind: Any, words: str) -> Callable[[Any], object]:
+    return lambda value: _check_type(name, value, kind, words)
+
+
+# The check of each setting.
+_CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "report_dir": _typed("report_dir", str | os.PathLike | None, "a path"),
+    "carbon_intensity": _check_carbon_intensity,
+    "currency": _check_currency,
+    "devices": _check_devices,
+    "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
+    "tag_prefix": _typed("tag_prefix", str, "a text, such as 'train/'"),
+    "pue": partial(_check_number, "pue", low=1.0, high=10.0),
+    "price_per_kwh": partial(_check_optional_number, "price_per_kwh", low=0.0, high=math.inf),
+    "sample_interval_s": partial(_check_number, "sample_interval_s", low=0.05, high=1.0),
+    **{name: _typed(name, str | None, "a word") for name in ("country", "region", "run_name")},
+    **{
+        name: _typed(name, bool, "True or False")
+        for name in ("raw_readings", "step_events", "record_command")
+    },
+    **{name: partial(check_positive, name) for name in ("max_energy_wh", "max_emissions_g")},
+}

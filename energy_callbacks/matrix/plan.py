@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Final, Literal, get_args
 
-from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.config import check_settings
 from energy_callbacks.report.model.metrics import Direction, direction
 
 EngineName = Literal["local", "slurm", "ray"]
@@ -79,7 +79,7 @@ class MatrixPlan:
         engine: name of the engine that runs the jobs.
         graphs: whether to save the charts of each job as PNG.
         env: environment variables of the command; values may have placeholders, as in ``command``.
-        energy: settings ``country``, ``region``, ``pue`` and ``price_per_kwh``, as in
+        energy: settings ``country``, ``region``, ``pue``, ``price_per_kwh`` and ``currency``, as in
             ``energy-callbacks run``.
         folder: working directory of the command.
 
@@ -124,7 +124,7 @@ class MatrixPlan:
         _check_parameters(self.parameters)
         for name, value in self.env.items():
             _check_text(f"[env] {name}", value)
-        EnergyConfig(**self.energy)
+        check_settings(**self.energy)
         _check_placeholders(self)
         if self.baseline is not None:
             _check_baseline(self.baseline, self.parameters)

@@ -17,9 +17,11 @@ class JobProgress:
     Args:
         count: total number of jobs.
         done: number of jobs that have already succeeded or are queued.
+        is_quiet: whether nothing is printed.
     """
 
-    def __init__(self, count: int, done: int) -> None:
+    def __init__(self, count: int, done: int, *, is_quiet: bool = False) -> None:
+        self._is_quiet = is_quiet
         self._count, self._done = count, done
         self._running: dict[Path, str] = {}
         self._bar: Progress | None = None
@@ -29,7 +31,7 @@ class JobProgress:
         from rich.console import Console
 
         console = Console(stderr=True, highlight=False)
-        if console.is_terminal and not console.is_dumb_terminal:
+        if not self._is_quiet and console.is_terminal and not console.is_dumb_terminal:
             # No refresh thread: it could receive signals that the main thread blocks.
             self._bar = progress.Progress(
                 progress.MofNCompleteColumn(),
@@ -72,6 +74,8 @@ class JobProgress:
 
     def say(self, line: str) -> None:
         """Print a line, above the progress bar if there is one."""
+        if self._is_quiet:
+            return
         if self._bar is None:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()

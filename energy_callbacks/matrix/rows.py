@@ -161,8 +161,8 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
     done = [row for row in rows if row.done]
     if scope == "gpu":
         yield (
-            "Jobs ran on one host at the same time, so its CPU and RAM cannot be told apart: "
-            "energies are those of the GPUs alone."
+            "Jobs ran on one host at the same time, so the energy of its CPU and RAM cannot be "
+            "divided: energies are those of the GPUs alone."
         )
     if len({_cards(row) for row in done}) > 1:
         yield (

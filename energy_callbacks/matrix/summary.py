@@ -39,8 +39,13 @@ _FIGURES: Final = (
 _ROW_IN, _FRAME_IN = 0.34, 0.9
 
 
-def conclude(plan: MatrixPlan, results: Results) -> int:
-    """Write ``matrix.html``, ``matrix.json`` and the files of the comparison; print the table.
+def conclude(plan: MatrixPlan, results: Results, *, as_json: bool = False) -> int:
+    """Write ``matrix.html``, ``matrix.json`` and the files of the comparison; print the results.
+
+    Args:
+        plan: the jobs.
+        results: the results folder.
+        as_json: whether the results are printed as in ``matrix.json``, instead of as a table.
 
     Returns:
         1 if a job has failed, otherwise 0.
@@ -51,9 +56,13 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
     table = replace(table, rows=sorted(table.rows, key=lambda row: order.index(row.name)))
     if answer.comparison is not None:
         answer.comparison.save(results.folder)
-    write(results.folder / "matrix.json", _as_json(plan, table, answer))
+    content = _as_json(plan, table, answer)
+    write(results.folder / "matrix.json", content)
     write(results.folder / PAGE, _page(plan, table, answer, results.folder))
-    _print(plan, table, answer, results.folder / PAGE)
+    if as_json:
+        sys.stdout.write(content)
+    else:
+        _print(plan, table, answer, results.folder / PAGE)
     return int(any(row.failed for row in table.rows))
 
 

@@ -11,7 +11,7 @@ from energy_callbacks.matrix.engines import ENGINES
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixPlan
 
-_ENERGY: Final = ("country", "region", "pue", "price_per_kwh")
+_ENERGY: Final = ("country", "region", "pue", "price_per_kwh", "currency")
 _TABLES: Final = ("parameters", "env", "baseline", *ENGINES)
 
 

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words or words == ["-m"]:
-        parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
+        parser.error("there is no script; write it after --: -- train.py --lr 1e-3")
     chosen = [name for name in PROFILERS if getattr(arguments, name)]
     meter = _start_meter([create(name, **_SETTINGS.get(name, {})) for name in chosen])
     try:

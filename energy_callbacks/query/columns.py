@@ -208,6 +208,7 @@ REPORTS: Final = SqlTable(
         _number("pue", "emissions.pue", "power usage effectiveness, in emissions and cost"),
         _number("cost", "cost.amount", "of the electricity, in the currency of its price"),
         _number("price_per_kwh", "cost.price_per_kwh", "that price"),
+        _text("currency", "cost.currency", "ISO 4217 code of the currency of the price"),
         *_ratios(),
         _whole("steps", "throughput.steps", "optimizer steps, each counted once"),
         _whole("samples", "throughput.samples", "of all ranks"),

@@ -17,6 +17,7 @@ from energy_callbacks.report.analysis import footprint, warnings
 from energy_callbacks.report.analysis.advice import advice
 from energy_callbacks.report.collect import checks, command, curves, figures
 from energy_callbacks.report.collect.devices import device_table, memory
+from energy_callbacks.report.collect.intensity import run_intensity
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.collect.process import ProcessJournal, load
 from energy_callbacks.report.collect.progress import metrics, progress
@@ -29,6 +30,8 @@ from energy_callbacks.report.model.schema import EnergyReport, Profile, from_rec
 # A running process writes a line to its journal at least once per second. If the newest line is
 # older than this time, in seconds, the process is considered to have ended.
 _SILENT_S = 5.0
+# Beginning of the settings that the report shows with the emissions.
+_INTENSITY = "config.place.intensity."
 # The statuses of ranks in order of importance. The status of a run is the first of them that any
 # rank of the run's newest attempt has.
 _SEVERITY: tuple[runs.Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
@@ -206,8 +209,8 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         run=_run(merged, attempts, duration_s),
         energy=scopes,
         measured_fraction=figures.measured_fraction(whole),
-        emissions=footprint.emissions(scopes.total, config.get("place") or {}, pue),
-        cost=footprint.cost(scopes.total, config.get("price_per_kwh"), pue),
+        emissions=footprint.emissions(scopes.total, run_intensity(merged), pue),
+        cost=footprint.cost(scopes.total, config.get("price_per_kwh"), config.get("currency"), pue),
         forecast=_forecast(merged),
         efficiency=figures.efficiencies(merged, by_phase),
         throughput=figures.throughput(merged, train_s, figures.wait_parts(counted)),
@@ -344,7 +347,8 @@ def _environment(header: Record) -> dict[str, str]:
     if world_size > 1:
         flat["world_size"] = str(world_size)
     nested = {**(header.get("environment") or {}), "config": header.get("config") or {}}
-    return flat | dict(_flattened("", nested))
+    known = _flattened("", nested)
+    return flat | {key: text for key, text in known if not key.startswith(_INTENSITY)}
 
 
 def _flattened(prefix: str, values: Record) -> Iterator[tuple[str, str]]:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from energy_callbacks.core import formatting
+from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.formatting import MASS_UNITS
 from energy_callbacks.core.records import Device
-from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
+from energy_callbacks.core.units import JOULES_PER_WATT_HOUR, kilowatt_hours
 
 # Figures per unit of work, in the order of preference: the first known one is shown.
 _RATIOS = (
@@ -17,7 +18,9 @@ _RATIOS = (
 )
 
 
-def line(figures: Mapping[str, float], devices: Iterable[Device], path: Path) -> str:
+def line(
+    figures: Mapping[str, float], devices: Iterable[Device], path: Path, config: EnergyConfig
+) -> str:
     """Return a summary of a training in one line.
 
     For example:
@@ -27,9 +30,10 @@ def line(figures: Mapping[str, float], devices: Iterable[Device], path: Path) ->
         figures: figures of the whole training by tag.
         devices: the measured devices.
         path: path at which the report will be.
+        config: settings of the training, for the cost; it is left out without a currency.
     """
-    pieces = [_energy(figures, tuple(devices)), _ratio(figures), _emissions(figures)]
-    pieces.append(f"report: {path}")
+    pieces = [_energy(figures, tuple(devices)), _ratio(figures)]
+    pieces += [_emissions(figures), _cost(figures, config), f"report: {path}"]
     return " · ".join(formatting.one_line(piece) for piece in pieces if piece)
 
 
@@ -62,3 +66,12 @@ def _emissions(figures: Mapping[str, float]) -> str:
     low, high = (figures[f"emissions/total_g_{end}"] / 1e3 / size_kg for end in ("lo", "hi"))
     interval = f"{formatting.significant(low)} to {formatting.significant(high)}"
     return f"{interval} {unit}CO2e (location not set)"
+
+
+def _cost(figures: Mapping[str, float], config: EnergyConfig) -> str:
+    energy_wh, price_per_kwh = figures.get("energy/total_wh"), config.price_per_kwh
+    if energy_wh is None or price_per_kwh is None or config.currency is None:
+        return ""
+    energy_kwh = kilowatt_hours(energy_wh * JOULES_PER_WATT_HOUR)
+    amount = formatting.significant(energy_kwh * config.pue * price_per_kwh)
+    return f"{amount} {config.currency}"

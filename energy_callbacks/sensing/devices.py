@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from energy_callbacks.core.config import Devices, EnergyConfig
+from energy_callbacks.core.config import Devices, check_settings
 from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -74,7 +74,7 @@ def check_devices_argument(devices: Devices) -> None:
         ValueError: for an empty list, a negative index or an unknown word.
         TypeError: for a device that is neither an index nor a UUID.
     """
-    EnergyConfig(devices=devices)
+    check_settings(devices=devices)
 
 
 _Inventory = Sequence[GpuInfo]
@@ -275,9 +275,7 @@ def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> _Choi
     if len(visible) == 1 and visible[0].is_split:
         return tuple(visible) if used else ()
     if used and not visible:
-        raise SourceUnavailable(
-            f"{says} no GPU", "name GPUs in devices= to measure them all the same"
-        )
+        raise SourceUnavailable(f"{says} no GPU", "name GPUs in devices= to measure them anyway")
     missing = [ordinal for ordinal in used if not 0 <= ordinal < len(visible)]
     if missing:
         raise SourceUnavailable(

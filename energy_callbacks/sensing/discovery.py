@@ -121,7 +121,7 @@ def _visible() -> _Uuids:
     """Return the UUIDs of all cards visible to this process, without initialising CUDA."""
     visible = dict.fromkeys(choice.gpu.uuid for choice in resolve(os.environ, _cards()))
     if not visible:
-        raise SourceUnavailable("the command sees no GPU", "--devices 0 measures one all the same")
+        raise SourceUnavailable("the command sees no GPU", "--devices 0 measures one anyway")
     return tuple((uuid,) for uuid in visible)
 
 

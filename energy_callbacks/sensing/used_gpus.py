@@ -23,7 +23,7 @@ from energy_callbacks.sensing.sources.nvidia.processes import pids_on
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory, session
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
-_ALL_THE_SAME: Final = "pass devices=[0] or devices='all' to measure GPUs all the same"
+_ALL_THE_SAME: Final = "pass devices=[0] or devices='all' to measure GPUs anyway"
 
 
 class UsedGpus:

@@ -43,6 +43,7 @@ from energy_callbacks_huggingface.log_filter import (
     LogFilter,
     LogRow,
     console,
+    needed,
     nothing,
     takes_time,
 )
@@ -134,7 +135,8 @@ class OtherTrainerCallbacks:
         callbacks = self._without_added()
         if callbacks != self._unfiltered:
             self._unfiltered = callbacks
-            self._filtered = [part for one in callbacks for part in self._with_filters(one)]
+            filtered = [part for one in callbacks for part in self._with_filters(one)]
+            self._filtered = needed(filtered)
         self._callbacks[:] = self._filtered
         self._is_filtered = True
 

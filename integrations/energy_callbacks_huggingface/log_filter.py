@@ -35,10 +35,11 @@ class LogRow:
     def __init__(self) -> None:
         self._logs: dict[str, Any] | None = None
         self._scalars: Scalars = {}
+        self._shown: Scalars = {}
 
     def put(self, logs: dict[str, Any], scalars: Scalars) -> None:
         """Store a new row and add our figures to it."""
-        self._logs, self._scalars = logs, scalars
+        self._logs, self._scalars, self._shown = logs, scalars, scalars
         logs.update(scalars)
 
     def show(self, logs: dict[str, Any] | None, select: Callable[[Scalars], Scalars]) -> None:
@@ -50,10 +51,10 @@ class LogRow:
         """
         if logs is None or logs is not self._logs:
             return
-        shown = select(self._scalars)
-        for tag in self._scalars.keys() - shown.keys():
+        before, self._shown = self._shown, select(self._scalars)
+        for tag in before.keys() - self._shown.keys():
             logs.pop(tag, None)
-        logs.update(shown)
+        logs.update(self._shown)
 
 
 class LogFilter(TrainerCallback):
@@ -71,6 +72,19 @@ class LogFilter(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Replace our figures in ``logs`` with the selected figures."""
         self._row.show(logs, self._select)
+
+
+def needed(callbacks: list[Any]) -> list[Any]:
+    """Return the callbacks without each filter that is directly before another filter.
+
+    Of two filters next to each other, the second one alone has the same effect.
+    """
+    following = [*callbacks[1:], None]
+    return [
+        one
+        for one, next_one in zip(callbacks, following, strict=True)
+        if not (isinstance(one, LogFilter) and isinstance(next_one, LogFilter))
+    ]
 
 
 class LastCallback(TrainerCallback):

@@ -28,6 +28,14 @@ class Session:
 
     Attributes:
         has_budget: whether the user has set a budget of energy or emissions.
+        marks: reports events of steps to the meter.
+        seen_s: monotonic time of the last event.
+        settled_s: monotonic time of the last step or window.
+        counts_inputs: whether the inputs of the model are counted.
+        step_size: number of samples in the next step, if there is nothing else to count and nothing
+            to do at its end; otherwise ``None``. ``on_step_end`` then calls ``end_step``.
+        predicts_since_s: monotonic time at which an evaluation or prediction began; ``None`` if
+            none is running.
     """
 
     def __init__(
@@ -39,20 +47,22 @@ class Session:
         inputs: InputCounter,
     ) -> None:
         self._meter = meter
-        self._marks = meter._step_marks()
+        self.marks = meter._step_marks()
         self.has_budget = meter.config.has_budget
         self._now_s = meter._clock.monotonic_s
         self.call = call
         self.phase = phase
         self.others = others
         self.inputs = inputs
+        self.counts_inputs = inputs.is_used
         self._dashboard = Dashboard(meter)
         self._schedule = RowSchedule(self._now_s)
         self._calls_last = False
         self._work = WorkCounter(inputs)
         self._micro_batches = 0
-        self._predicts_since_s: float | None = None
-        self._seen_s = self._settled_s = meter.now_s()
+        self.step_size: int | None = None
+        self.predicts_since_s: float | None = None
+        self.seen_s = self.settled_s = meter.now_s()
         meter.enter(phase)
 
     def is_under_way(self) -> bool:
@@ -61,7 +71,7 @@ class Session:
 
     def see(self) -> None:
         """Note the time of an event. The next event may assign the time since then to a phase."""
-        self._seen_s = self._now_s()
+        self.seen_s = self._now_s()
 
     def begin_training(
         self, args: Any, state: Any, model: Any, log_every_n_steps: int | None
@@ -70,7 +80,9 @@ class Session:
         is_per_epoch = log_every_n_steps is None and args.logging_strategy == "epoch"
         self._schedule = RowSchedule(self._now_s, 1 if is_per_epoch else log_every_n_steps)
         self._work.begin_training(args, state)
-        self._predicts_since_s = None
+        self.step_size = None
+        self._micro_batches = 0
+        self.predicts_since_s = None
         facts = partial(loop.facts, args, state)
         self._dashboard = Dashboard(self._meter, self.others.runs, facts)
         self.inputs.attach(model, args.n_gpu)
@@ -82,42 +94,33 @@ class Session:
         If there was no step or window, the time since the session began is assigned. Called after
         an out-of-memory error, when the Trainer restarts with a smaller batch size.
         """
-        self._name("tuning", self._settled_s)
+        self._name("tuning", self.settled_s)
 
     def begin_epoch(self) -> None:
         """Start an epoch. Its batches are read at its first optimizer step."""
         self._calls_last = self.others.takes_time()
         self._work.begin_epoch()
+        self.step_size = None
 
     def wait_for_data(self) -> None:
         """Mark that the loop waits for data."""
-        self._marks.done()
-        self._seen_s = self._now_s()
-
-    def begin_step(self) -> None:
-        """Start an optimizer step. All its micro-batches have been fetched."""
-        self._marks.ready()
-        self._seen_s = self._now_s()
-        self._micro_batches = 0
-        self._predicts_since_s = None
-        if self.inputs.is_used:
-            self.inputs.expect(is_first=True)
+        self.marks.done()
+        self.seen_s = self._now_s()
 
     def end_micro_batch(self) -> None:
         """End a micro-batch that is not the last of its step."""
         self._micro_batches += 1
+        self.step_size = None
         self.inputs.expect(is_first=False)
         self.see()
 
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
-        """End an optimizer step and its last micro-batch."""
+        """End an optimizer step and its last micro-batch; see ``step_size``."""
         done, self._micro_batches = self._micro_batches + 1, 0
-        size = self._work.plain_size
-        if size is None:
-            self._marks.step(*self._work.take(args, state, loader, done))
-        else:
-            self._marks.step(done * size)
-        self._seen_s = self._settled_s = self._now_s()
+        self.marks.step(*self._work.take(args, state, loader, done))
+        self.seen_s = self.settled_s = self._now_s()
+        has_more = self._calls_last or self.has_budget
+        self.step_size = None if has_more else self._work.plain_size
         if self._calls_last:
             self.others.call_last()
 
@@ -139,26 +142,26 @@ class Session:
         There is no hook for the start of an evaluation or prediction. The last event before its
         first batch counts as the start.
         """
-        if self._predicts_since_s is None:
-            self._predicts_since_s = self._seen_s
+        if self.predicts_since_s is None:
+            self.predicts_since_s = self.seen_s
         self.see()
 
     def predicted(self, name: str) -> None:
         """Assign the time of an evaluation or prediction in ``train`` to the phase ``name``."""
-        if self._predicts_since_s is not None:
-            self._name(name, self._predicts_since_s)
+        if self.predicts_since_s is not None:
+            self._name(name, self.predicts_since_s)
 
     def saved(self) -> None:
         """Assign the time since the last event to the phase ``checkpoint``."""
-        self._name("checkpoint", self._seen_s)
+        self._name("checkpoint", self.seen_s)
 
     def _name(self, name: str, start_s: float) -> None:
         """Assign the time since ``start_s`` to a phase, and mark that the loop waits for data."""
         self.see()
-        self._meter.window(name, start_s, self._seen_s)
+        self._meter.window(name, start_s, self.seen_s)
         self._meter.batch_done()
-        self._settled_s = self._seen_s
-        self._predicts_since_s = None
+        self.settled_s = self.seen_s
+        self.predicts_since_s = None
 
     def is_row_due(self, state: Any) -> bool:
         """Return whether figures are added to a row with the loss."""

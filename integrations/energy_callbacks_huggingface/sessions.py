@@ -117,8 +117,8 @@ class EnergySessions(TrainerCallback):
             others = OtherTrainerCallbacks(self, [], None)
         elif any(isinstance(one, CodeCarbonCallback) for one in callbacks):
             self._warn_once(
-                "CodeCarbonCallback measures this training too, with sensors and threads of its "
-                "own; name the reports you want, such as report_to=['tensorboard'], not 'all'"
+                "CodeCarbonCallback measures this training too, with its own sensors and "
+                "threads; name the reports you want, such as report_to=['tensorboard'], not 'all'"
             )
         self._session = Session(self._meter, call, phase, others, self._inputs)
         if phase == "train" and state.global_step:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from energy_callbacks.accounting.step_marks import READY, STEP
 from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks_huggingface.sessions import EnergySessions
 
@@ -9,8 +10,9 @@ from energy_callbacks_huggingface.sessions import EnergySessions
 class StepHooks(EnergySessions):
     """Reports steps to the session. On most steps, it reads the clock and appends to a queue."""
 
-    # The hooks of a step are not decorated, and name all arguments that the Trainer passes: each
-    # further call of a function takes about a microsecond, and so does a dictionary of arguments.
+    # The hooks of a step are not decorated, name all arguments that the Trainer passes, and at most
+    # steps call no function that is written in Python: in a training, each such call takes about a
+    # microsecond, and so does a dictionary of arguments.
 
     def on_step_begin(  # noqa: PLR0917 - see above
         self,
@@ -28,7 +30,12 @@ class StepHooks(EnergySessions):
         """Start an optimizer step. All its micro-batches have been fetched."""
         try:
             if (session := self._session) is not None:
-                session.begin_step()
+                marks = session.marks
+                session.seen_s = now_s = marks.now_s()
+                marks.append((READY, now_s, None, None, None))
+                session.predicts_since_s = None
+                if session.counts_inputs:
+                    session.inputs.expect(is_first=True)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "on_step_begin")
 
@@ -55,9 +62,17 @@ class StepHooks(EnergySessions):
         session = self._session
         try:
             if session is not None:
-                session.end_step(args, state, train_dataloader)
+                samples = session.step_size
+                if samples is None:
+                    session.end_step(args, state, train_dataloader)
+                else:
+                    marks = session.marks
+                    session.seen_s = session.settled_s = now_s = marks.now_s()
+                    marks.append((STEP, now_s, samples, None, None))
                 if control.should_save:
                     self._keep(state)
+                if not session.has_budget:
+                    return
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             give_up(self, "on_step_end")
         # Without a session, the other processes still wait for the vote of this one.

@@ -17,6 +17,7 @@ has ended. Our callback has no hook at the end of a batch, because with such a h
 for the device after each batch; see Keras' ``CallbackList``.
 """
 
+from energy_callbacks.accounting.step_marks import STEP
 from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks_keras import checkpoints, devices
 from energy_callbacks_keras.call import EnergyCalls
@@ -55,15 +56,21 @@ class EnergyHooks(EnergyCalls):
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         """Count the batches before batch ``batch``, write a row if one is due, check the budget.
 
-        The hook is not decorated, because each further call of a function takes about a
-        microsecond. It reads ``self._model``, because with JAX, reading ``self.model`` copies the
-        whole training state.
+        The hook is not decorated, and at most batches it calls no function that is written in
+        Python: in a training, each such call takes about a microsecond. It reads ``self._model``,
+        because with JAX, reading ``self.model`` copies the whole training state.
         """
         rows = self._rows
         if rows is None:
             return
         try:
-            self._steps.batch_begins(batch)
+            steps = self._steps
+            if batch == steps.next_batch:
+                steps.next_batch = batch + 1
+                marks = steps.marks
+                marks.append((STEP, marks.now_s(), steps.samples, steps.tokens, None))
+            else:
+                steps.batch_begins(batch)
             every = rows.batches_per_row
             is_possible = every is not None and not rows.executions % every
             if is_possible and rows.is_due and self._meter.is_running:

@@ -9,7 +9,7 @@ all optimizer steps so far.
 
 from typing import Any
 
-from energy_callbacks.accounting.step_marks import Step
+from energy_callbacks.accounting.step_marks import StepMarks
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.counts import Data, iterations
 
@@ -33,6 +33,12 @@ class KerasStepCounter:
 
     Attributes:
         done: number of reported optimizer steps since the start of ``fit``.
+        marks: reports events to the meter.
+        next_batch: index of the next batch, if exactly one step must be reported when it begins;
+            otherwise -1. ``on_train_batch_begin`` then reports the step and increases this index,
+            and calls ``batch_begins`` at all other batches.
+        samples: samples of a step; ``None`` if unknown.
+        tokens: tokens of a step; ``None`` if unknown.
     """
 
     def __init__(
@@ -42,11 +48,12 @@ class KerasStepCounter:
         self._batch_size = batch_size
         self.tokens_per_sample = tokens_per_sample
         self._data = Data()
-        self._step: Step = meter.step
+        self.marks: StepMarks = meter._step_marks()
         self._start_iterations: int | None = None
         self._accumulation = 1
-        self._samples: float | None = None
-        self._tokens: float | None = None
+        self.samples: float | None = None
+        self.tokens: float | None = None
+        self.next_batch = -1
         self.done = self._anchor = self._micro = 0
         self._begun = self._batches_done = 0
         self._given = 0.0
@@ -54,40 +61,56 @@ class KerasStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the data of a running call."""
-        return self.__dict__ | {"_data": Data(), "_step": self._meter.step}
+        return self.__dict__ | {"_data": Data(), "marks": None}
 
     def begin(self, data: Data) -> int | None:
         """Begin a call of ``fit``, and return the number of earlier optimizer steps if known."""
         self._data = data
-        self._step = self._meter._step_marks().step
+        self.marks = self._meter._step_marks()
+        self.next_batch = -1
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0
         return self._start_iterations
 
     def begin_epoch(self) -> None:
         """Reset the counts of an epoch, and read what cannot change within it."""
+        self._catch_up()
         self._begun = self._batches_done = 0
         self._given = 0.0
         self._is_settled = True
         self._data.look()
         self._accumulation = self._data.accumulation
         size = self._batch_size or self._data.batch_size
-        self._samples = None if size is None else size * self._accumulation
-        self._tokens = self._tokens_in(self._samples)
+        self.samples = None if size is None else size * self._accumulation
+        self.tokens = self._tokens_in(self.samples)
 
     def batch_begins(self, index: int) -> None:
         """Count the batches before batch ``index``, without waiting for the device."""
+        self._catch_up()
         self._begun, self._is_settled = index, False
         if index > self._batches_done:
             self._micro += index - self._batches_done
             self._batches_done = index
             self._mark(self._anchor + self._micro // self._accumulation)
+        is_even = self._accumulation == 1 and self.done == self._anchor + self._micro
+        self.next_batch = index + 1 if is_even else -1
+
+    def _catch_up(self) -> None:
+        """Count the batches that ``on_train_batch_begin`` has reported."""
+        if self.next_batch > self._batches_done:
+            self._begun = self.next_batch - 1
+            steps = self._begun - self._batches_done
+            self._batches_done += steps
+            self._micro += steps
+            self.done += steps
+            self._given += steps * (self.samples or 0.0)
+        self.next_batch = -1
 
     def _mark(self, steps: int) -> None:
         """Report optimizer steps to the meter, until ``done`` equals ``steps``."""
         while self.done < steps:
-            self._step(self._samples, self._tokens)
-            self._given += self._samples or 0.0
+            self.marks.step(self.samples, self.tokens)
+            self._given += self.samples or 0.0
             self.done += 1
 
     def _tokens_in(self, samples: float | None) -> float | None:
@@ -102,9 +125,10 @@ class KerasStepCounter:
         """
         if self._is_settled:
             return
+        self._catch_up()
         batches = self._data.batches(self._begun, self._moved() - self._anchor)
         self.batch_begins(batches)
-        self._is_settled = True
+        self._is_settled, self.next_batch = True, -1
         if self._moved():
             self._mark(self._moved())
             self._anchor, self._micro = self._moved(), self._micro % self._accumulation

@@ -17,8 +17,7 @@
     teardown | on_exception             meter.ending, last scalars
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
-Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or waits for the device. Metrics
-are read when Lightning has already waited for them.
+No hook between start and end reads a sensor or waits for the device.
 
 Only the start of a meter raises exceptions, such as ``PermissionError`` for its folder. After any
 other error, measuring ends with a warning, and the training continues.
@@ -26,11 +25,12 @@ other error, measuring ends with a warning, and the training continues.
 
 from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.core.guard import give_up, harmless
+from energy_callbacks.core.guard import harmless
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases
-from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
+from energy_callbacks_lightning.hook_shortcuts import HookShortcuts
+from energy_callbacks_lightning.method_patch import MethodPatch, timed_fetch, timed_save
 from energy_callbacks_lightning.metrics import LoggedMetrics
 from energy_callbacks_lightning.rows import Rows
 from energy_callbacks_lightning.step_counter import LightningStepCounter
@@ -50,8 +50,9 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
-        self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
-        self._fetches = MethodPatch("convert_input", TimedFetch, meter)
+        self._saves = MethodPatch("save_checkpoint", timed_save, meter)
+        self._fetches = MethodPatch("convert_input", timed_fetch, meter)
+        self._shortcuts = HookShortcuts(EnergyHooks)
         self._rows = Rows(meter, log_every_n_steps)
         self._loss_every = 1
         self._state: dict[str, Any] = {}
@@ -69,6 +70,7 @@ class EnergyHooks(Base):
     def _stop(self, trainer: Any, error: BaseException | None = None) -> None:
         self._saves.end()
         self._fetches.end()
+        self._shortcuts.end(self)
         if not self._meter.is_running:
             return
         with self._meter.ending(error) as ending:
@@ -105,7 +107,8 @@ class EnergyHooks(Base):
         """Enter the phase ``train``."""
         self._meter.leave("setup")
         self._meter.enter("train")
-        self._steps.begin(trainer)
+        self._steps.begin(trainer, self)
+        self._shortcuts.begin(self, self._steps.on_train_batch_end)
         self._saves.begin(trainer)
         self._fetches.begin(trainer.precision_plugin)
         if (steps := loop.planned_steps(trainer)) is not None:
@@ -126,18 +129,17 @@ class EnergyHooks(Base):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Report the optimizer steps that ended with the batch. The device may still run them."""
-        try:  # not ``harmless``: each further call of a function takes about a microsecond
-            if not self._steps.end_batch(batch):
-                return
-            if self._meter.is_over_budget():
-                trainer.should_stop = True
-            step = self._steps.stepped_batches
-            if self._rows.schedule.is_due(step, logs_loss=step % self._loss_every == 0):
-                self._rows.write(trainer, self._steps.logger_step)
-                self._steps.check_sizes()
-        except Exception:  # noqa: BLE001 - a bug here must not stop the training
-            give_up(self, "on_train_batch_end")
+        """Report the optimizer steps that ended with the batch; the device may still run them."""
+        self._steps.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+    def act(self, trainer: Any) -> None:
+        """Write a row if one is due, and end the training if the budget is used up."""
+        if self._meter.is_over_budget():
+            trainer.should_stop = True
+        step = self._steps.stepped_batches
+        if self._rows.schedule.is_due(step, logs_loss=step % self._loss_every == 0):
+            self._rows.write(trainer, self._steps.logger_step)
+            self._steps.check_sizes()
 
     @harmless
     def on_train_epoch_end(self, /, trainer: Any, pl_module: Any) -> None:

@@ -1,11 +1,12 @@
-"""Fast functions that report batches and steps do the same as the methods of the meter."""
+"""``StepMarks`` reports batches and steps as the methods of the meter do."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core import forks
+from energy_callbacks.accounting.step_marks import READY, STEP, StepMarks
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 
@@ -14,6 +15,14 @@ def meter_of(clock: FakeClock, folder: Path, *profilers: object) -> EnergyMeter:
     source = ScriptedSource(clock, power_w=lambda _: 100.0)
     config = EnergyConfig(report_dir=folder)
     return EnergyMeter(config=config, sources=[source], clock=clock, profilers=profilers).start()  # type: ignore[arg-type]
+
+
+def report_all(marks: StepMarks) -> None:
+    """Report an event in each of four ways."""
+    marks.ready()
+    marks.done()
+    marks.step()
+    marks.append((STEP, marks.now_s(), 8, None, None))
 
 
 def trained(clock: FakeClock, meter: EnergyMeter, *, is_fast: bool) -> tuple[float | None, ...]:
@@ -51,24 +60,28 @@ def test_they_do_nothing_after_the_end(tmp_path: Path) -> None:
     marks, attempt = meter._step_marks(), meter._lifecycle.attempt
     assert attempt is not None
     meter.stop()
-    for mark in marks:
-        mark()
+    report_all(marks)
     assert not attempt.steps._events
 
 
-def test_they_do_nothing_in_a_forked_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child has no thread that reads the queue."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_they_do_nothing_in_a_forked_child(tmp_path: Path) -> None:
+    """A child has no thread that reads the queue; the parent still reports."""
     meter = meter_of(FakeClock(), tmp_path)
     marks, attempt = meter._step_marks(), meter._lifecycle.attempt
     assert attempt is not None
-    monkeypatch.setattr(forks, "generation", forks.generation + 1)
-    for mark in marks:
-        mark()
-    assert not attempt.steps._events
+    child = os.fork()
+    if child == 0:
+        report_all(marks)
+        os._exit(len(attempt.steps._events))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    report_all(marks)
+    assert len(attempt.steps._events) == 4
 
 
 def test_profilers_get_the_events_too(tmp_path: Path) -> None:
-    """With a profiler, the functions call the methods of the meter."""
+    """With a profiler, events are passed to the methods of the meter."""
 
     class Listener:
         heard: list[str]
@@ -90,5 +103,6 @@ def test_profilers_get_the_events_too(tmp_path: Path) -> None:
     marks.ready()
     marks.done()
     marks.step(1)
-    assert listener.heard == ["data_ready", "batch_done", "step"]
+    marks.append((READY, marks.now_s(), None, None, None))
+    assert listener.heard == ["data_ready", "batch_done", "step", "data_ready"]
     meter.stop()

@@ -4,6 +4,7 @@
 their frameworks.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +119,7 @@ def test_all_frameworks(
     """``--framework all`` runs every demo in its own process, also after one has failed."""
     commands: list[list[str]] = []
 
-    def pretend(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def pretend(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         commands.append(command)
         return subprocess.CompletedProcess(command, returncode=1 if "keras" in command else 0)
 
@@ -125,6 +127,22 @@ def test_all_frameworks(
     assert main(["demo", "--framework", "all", "--out", "place", "--epochs", "3"]) == 1
     assert [command[-1] for command in commands] == ["lightning", "keras", "huggingface"]
     assert all({"--out", "place", "--epochs", "3"} < set(command) for command in commands)
+
+
+def test_reports_of_all_frameworks_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report of each demo is under its framework; that of a failed demo is null."""
+
+    def pretend(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        assert {"--json", "--quiet"} < set(command)
+        code = 1 if "keras" in command else 0
+        return subprocess.CompletedProcess(command, code, stdout=b"" if code else b'{"a": 1}\n')
+
+    monkeypatch.setattr(demo.subprocess, "run", pretend)
+    assert main(["demo", "--framework", "all", "--json", "-q"]) == 1
+    reports = json.loads(capsys.readouterr().out)
+    assert reports == {"lightning": {"a": 1}, "keras": None, "huggingface": {"a": 1}}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,8 @@ def test_a_card_is_shown_with_its_power(fake_nvml, capsys: pytest.CaptureFixture
     assert power["value"] == pytest.approx(200.0, rel=0.02)
     assert main(["doctor", "--country", "DEU"]) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith("Measured: gpu0. Estimated: ")
+    assert "Location: Germany.\n" in shown
     assert re.search(r"power +200 W  nvmlDeviceGetSamples", shown)
     assert "Germany" in shown
 
@@ -42,3 +45,52 @@ def test_an_unknown_place_is_an_error_without_a_traceback(
     """A wrong --country exits with 2 and prints one line."""
     assert main(["doctor", "--country", "Atlantis"]) == 2
     assert "Atlantis" in capsys.readouterr().err
+
+
+def test_settings_are_listed_with_their_origins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the file, of the environment and of the command; in JSON, defaults are listed, too."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "energy_callbacks.toml"
+    path.write_text("price_per_kwh = 0.3\nreport_dir = 'runs'\n")
+    monkeypatch.setenv("ENERGY_CALLBACKS_CURRENCY", "EUR")
+    assert main(["doctor", "--json", "--country", "DEU"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    origins = {one["name"]: (one["value"], one["origin"]) for one in found["settings"]}
+    assert origins["price_per_kwh"] == (0.3, str(path))
+    assert origins["report_dir"] == (str(tmp_path / "runs"), str(path))
+    assert origins["currency"] == ("EUR", "environment variable ENERGY_CALLBACKS_CURRENCY")
+    assert origins["country"] == ("DEU", "argument")
+    assert origins["pue"] == (1.0, "default")
+    assert main(["doctor"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "currency = 'EUR' from environment variable ENERGY_CALLBACKS_CURRENCY" in shown
+    assert "all others: defaults" in shown
+    assert "pue" not in shown
+
+
+def test_a_wrong_settings_file_is_an_error_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command exits with 2; the line names file, key and value."""
+    monkeypatch.chdir(tmp_path)
+    for text in ("contry = 'DEU'", "pue = 'high'"):
+        (tmp_path / "energy_callbacks.toml").write_text(text)
+        assert main(["doctor"]) == 2
+        error = capsys.readouterr().err
+        assert f"{tmp_path}/energy_callbacks.toml: " in error
+        assert text.rpartition("'")[0].rpartition("'")[2] in error
+
+
+def test_strict_needs_a_measured_gpu(fake_nvml, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a GPU, --strict exits with 1, also with --json; with a card, with 0."""
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.startswith("No GPU is measured. ")
+    assert main(["doctor", "--strict", "--json"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["measured_gpus"] == []
+    assert told.err == "energy-callbacks doctor: no GPU is measured\n"
+    fake_nvml(Scenario(cards=(h200(Constant(200.0)), h200(Constant(200.0)))), virtual=False)
+    assert main(["doctor", "--strict", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured_gpus"] == ["gpu0", "gpu1"]

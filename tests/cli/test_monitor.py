@@ -59,7 +59,7 @@ def test_a_table_of_80_columns(
     assert all(len(line) <= 80 for line in shown.splitlines())
     [*_, last] = [line for line in shown.splitlines() if "gpu0" in line]
     assert re.search(r" (29[5-9]|30[0-5]) W ", last)
-    assert "outside" in shown
+    assert "unknown" in shown
     assert "5.00 GiB" in shown
 
 
@@ -68,7 +68,7 @@ def test_a_machine_without_a_card(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["monitor", "--interval", "0.5", "--seconds", "2"]) == 0
     shown = capsys.readouterr().out
     assert "not measured: " in shown
-    assert "~ is estimated" in shown
+    assert "~: estimated" in shown
 
 
 @pytest.mark.parametrize("word", ["0", "-1", "soon", "inf"])

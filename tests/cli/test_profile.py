@@ -241,10 +241,10 @@ def test_switched_off_only_the_script_runs(profiled: Profiled) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no program"),
-        (["python", "-m"], "no program"),
-        (["nowhere.py"], "no script 'nowhere.py'"),
-        (["python", "-c", "pass"], "no script '-c'"),
+        ([], "there is no script"),
+        (["python", "-m"], "there is no script"),
+        (["nowhere.py"], "'nowhere.py' is not a Python file"),
+        (["python", "-c", "pass"], "'-c' is not a Python file"),
     ],
 )
 def test_what_is_no_script_is_refused(

@@ -69,7 +69,7 @@ def test_one_run_a_side_says_so(two, capsys):
     """A note says that two runs do not show how much repeats differ."""
     assert main(["project", *two, "--jobs-per-day", "1e6"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "One run a side" in out
+    assert "One run before and one after the change" in out
     assert "does not average out" in out
     assert "750 kWh" in out
 
@@ -98,7 +98,7 @@ def test_an_unknown_place_is_an_interval(tmp_path, capsys):
     assert emitted["value"] is None
     assert 0.0 < emitted["low"] < emitted["high"]
     assert main(["project", str(folder), "--jobs-per-day", "10"]) == 0
-    assert "place not known" in capsys.readouterr().out
+    assert "location not set" in capsys.readouterr().out
 
 
 def test_a_comparison_becomes_the_conclusion(comparison, capsys):
@@ -159,7 +159,7 @@ def test_a_run_that_is_no_good_example_is_told(tmp_path, capsys):
         (["--jobs-per-day", "0"], "jobs per day"),
         (["--jobs-per-day", "1", "--pue", "0.5"], "pue"),
         (["--jobs-per-day", "1", "--country", "Atlantis"], "Atlantis"),
-        (["--jobs-per-day", "1", "--kg-per-kwh", "0.4", "--country", "DEU"], "not both"),
+        (["--jobs-per-day", "1", "--kg-per-kwh", "0.4", "--country", "DEU"], "exclude each other"),
         (["--jobs-per-day", "1", "--kg-per-kwh", "-1"], "kg-per-kwh"),
     ],
 )
@@ -175,10 +175,10 @@ def test_wrong_paths(two, comparison, tmp_path, capsys):
     """Three runs, runs mixed with comparisons, and a missing path are refused."""
     jobs = ["--jobs-per-day", "1"]
     assert main(["project", *two, two[0], *jobs]) == 2
-    assert "make a comparison first" in capsys.readouterr().err
+    assert "compare repeated runs first" in capsys.readouterr().err
     assert main(["project", two[0], str(comparison), *jobs]) == 2
-    assert "not both" in capsys.readouterr().err
-    assert main(["project", str(tmp_path / "none"), *jobs]) == 1
+    assert "cannot be projected together" in capsys.readouterr().err
+    assert main(["project", str(tmp_path / "none"), *jobs]) == 2
     assert "does not exist" in capsys.readouterr().err
 
 

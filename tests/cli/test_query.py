@@ -66,7 +66,7 @@ def test_what_was_left_out_is_told_beside_the_answer(runs, tmp_path, capsys):
     assert main(["query", "select count(*) as n from reports", runs, "--csv"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "n\n1\n"
-    assert "1 reports read, 1 runs left out" in captured.err
+    assert "1 reports read, 1 runs skipped" in captured.err
     assert "p/energy_report.json" in captured.err
 
 
@@ -77,8 +77,8 @@ def test_what_is_no_run_is_not_counted_as_one(runs, tmp_path, capsys, monkeypatc
         Skipped("b", "not listed", "denied"), Skipped("c", "only page", "no report"),
     ]  # fmt: skip
     for some, expected in (
-        (skipped, "2 reports read (1 of them in part), 1 runs left out, 1 folders not listed ("),
-        (skipped[2:3], "2 reports read, 1 folders not listed ("),
+        (skipped, "2 reports read (1 of them in part), 1 runs skipped, 1 folders not listed; "),
+        (skipped[2:3], "2 reports read, 1 folders not listed; "),
     ):
         answer = QueryAnswer(columns=("n",), rows=[(2,)], reports=2, skipped=tuple(some))
         monkeypatch.setattr("energy_callbacks.cli.query.query", lambda *_, it=answer: it)
@@ -126,9 +126,9 @@ def test_without_sql_or_a_folder(tmp_path, capsys):
     """The message says what to type, also for a missing folder and one without reports."""
     assert main(["query"]) == 2
     assert "--columns" in capsys.readouterr().err
-    assert main(["query", "select 1", str(tmp_path)]) == 1
+    assert main(["query", "select 1", str(tmp_path)]) == 2
     assert "no energy_report.json" in capsys.readouterr().err
-    assert main(["query", "select 1", str(tmp_path / "x")]) == 1
+    assert main(["query", "select 1", str(tmp_path / "x")]) == 2
     assert "does not exist" in capsys.readouterr().err
 
 

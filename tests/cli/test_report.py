@@ -74,11 +74,11 @@ def test_json_with_a_folder_does_both(run_folder, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["missing", "empty", "foreign.json", "foreign.html"])
 def test_what_is_no_run_is_an_error_on_stderr(tmp_path, capsys, name):
-    """Exit code 1, empty standard output, and one line that says what to give."""
+    """Exit code 2, empty standard output, and one line that says what to give."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "foreign.json").write_text('{"a": 1}')
     (tmp_path / "foreign.html").write_text("<html></html>")
-    assert main(["report", str(tmp_path / name)]) == 1
+    assert main(["report", str(tmp_path / name)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("energy-callbacks report: ")
@@ -87,15 +87,15 @@ def test_what_is_no_run_is_an_error_on_stderr(tmp_path, capsys, name):
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_on_stderr(run_folder, tmp_path, capsys):
-    """--out below a file exits with 1 and names the path."""
+    """--out below a file exits with 2 and names the path."""
     (tmp_path / "file").write_text("")
-    assert main(["report", str(run_folder), "--out", str(tmp_path / "file" / "x")]) == 1
+    assert main(["report", str(run_folder), "--out", str(tmp_path / "file" / "x")]) == 2
     assert "file" in capsys.readouterr().err
 
 
 def test_wrong_arguments_end_with_2(capsys):
     """The parser explains the error and exits with 2."""
-    for arguments in ([], ["nonsense"], ["report"], ["report", "x", "--format", "pdf"]):
+    for arguments in ([], ["nonsense"], ["report", "a", "b"], ["report", "x", "--format", "pdf"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 2

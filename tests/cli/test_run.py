@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 from energy_callbacks.cli import main, run
-from energy_callbacks.cli.child import Child
+from energy_callbacks.cli.common.child import Child
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.core.signals import SignalHold
 from energy_callbacks.report import EnergyReport, build, load
 from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.model.schema import from_json
 from energy_callbacks.report.render import html
 from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
@@ -451,6 +452,21 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
     assert any("gpu0: no process of the command was seen there" in note for note in notes)
 
 
+def test_the_report_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """--json prints the report; the command's output is on standard error; no page is written."""
+    out = tmp_path / "run"
+    command = ("sh", "-c", "echo from the command; exit 4")
+    assert main(["run", "--json", "--no-html", "--out", str(out), "--", *command]) == 4
+    told = capfd.readouterr()
+    report = from_json(told.out)
+    assert report == load(out / "energy_report.json")
+    assert report.run.error == "ChildProcessError: exit code 4"
+    assert "from the command\n" in told.err
+    assert "energy: failed" in told.err
+    assert (out / "energy_report.txt").exists()
+    assert not (out / "energy_report.html").exists()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Enter a folder with an older run and a file that is not executable."""
@@ -468,7 +484,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--", "./plain"], 126, "permission denied"),
         ([], 2, "write it after --"),
         (["--pue", "0.5", "--", "true"], 2, "pue"),
-        (["--out", "used", "--", "true"], 2, "already holds a run"),
+        (["--out", "used", "--", "true"], 2, "already contains a run"),
     ],
 )
 def test_what_cannot_be_run(

@@ -98,7 +98,7 @@ def test_the_same_against_itself_is_not_resolved(tmp_path):
     """The answer names the smallest detectable change."""
     found = compare({"a": group(tmp_path / "a", 500.0), "b": group(tmp_path / "b", 500.0)})
     assert {effect.verdict for effect in found.effects} == {"not resolved"}
-    assert "not resolved (so many runs find changes of" in found.answers[0]
+    assert "not resolved (this number of runs detects changes of" in found.answers[0]
 
 
 def test_runs_made_in_turn_are_pairs(tmp_path):

@@ -66,7 +66,7 @@ def test_a_file_that_has_changed(lab: Lab, launcher: Launcher) -> None:
     lab.write(parameters={"a": ["x"], "b": [2]})
     ended = lab.run()
     assert ended.code == 0
-    assert "holds 1 job not in the file" in ended.err
+    assert "contains 1 job that the file does not describe" in ended.err
     assert [one["parameters"]["b"] for one in lab.table()["configurations"]] == ["2"]
     lab.write(command=[sys.executable, "job.py", NAMED, "0.2", "0"])
     ended = lab.run()

@@ -37,7 +37,7 @@ def test_submit_and_collect(lab: Lab, launcher: Launcher) -> None:
     assert head.index("export SET_UP=1") == len(head) - 2
     slurm.work(run_here(lab), only=[0])
     ended = lab.run()
-    assert "waiting or running: 1 job;" in ended.err
+    assert "1 job waiting or running;" in ended.err
     assert list(slurm.jobs) == ["100"]
     slurm.work(run_here(lab))
     assert lab.log == ["x-0-1", "x-3-1"]
@@ -87,7 +87,7 @@ def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
     assert lab.run().code == 0
     assert [job["tasks"] for job in slurm.jobs.values()] == [[0, 1, 2], [0, 1, 2], [0, 1]]
     assert "#SBATCH --array=0-2%2" in Path(slurm.jobs["100"]["script"]).read_text()
-    assert "waiting or running: 8 jobs;" in lab.run().err
+    assert "8 jobs waiting or running;" in lab.run().err
 
 
 def test_a_dry_run_submits_nothing(lab: Lab) -> None:
@@ -125,4 +125,4 @@ def test_a_task_that_is_not_there(lab: Lab, task: str) -> None:
     lab.file = Path(slurm.jobs["100"]["script"]).with_name("jobs.json")
     ended = lab.run(f"--task={task}")
     assert ended.code == 2
-    assert "has 2 jobs, counted from 0" in ended.err
+    assert "--task must be from 0 to 1 for " in ended.err

@@ -74,7 +74,7 @@ def test_what_chance_may_have_done_is_not(tmp_path: Path) -> None:
     assert found["is_real"] is False
     assert "b is the cheapest" in found["answer"]
     assert "Whether it is cheaper than a (+0.03 %" in found["answer"]
-    assert "is not resolved: so many runs find changes of" in found["answer"]
+    assert "is not resolved: this number of runs detects changes of" in found["answer"]
     assert "It is really cheaper than c (+66.7 %" in found["answer"]
 
 

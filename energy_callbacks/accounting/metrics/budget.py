@@ -2,12 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
@@ -22,24 +19,6 @@ _REACH_S: Final = 10.0
 def unknown_emissions(_: Energy) -> tuple[None, None, None]:
     """Return unknown emissions; used as ``EmissionsKg`` if no carbon intensity can be found."""
     return None, None, None
-
-
-def emissions_function(place: carbon.Place, pue: float) -> EmissionsKg:
-    """Return the ``EmissionsKg`` of a place.
-
-    If looking up the carbon intensity fails, a warning is logged and ``unknown_emissions`` is
-    returned.
-
-    Args:
-        place: location of the machine.
-        pue: power usage effectiveness, by which energies are multiplied.
-    """
-    try:
-        return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
-    except Exception as error:  # noqa: BLE001 - only emissions need the carbon intensity
-        pass_on_signals()
-        logger.warning("emissions cannot be found: %s", error)
-        return unknown_emissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

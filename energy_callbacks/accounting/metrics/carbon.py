@@ -7,6 +7,7 @@ for the place, the average is ``None``, and the interval is the 5th to 95th perc
 countries.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -142,6 +143,22 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         return _known_place(country, None, f"{origin}, whose region is left out: {error}")
     except ValueError as error:
         raise ValueError(f"in {origin} (country_iso_code): {error}") from error
+
+
+def configured_g_per_kwh() -> float | None:
+    """Return ``force_carbon_intensity_g_co2e_kwh`` of CodeCarbon's configuration, if it is set.
+
+    As in CodeCarbon, a value that is negative or not a number is ignored.
+
+    Raises:
+        ValueError: if CodeCarbon's configuration cannot be read.
+    """
+    text = _codecarbon_configuration().get("force_carbon_intensity_g_co2e_kwh") or "nan"
+    try:
+        g_per_kwh = float(text)
+    except ValueError:
+        return None
+    return g_per_kwh if 0.0 <= g_per_kwh < math.inf else None
 
 
 def intensity(place: Place) -> Intensity:
@@ -290,7 +307,7 @@ def _unknown_intensity(place: Place) -> Intensity:
     from statistics import quantiles
 
     twentieths = quantiles([value for value in grams if value is not None], n=20)
-    reason = "place not known" if place.country is None else f"no figure for {place.label}"
+    reason = "location not set" if place.country is None else f"no figure for {place.label}"
     return Intensity(
         kg_per_kwh=None,
         low_kg_per_kwh=kilograms_from_grams(twentieths[0]),

@@ -2,22 +2,17 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from energy_callbacks.core import forks
+from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-READY, DONE, STEP = range(3)
-"""Kinds of events: a batch has arrived, a batch is done, a batch with an optimizer step is done."""
-_COUNTS, _PAUSE = range(3, 5)
-
-# An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
-# measure the ends. It is a plain tuple, because creating a named tuple would take three times as
-# long.
-Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
+# Further kinds of events: counts of earlier steps, and a change of phase.
+_COUNTS, _PAUSE = range(STEP + 1, STEP + 3)
 # An optimizer step, or counts that were missing in earlier steps: monotonic time; samples; tokens;
 # waiting time since the previous step, s; number of steps (1, or 0 for counts of earlier steps);
 # the end of the step; and whether the phase has changed since the previous step.
@@ -92,16 +87,15 @@ class StepLog:
         append: appends an ``Event``. It is called directly at every step, because each call of a
             Python function lengthens a training step by about 1 us.
         ends: as above.
-        generation: ``forks.generation`` at the attempt's start; ``None`` after its end.
         sees_waits: whether ``READY`` has been seen, so that waits are measured.
         tally: the counts at the last step that ``advance`` has counted.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
         self.ends = ends
-        self.generation: int | None = forks.generation
         self._events: deque[Event] = deque()
         self.append = self._events.append
+        self._marks: list[StepMarks] = []
         self._new: deque[_Step] = deque()
         self._samples, self._tokens = _WorkCount(), _WorkCount()
         self._done_s: float | None = None
@@ -112,6 +106,16 @@ class StepLog:
         self._marked_s = start_s
         self.sees_waits = False
         self.tally = StepCounts(t_s=start_s)
+
+    def marks(self, now_s: Callable[[], float]) -> StepMarks:
+        """Return an object that reports events to this log until ``refuse`` is called."""
+        self._marks.append(StepMarks(self.append, now_s))
+        return self._marks[-1]
+
+    def refuse(self) -> None:
+        """Make all results of ``marks`` ignore further events: the attempt has ended."""
+        for marks in self._marks:
+            marks.end()
 
     def mark_ready(self, t_s: float) -> None:
         """Record that a batch has arrived."""
@@ -151,28 +155,26 @@ class StepLog:
 
     def _read_events(self) -> None:
         """Find waits, and the steps to count, in the events since the last call."""
-        events = self._events
+        # There may be thousands of events per second, so this loop calls no function of Python.
+        events, new, waits = self._events, self._new, self._waits
         while events:
             kind, t_s, samples, tokens, end = events.popleft()
             self._marked_s = max(self._marked_s, t_s)
-            if kind == READY:
-                self._end_wait(t_s)
+            if kind == STEP:
+                new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
+                self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
+            elif kind == READY:
+                self.sees_waits = True
+                done_s, self._done_s = self._done_s, None
+                if done_s is not None and t_s > done_s:
+                    self._wait_s += t_s - done_s
+                    waits.append((done_s, t_s))
             elif kind == DONE:
                 self._done_s = t_s
-            elif kind == STEP:
-                self._new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
-                self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
             elif kind == _COUNTS:
-                self._new.append((t_s, samples, tokens, 0.0, 0, None, False))
+                new.append((t_s, samples, tokens, 0.0, 0, None, False))
             else:
                 self._done_s, self._is_paused = None, True
-
-    def _end_wait(self, t_s: float) -> None:
-        self.sees_waits = True
-        done_s, self._done_s = self._done_s, None
-        if done_s is not None and t_s > done_s:
-            self._wait_s += t_s - done_s
-            self._waits.append((done_s, t_s))
 
     def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
         """Return the waits that ended since the last call, and the time up to which all are known.
@@ -188,22 +190,24 @@ class StepLog:
         if self.ends:
             self.ends.settle()
         self._read_events()
-        before, new = self.tally, self._new
+        before, new, durations_s = self.tally, self._new, self._durations_s
         t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
+        add_samples, add_tokens = self._samples.add, self._tokens.add
         while new:
             marked_s, samples, tokens, waited_s, steps, end, is_first = new[0]
             ended_s = end.end_s if end else marked_s
             if ended_s is None or ended_s > until_s:
                 break
             new.popleft()
-            self._samples.add(samples, steps)
-            self._tokens.add(tokens, steps)
+            add_samples(samples, steps)
+            add_tokens(tokens, steps)
             if steps:
                 if not is_first and ended_s > t_s:
-                    self._durations_s.append(ended_s - t_s)
+                    durations_s.append(ended_s - t_s)
                 # A step without an event has the time when it was queued. At that time, the device
                 # may not have finished the step before it, so ``ended_s`` may be before ``t_s``.
-                t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
+                t_s = max(t_s, ended_s)
+                t_error_s = end.error_s if end else None
                 count += steps
                 wait_s += waited_s
         self.tally = StepCounts(

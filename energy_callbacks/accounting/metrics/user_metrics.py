@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import Any, Final
 
+from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS, own_tags
 from energy_callbacks.accounting.recorder import JournalRecorder
 
@@ -41,6 +42,8 @@ def kept(values: Mapping[str, Any], own: Collection[str] = OWN_TAGS) -> dict[str
 class MetricLog:
     """Writes metrics to the journal of an attempt.
 
+    The training thread only copies the metrics: the journal's thread selects those to write.
+
     A record consists of the metrics of one call of ``record``. The first 1000 records with the same
     set of metric names are all written. Of records 1001 to 2000 every second one is written, of
     records 2001 to 4000 every fourth, of records 4001 to 8000 every eighth, and so on. Of a million
@@ -68,9 +71,17 @@ class MetricLog:
             step: number of the optimizer step; ``None`` if unknown.
             epoch: number of epochs so far, possibly with a fraction; ``None`` if unknown.
         """
+        taken = dict(values)  # the caller may change its dictionary afterwards
+        self._recorder.queue(lambda: self._line(taken, t_s, step, epoch))
+
+    def _line(
+        self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
+    ) -> Record | None:
+        """Return the line for the journal, if there is one; runs on the journal's thread."""
         found = kept(values, self._own)
-        if found and self._is_due(frozenset(found)):
-            self._recorder.event("metrics", t_s, step=step, epoch=epoch, values=found)
+        if not found or not self._is_due(frozenset(found)):
+            return None
+        return self._recorder.event_line("metrics", t_s, step=step, epoch=epoch, values=found)
 
     def _is_due(self, names: frozenset[str]) -> bool:
         kind = names if names in self._seen or len(self._seen) < _KINDS else frozenset()

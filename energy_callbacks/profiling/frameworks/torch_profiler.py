@@ -27,8 +27,8 @@ RUNNING: Final = threading.Lock()
 # 500 bytes (torch 2.13).
 _BYTES_OF_EVENT: Final = 300
 _OCCUPIED: Final = (
-    "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
-    "KernelProfiler gives way; leave one of the two out"
+    "the training runs its own torch.profiler.profile, and PyTorch can run only one: "
+    "KernelProfiler does not record; remove one of the two"
 )
 
 
@@ -74,7 +74,7 @@ class TorchRecorder:
         if _is_foreign():
             raise OccupiedError(_OCCUPIED)
         if not RUNNING.acquire(blocking=False):
-            raise NotNowError("a window of another profiler of ours is open")
+            raise NotNowError("another profiler of energy_callbacks has an open window")
         warm_up, active = self._steps
         with ExitStack() as undo:
             undo.callback(RUNNING.release)

@@ -35,7 +35,7 @@ _NO_SENSOR: Final = Refusal(
 )
 _JITTED: Final = Refusal(
     why="neither forward nor backward was seen, as where a whole step is one compiled call",
-    help="kernels can be told apart all the same: KernelProfiler()",
+    help="KernelProfiler() can still measure kernels",
 )
 
 

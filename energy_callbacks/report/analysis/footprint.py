@@ -1,15 +1,13 @@
 """Computes emissions and cost of a run, also for another location, PUE or price."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place
-from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.core.guard import logger
+from energy_callbacks.core.config import check_settings
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.analysis import warnings
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forecast
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -18,29 +16,21 @@ _ORIGIN = "set when the report was rendered again"
 # First words of the note that ``view`` adds.
 _VIEW_NOTE = "This report uses another location, PUE or price than the run"
 # Codes of the warnings that ``view`` removes if the new emissions are known.
-_PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
+_PLACE_WARNINGS = ("place_unknown", "emissions_unknown", "carbon_intensity_gap")
 
 
-def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:
+def emissions(total: Figure, intensity: Intensity | None, pue: float) -> Emissions | None:
     """Return the emissions of a run: energy times PUE times carbon intensity.
 
     Args:
         total: energy of the run.
-        place: location from the journal. The location of the machine that builds the report is not
-            used, so that a journal results in the same emissions on every machine.
+        intensity: carbon intensity of the run.
         pue: power usage effectiveness.
 
     Returns:
-        The emissions; ``None`` if the energy is not known, or if CodeCarbon's data cannot be read.
+        The emissions; ``None`` if energy or carbon intensity are ``None``.
     """
-    if total.energy_j is None:
-        return None
-    names = ("country", "country_name", "region")
-    given = {name: place.get(name) for name in names}
-    try:
-        intensity = carbon.intensity(Place(**given, origin=place.get("origin") or "not set"))
-    except Exception as error:  # noqa: BLE001 - a report without emissions is better than none
-        logger.warning("the emissions are not known: %s", error)
+    if total.energy_j is None or intensity is None:
         return None
     return _emissions(total, intensity, pue)
 
@@ -53,12 +43,14 @@ def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
     return Emissions(kg=kg, low_kg=low_kg, high_kg=high_kg, **asdict(intensity), pue=pue)
 
 
-def cost(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:
+def cost(
+    total: Figure, price_per_kwh: float | None, currency: str | None, pue: float
+) -> Cost | None:
     """Return energy times PUE times price; ``None`` if energy or price is not known."""
     if total.energy_j is None or price_per_kwh is None:
         return None
     amount = kilowatt_hours(total.energy_j) * pue * price_per_kwh
-    return Cost(price_per_kwh=price_per_kwh, amount=amount)
+    return Cost(price_per_kwh=price_per_kwh, amount=amount, currency=currency)
 
 
 def view(
@@ -68,6 +60,7 @@ def view(
     region: str | None = None,
     pue: float | None = None,
     price_per_kwh: float | None = None,
+    currency: str | None = None,
 ) -> EnergyReport:
     """Return a *view*: a copy of a report with emissions and cost for other settings.
 
@@ -77,7 +70,9 @@ def view(
         region: region of ``country``, as in ``EnergyConfig``; ``None`` for the whole country.
             Without ``country``, ``None`` keeps the location of ``report``.
         pue: power usage effectiveness; ``None`` keeps the PUE of ``report``.
-        price_per_kwh: price of electricity in any currency; ``None`` keeps the price of ``report``.
+        price_per_kwh: price of electricity; ``None`` keeps the price of ``report``.
+        currency: code of the currency of the price, such as ``EUR``. ``None`` keeps the currency of
+            ``report``, unless there is a new price.
 
     Raises:
         ValueError: if the location is unknown, if ``region`` is given without ``country``, or if a
@@ -87,12 +82,14 @@ def view(
     pue = _pue(report) if pue is None else pue
     if price_per_kwh is None and report.cost is not None:
         price_per_kwh = report.cost.price_per_kwh
-    EnergyConfig(country=country, region=region, pue=pue, price_per_kwh=price_per_kwh)
+        currency = currency or report.cost.currency
+    names = {"country": country, "region": region, "pue": pue}
+    check_settings(**names, price_per_kwh=price_per_kwh, currency=currency)
     place, intensity = _grid(report, country, region)
     emissions = None
     if total.energy_j is not None and intensity is not None:
         emissions = _emissions(total, intensity, pue)
-    new_cost = cost(total, price_per_kwh, pue)
+    new_cost = cost(total, price_per_kwh, currency, pue)
     # The new settings make these warnings and notes obsolete.
     codes = _PLACE_WARNINGS if emissions is not None and emissions.kg is not None else ()
     obsolete = (warnings.EMISSIONS_NOTE, warnings.PRICE_NOTE, _VIEW_NOTE)
@@ -107,7 +104,9 @@ def view(
             *warnings.notes_of_views(emissions, new_cost),
             _note(report),
         ),
-        environment=_environment(report, place, pue, price_per_kwh),
+        environment=_environment(
+            report, place, pue=pue, price_per_kwh=price_per_kwh, currency=currency
+        ),
     )
 
 
@@ -117,7 +116,7 @@ def _note(before: EnergyReport) -> str:
         if note.startswith(_VIEW_NOTE):
             return note
     place = before.emissions.place if before.emissions else None
-    price = f"a price of {before.cost.price_per_kwh:g}" if before.cost else "no price"
+    price = f"a price of {figure_format.price(before.cost)}" if before.cost else "no price"
     return (
         f"{_VIEW_NOTE}. The settings of the run: {place or 'no location'}, a PUE of "
         f"{_pue(before):g} and {price}. The energy is unchanged."
@@ -134,7 +133,7 @@ def _grid(
 ) -> tuple[Place | None, Intensity | None]:
     """Return the given location and its carbon intensity.
 
-    If ``country`` is ``None``, the location is ``None`` and the intensity is that of the report.
+    If none is given, the location is ``None`` and the intensity is that of the report.
     """
     if country is not None:
         place = replace(carbon.place(country, region), origin=_ORIGIN)
@@ -156,14 +155,14 @@ def _forecast(old: Forecast | None, intensity: Intensity | None, pue: float) -> 
 
 
 def _environment(
-    report: EnergyReport, place: Place | None, pue: float, price_per_kwh: float | None
+    report: EnergyReport, place: Place | None, **settings: float | str | None
 ) -> dict[str, str]:
-    """Return the environment of the run with the location, PUE and price of the view."""
-    found = {**report.environment, "config.pue": str(pue)}
-    if price_per_kwh is not None:
-        found["config.price_per_kwh"] = str(price_per_kwh)
+    """Return the environment of the run with the location and other settings of the view."""
+    new = {f"config.{name}": str(value) for name, value in settings.items() if value is not None}
+    found = {**report.environment, **new}
     if place is None:
         return found
     elsewhere = {f"config.place.{name}": value for name, value in asdict(place).items()}
-    kept = {name: value for name, value in found.items() if name not in elsewhere}
+    replaced = {*elsewhere, "config.carbon_intensity"}
+    kept = {name: value for name, value in found.items() if name not in replaced}
     return kept | {name: value for name, value in elsewhere.items() if value is not None}

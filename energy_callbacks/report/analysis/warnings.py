@@ -11,6 +11,7 @@ from typing import Final
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Cost, Emissions
 from energy_callbacks.report.model.runs import Attempt, DeviceUse, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
@@ -221,7 +222,7 @@ def _is_estimated(device: DeviceUse) -> bool:
 
 
 def _of_place(report: EnergyReport, recorded: Sequence[ReportWarning]) -> Iterator[ReportWarning]:
-    if any(one.code == "place_unknown" for one in recorded):
+    if any(one.code in ("place_unknown", "carbon_intensity_gap") for one in recorded):
         return
     if report.emissions is not None and report.emissions.kg is None:
         yield ReportWarning(
@@ -404,17 +405,14 @@ def notes_of_views(emissions: Emissions | None, cost: Cost | None) -> Iterator[s
         intensity, source = f"{_grams(low)} to {_grams(high)}", emissions.source
         if emissions.kg is not None and emissions.kg_per_kwh is not None:
             intensity = _grams(emissions.kg_per_kwh)
-            source = f"{emissions.place}, {source}"
+            source = ", ".join(filter(None, (emissions.place, source)))
         yield (
             f"{EMISSIONS_NOTE}: energy times a carbon intensity of {intensity} g CO2e per kWh "
             f"({source}) times a PUE of {emissions.pue:g}. The production of the hardware is not "
             "included."
         )
     if cost is not None:
-        yield (
-            f"{PRICE_NOTE}: energy times PUE times {cost.price_per_kwh:g} per kWh, in the currency "
-            "of price_per_kwh."
-        )
+        yield f"{PRICE_NOTE}: energy times PUE times {figure_format.price(cost)}."
 
 
 def _grams(mass_kg: float) -> str:

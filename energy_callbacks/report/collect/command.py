@@ -15,9 +15,8 @@ from typing import Any
 
 from energy_callbacks.accounting.journal.journal import Record, energy_as_json
 from energy_callbacks.accounting.journal.launch import COMMAND
-from energy_callbacks.accounting.metrics.carbon import SET_BY_USER
+from energy_callbacks.accounting.metrics.carbon import SET_BY_USER, Intensity
 from energy_callbacks.accounting.metrics.energy_sums import total
-from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, Training, energies
@@ -85,6 +84,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
         batch_sizes=[line for one in processes for line in one.batch_sizes],
         forecast=lead.forecast,
         data_wait=_data_wait(processes),
+        intensities=command.intensities or list(_intensities(trainings)),
         warnings=[
             *(line for one in (command, *processes) for line in one.warnings),
             *_overlap_warning(len(overlapping)),
@@ -146,7 +146,7 @@ def _overlap_warning(count: int) -> Iterator[Record]:
             "code": "trainings_at_once",
             "message": f"{count} {trainings} of the command ran beside another one: phases "
             "and steps are those of the first, the energy is that of all.",
-            "fix": "measure each by its own callback, or by a command of its own",
+            "fix": "measure each by its own callback, or by a separate command",
             "t_s": 0.0,
         }
 
@@ -159,8 +159,10 @@ def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
     # Whether each setting was left out on the command line.
     is_left_out = {"place": (asked.get("place") or {}).get("origin") != SET_BY_USER,
-                   "pue": asked.get("pue") == EnergyConfig().pue,
-                   "price_per_kwh": asked.get("price_per_kwh") is None}  # fmt: skip
+                   "pue": asked.get("pue") == 1.0,
+                   "carbon_intensity": asked.get("carbon_intensity") is None,
+                   "price_per_kwh": asked.get("price_per_kwh") is None,
+                   "currency": asked.get("currency") is None}  # fmt: skip
     views = {key: own[key] for key, is_out in is_left_out.items() if is_out and key in own}
     return {
         "config": {**asked, **views},
@@ -171,6 +173,13 @@ def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any
 
 def _devices(trainings: Sequence[Training]) -> dict[str, Record]:
     return {key: line for one in trainings for key, line in one.process.devices.items()}
+
+
+def _intensities(trainings: Sequence[Training]) -> Iterator[tuple[float, Intensity]]:
+    """Yield the carbon intensities of the trainings on the time axis of the command."""
+    for training in trainings:
+        for start_s, intensity in training.process.intensities:
+            yield start_s + training.start_s, intensity
 
 
 def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:

@@ -1,7 +1,7 @@
 """Reads the journal of one process of one attempt, and converts its ``series`` lines to columns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -10,6 +10,7 @@ import numpy as np
 from energy_callbacks import importers
 from energy_callbacks.accounting.journal import headers, journal, redaction
 from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.metrics.carbon import Intensity
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.json_lines import Damage
 from energy_callbacks.core.records import Device, Energy, Sensor
@@ -76,6 +77,8 @@ class ProcessJournal:
         phases_s: time of the newest line ``phases``, in seconds; 0 if there is none.
         phases_so_far: ``so_far`` at ``phases_s``.
         data_wait: newest total time and energy of waiting for data; empty if not reported.
+        intensities: start in seconds and value of each carbon intensity, in time order; empty if
+            the settings have no file of intensities.
         used: keys of devices on which a process of a measured command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
         totals: the line with totals, which is the last line; ``None`` if the attempt was cut off or
@@ -111,6 +114,7 @@ class ProcessJournal:
     phases_s: float = 0.0
     phases_so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
+    intensities: list[tuple[float, Intensity]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     trainings: tuple[Training, ...] = ()
     totals: Record | None = None
@@ -317,6 +321,15 @@ def _take_resume(process: ProcessJournal, record: Record) -> None:
     process.resumed_at_step = checks.whole(record["step"])
 
 
+def _take_intensity(process: ProcessJournal, record: Record) -> None:
+    values = {one.name: record[one.name] for one in fields(Intensity)}
+    intensity = from_record(Intensity, values)
+    checks.optional(checks.number, values, ("kg_per_kwh",))
+    for name in ("low_kg_per_kwh", "high_kg_per_kwh"):
+        checks.number(values[name])
+    process.intensities.append((checks.number(record["t_s"]), intensity))
+
+
 def _take_epoch(process: ProcessJournal, record: Record) -> None:
     checks.number(record["t_s"])
     process.epochs.append(record)
@@ -360,6 +373,7 @@ _TAKERS: Mapping[str, _Taker] = {
     "profile": lambda process, record: process.profiles.update({record["of"]: record["record"]}),
     "metrics": _take_metrics,
     "epoch": _take_epoch,
+    "carbon_intensity": _take_intensity,
     "used": lambda process, record: process.used.update(map(checks.text, record["devices"])),
 }
 

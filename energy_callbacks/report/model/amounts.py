@@ -74,12 +74,14 @@ class Cost:
     """Cost of the electricity, including the PUE.
 
     Attributes:
-        price_per_kwh: price of a kilowatt-hour, in any currency.
+        price_per_kwh: price of a kilowatt-hour.
         amount: cost of the energy of the run, in the same currency.
+        currency: ISO 4217 code of the currency; ``None`` if not known.
     """
 
     price_per_kwh: float
     amount: float
+    currency: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,6 +159,17 @@ def emissions(emissions: amounts.Emissions | None) -> str:
     return f"{emissions_interval(emissions)}CO2e"
 
 
+def carbon_intensity(emissions: amounts.Emissions) -> str:
+    """Return the carbon intensity in g/kWh; empty if it is not known."""
+    kg_per_kwh = emissions.kg_per_kwh
+    return "" if kg_per_kwh is None else f"{formatting.significant(1e3 * kg_per_kwh)} g/kWh"
+
+
+def location(emissions: amounts.Emissions) -> str:
+    """Return the location; if it is not known, the carbon intensity, if that is known."""
+    return emissions.place or carbon_intensity(emissions) or "location not set"
+
+
 def emissions_interval(emissions: amounts.Emissions) -> str:
     """Return the interval of the emissions, in the unit that suits the upper end."""
     unit = formatting.in_unit(emissions.high_kg, MASS_UNITS)
@@ -166,8 +177,17 @@ def emissions_interval(emissions: amounts.Emissions) -> str:
 
 
 def money(cost: amounts.Cost | None) -> str:
-    """Return a cost without its currency, which is not known."""
-    return UNKNOWN if cost is None else formatting.significant(cost.amount)
+    """Return a cost with its currency, if that is known."""
+    return UNKNOWN if cost is None else _with_currency(formatting.significant(cost.amount), cost)
+
+
+def price(cost: amounts.Cost) -> str:
+    """Return the price of a kilowatt-hour."""
+    return f"{_with_currency(f'{cost.price_per_kwh:g}', cost)} per kWh"
+
+
+def _with_currency(amount: str, cost: amounts.Cost) -> str:
+    return f"{amount} {cost.currency}" if cost.currency else amount
 
 
 def share(phase: runs.Phase) -> str:

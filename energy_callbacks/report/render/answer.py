@@ -44,11 +44,11 @@ def _cost_and_emissions(report: EnergyReport) -> str:
     emissions, cost = report.emissions, report.cost
     caused = "caused unknown emissions"
     if emissions is not None:
-        place = emissions.place or "location not set"
+        place = figure_format.location(emissions)
         caused = f"caused {figure_format.emissions(emissions)} ({place})"
     if cost is None:
         return f" and {caused}; its cost is not known (no price set)"
-    price = f"at {cost.price_per_kwh:g} per kWh"
+    price = f"at {figure_format.price(cost)}"
     return f", cost {figure_format.money(cost)} ({price}) and {caused}"
 
 

@@ -72,12 +72,12 @@ def _emissions(report: EnergyReport) -> HeadlineCard:
     emissions = report.emissions
     if emissions is None:
         detail = "the energy is not known"
-    elif emissions.kg is None or emissions.kg_per_kwh is None:
+    elif emissions.kg is None:
         detail = "location not set: 90 % of national grids"
     else:
-        intensity = f"{formatting.significant(1e3 * emissions.kg_per_kwh)} g/kWh"
+        grid = (emissions.place, figure_format.carbon_intensity(emissions))
         interval = figure_format.emissions_interval(emissions)
-        detail = f"{emissions.place}, {intensity}; {interval}"
+        detail = f"{', '.join(filter(None, grid))}; {interval}"
     value = figure_format.emissions(emissions)
     return HeadlineCard(label="Emissions", value=value, detail=detail)
 
@@ -85,7 +85,7 @@ def _emissions(report: EnergyReport) -> HeadlineCard:
 def _cost(report: EnergyReport) -> Iterator[HeadlineCard]:
     if report.cost is not None:
         value = figure_format.money(report.cost)
-        detail = f"at {report.cost.price_per_kwh:g} per kWh"
+        detail = f"at {figure_format.price(report.cost)}"
         yield HeadlineCard(label="Cost of electricity", value=value, detail=detail)
 
 

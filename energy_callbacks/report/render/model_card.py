@@ -30,19 +30,20 @@ def co2_eq_emissions(
             "the emissions of this run are not known, because its energy is not known; "
             "its report lists the missing sensors"
         )
-    if emissions.kg is None or emissions.place is None:
+    if emissions.kg is None:
         raise ValueError(
             "the location of this run is not set, so its emissions are known only as a range, "
             f"{grams(emissions.low_kg):.3g} g to {grams(emissions.high_kg):.3g} g; "
             "set country= for the training, such as GpuEnergyCallback(country='DEU')"
         )
-    fields: dict[str, str | float] = {
+    fields: dict[str, str | float | None] = {
         "emissions": grams(emissions.kg),
         "source": f"energy_callbacks {report.tool_version}; grid: {emissions.source}",
         "geographical_location": emissions.place,
         "hardware_used": _hardware(report),
+        "training_type": training_type,
     }
-    return fields if training_type is None else fields | {"training_type": training_type}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _hardware(report: EnergyReport) -> str:

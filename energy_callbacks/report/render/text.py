@@ -35,6 +35,8 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
         path: path of the saved report, which is added to the line; ``None`` if it was not saved.
     """
     pieces = [_short_energy(report), _short_efficiency(report), _short_emissions(report)]
+    if report.cost is not None and report.cost.currency is not None:
+        pieces.append(figure_format.money(report.cost))
     if report.run.status not in ("finished", "running"):
         pieces.insert(0, report.run.status)
     attempts = len({attempt.attempt for attempt in report.attempts})
@@ -69,7 +71,7 @@ def _short_emissions(report: EnergyReport) -> str:
     emissions = report.emissions
     if emissions is None:
         return ""
-    return f"{figure_format.emissions(emissions)} ({emissions.place or 'location not set'})"
+    return f"{figure_format.emissions(emissions)} ({figure_format.location(emissions)})"
 
 
 @as_text.register

@@ -72,8 +72,8 @@ _PLACES = (
 )
 
 _PERMISSION_FIX = (
-    "since Linux 5.10 only root may read it (CVE-2020-8694): have the administrator make it "
-    "readable at each boot by a line in /etc/sysfs.conf for each zone, "
+    "since Linux 5.10 only root may read it (CVE-2020-8694). The administrator can make it "
+    "readable at every boot: by a line in /etc/sysfs.conf for each zone, "
     "mode class/powercap/intel-rapl:0/energy_uj = 0444, or by a udev rule, "
     "or give the Python binary the capability CAP_DAC_READ_SEARCH"
 )
@@ -219,7 +219,9 @@ class _Counter:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
         text = os.pread(self._file, 64, 0).strip()
         if not text.isdigit():
-            raise ReadingMissed(f"{self.path} holds no number but {text!r}; asked again later")
+            raise ReadingMissed(
+                f"{self.path} contains {text!r} instead of a number; it is read again later"
+            )
         return int(text)
 
     def advance(self, raw_uj: int, t_s: float) -> float:

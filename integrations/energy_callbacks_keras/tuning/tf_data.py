@@ -100,8 +100,8 @@ def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], None]:
     if found != size or counted(data) == 0:
         raise ValueError(
             f"x must give batches of {size} samples, got "
-            f"{f'batches of {found}' if found not in (0, size) else 'none'}; use the size that it "
-            "is told, or make max_size smaller"
+            f"{f'batches of {found}' if found not in (0, size) else 'none'}; use the size that "
+            "the function receives, or make max_size smaller"
         )
     if _fixed_size(data) is None:
         data = data.filter(lambda *batch: tensorflow.shape(keras.tree.flatten(batch)[0])[0] == size)

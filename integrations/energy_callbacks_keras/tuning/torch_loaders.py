@@ -22,7 +22,7 @@ def resized(loader: Any, size: int) -> Any:
     data = sys.modules["torch"].utils.data
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
         raise TypeError(
-            "x must be a DataLoader with a batch_size and no batch_sampler of its own, got "
+            "x must be a DataLoader with a batch_size and no batch_sampler, got "
             f"{type(loader).__name__} with {type(loader.batch_sampler).__name__}; hand a function "
             "of the batch size that makes it"
         )
@@ -50,7 +50,7 @@ def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
         raise ValueError(
             f"x must give batches of {size} samples, got a DataLoader with "
             f"batch_size={loader.batch_size}, drop_last={loader.drop_last}; "
-            "use the size that it is told, and drop_last=True with a stream"
+            "use the size that the function receives, and drop_last=True with a stream"
         )
     if samples is None and next(iter(loader), None) is None:
         raise ValueError(f"x must give batches of {size} samples, got none; make max_size smaller")

@@ -51,7 +51,7 @@ def tune_batch_size(
     """
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(
-            "the trainer must have no BatchSizeFinder or BatchSizeTuner of its own, which would "
+            "the trainer must have no other BatchSizeFinder or BatchSizeTuner, which would "
             "search again; remove it, or call trainer.fit, which then searches first"
         )
     launcher = trainer.strategy.launcher

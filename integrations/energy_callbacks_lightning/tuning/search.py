@@ -39,7 +39,7 @@ def check(trainer: Any) -> None:
     if not isinstance(strategy, _STRATEGIES):
         raise ValueError(
             "a batch size can be searched for on one device and with DDP, got "
-            f"{type(strategy).__name__}, whose steps need all ranks or an engine of its own; "
+            f"{type(strategy).__name__}, whose steps need all ranks or a special engine; "
             "tune with one of these, or set the size by hand"
         )
     alone = trainer.world_size == 1

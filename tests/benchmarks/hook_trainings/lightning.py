@@ -65,14 +65,10 @@ def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyC
     callback = GpuEnergyCallback(log_every_n_steps=every, report_dir=folder)
     for name in dir(pl.Callback):
         is_own = getattr(GpuEnergyCallback, name) is not getattr(pl.Callback, name)
-        if name.startswith("on_") and is_own:
+        if name.startswith("on_") and is_own and name != "on_train_batch_end":
             times.wrap(callback, name)
+    times.wrap(callback._steps, "on_train_batch_end")  # during a training, Lightning calls this
     times.wrap(callback._meter, "log", is_row=True)
-    patched = {
-        "convert_input": (method_patch.TimedFetch, True),
-        "save_checkpoint": (method_patch.TimedSave, False),
-    }
-    for name, (kind, begins_step) in patched.items():
-        timed = times.timed(kind.__call__, f"our {name}", begins_step=begins_step)
-        kind.__call__ = timed  # type: ignore[method-assign]
+    for name, begins_step in (("_fetch", True), ("_save", False)):
+        times.wrap(method_patch, name, begins_step=begins_step)
     return callback

@@ -102,4 +102,4 @@ def test_a_metric_that_cannot_be_computed_is_lightning_s_matter(tmp_path: Path) 
             trainer(tmp_path, *ours, logger=remote).fit(Measured(FakeClock()), loader())
         found.append((caught.value.__context__, remote.finalized))
     assert found == [(None, ["failed"])] * 2
-    assert ours[0].report.run.status == "failed"
+    assert ours[0].report().run.status == "failed"

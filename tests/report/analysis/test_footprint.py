@@ -81,7 +81,7 @@ def test_a_view_says_so(report):
     seen = view(view(report, country="USA", region="ohio"), country="FRA", price_per_kwh=0.1)
     notes = [note for note in seen.method_notes if note not in report.method_notes]
     assert len(notes) == 3  # emissions, price, view
-    assert "The settings of the run: Germany, a PUE of 1 and a price of 0.3." in notes[-1]
+    assert "The settings of the run: Germany, a PUE of 1 and a price of 0.3 per kWh." in notes[-1]
     assert len(seen.method_notes) == len(report.method_notes) + 1
     assert seen.environment["config.place.country"] == "FRA"
     assert "config.place.region" not in seen.environment

@@ -27,7 +27,7 @@ def test_the_answer_comes_first(report):
 
 
 def test_a_report_prints_itself(report):
-    """print(callback.report) prints the text, not the fields of the record."""
+    """print(callback.report()) prints the text, not the fields of the record."""
     assert str(report) == render(report)
 
 

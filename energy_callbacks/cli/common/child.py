@@ -37,17 +37,31 @@ class Child:
             in ``PATH``.
         environment: all environment variables of the command.
         mask: numbers of the signals that are blocked in the command.
+        own_stdout: whether the command inherits standard output; otherwise, it prints to standard
+            error instead.
 
     Raises:
         OSError: if the command cannot be started.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], mask: Collection[int] = ()
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        mask: Collection[int] = (),
+        *,
+        own_stdout: bool = True,
     ) -> None:
+        to_stderr = ((os.POSIX_SPAWN_DUP2, 2, 1),)
+
         def spawn(*words: str) -> int:
             return os.posix_spawnp(
-                words[0], words, environment, setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON
+                words[0],
+                words,
+                environment,
+                file_actions=() if own_stdout else to_stderr,
+                setsigmask=mask,
+                setsigdef=_IGNORED_BY_PYTHON,
             )
 
         self._code: int | None = None

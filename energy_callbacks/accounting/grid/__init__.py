@@ -1,0 +1,1 @@
+"""Carbon intensity of the electricity over time."""

@@ -1,0 +1,71 @@
+"""Options that every command has, and what ``--json`` means for standard output."""
+
+import argparse
+import io
+import json
+import sys
+from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redirect_stdout
+from typing import Any, Final
+
+PUE_HELP: Final = "power usage effectiveness of the building: 1 or more (default: that of the run)"
+PRICE_HELP: Final = "price of a kilowatt-hour in any currency"
+_JSON: Final = "print the result as JSON on standard output, and nothing else there"
+
+
+def add_json(parser: argparse.ArgumentParser, **others: str) -> None:
+    """Declare ``--json``, and other output formats that exclude it.
+
+    Args:
+        parser: the parser of the command.
+        others: help texts of the other formats, by the name of the option.
+    """
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help=_JSON)
+    for name, text in others.items():
+        formats.add_argument(f"--{name}", action="store_true", help=text)
+
+
+def add_location(parser: argparse._ActionsContainer, *, region: bool = True) -> None:
+    """Declare ``--country`` and, unless ``region`` is ``False``, ``--region``."""
+    parser.add_argument(
+        "--country",
+        help="country whose grid supplies the machine, for emissions: ISO 3166 code or English "
+        "name, such as DEU",
+    )
+    if region:
+        parser.add_argument("--region", help="state of the USA or province of Canada")
+
+
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """Declare ``-q`` and ``-v``."""
+    levels = parser.add_mutually_exclusive_group()
+    levels.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print results and errors only: no notes, warnings or progress",
+    )
+    levels.add_argument(
+        "-v", "--verbose", action="store_true", help="also print details and tracebacks of errors"
+    )
+
+
+def print_json(value: Any) -> None:
+    """Print a value of JSON types."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def foreign_output(arguments: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Return a context for code that may print anything, such as a training.
+
+    With ``--json``, what it prints to standard output goes to standard error. With ``-q``, what it
+    prints is discarded.
+    """
+    contexts = ExitStack()
+    if arguments.json:
+        contexts.enter_context(redirect_stdout(sys.stderr))
+    if arguments.quiet:
+        nowhere = io.StringIO()  # log handlers of frameworks keep it: it must not be closed
+        contexts.enter_context(redirect_stdout(nowhere))
+        contexts.enter_context(redirect_stderr(nowhere))
+    return contexts

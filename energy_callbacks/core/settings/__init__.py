@@ -1,0 +1,1 @@
+"""Finds settings that are not passed as arguments: in the environment, then in a file."""

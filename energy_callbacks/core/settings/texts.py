@@ -1,0 +1,60 @@
+"""Converts the texts of environment variables to values of settings.
+
+A text that does not have the right form is returned unchanged, so that the check of the setting
+refuses it.
+"""
+
+import contextlib
+from typing import Any, Final
+
+_BOOLEANS: Final = {
+    "1": True, "true": True, "yes": True, "on": True,
+    "0": False, "false": False, "no": False, "off": False,
+}  # fmt: skip
+
+
+def text(value: str) -> str:
+    """Return the text itself."""
+    return value
+
+
+def number(value: str) -> float | str:
+    """Convert a number; return other texts unchanged.
+
+    >>> number("0.3"), number("380"), number("hourly.csv")
+    (0.3, 380.0, 'hourly.csv')
+    """
+    with contextlib.suppress(ValueError):
+        return float(value)
+    return value
+
+
+def boolean(value: str) -> bool | str:
+    """Convert ``1``, ``true``, ``yes``, ``on`` and their opposites, in any case."""
+    return _BOOLEANS.get(value.lower(), value)
+
+
+def devices(value: str) -> list[int | str] | str:
+    """Convert a list of NVML indices and UUIDs with commas; ``auto`` and ``all`` are no lists.
+
+    >>> devices("0, GPU-4e81"), devices("all")
+    ([0, 'GPU-4e81'], 'all')
+    """
+    if value in ("auto", "all"):
+        return value
+    names = [name.strip() for name in value.split(",")]
+    if not all(names):
+        return value
+    return [int(name) if name.isdecimal() else name for name in names]
+
+
+def tags(value: str) -> Any:
+    """Convert pairs of name and value with commas.
+
+    >>> tags("team=vision, owner=me")
+    {'team': 'vision', 'owner': 'me'}
+    """
+    pairs = [pair.partition("=") for pair in value.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        return value
+    return {name.strip(): tag.strip() for name, _, tag in pairs}
