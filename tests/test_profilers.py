@@ -92,7 +92,7 @@ def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
     assert found.phases[0].name == "forward"
     assert "100.0 % of the measured energy" in found.sentence
     for shown in (text.render(build(tmp_path)), html.render(build(tmp_path))):
-        assert "Phases of the step" in shown
+        assert "Phases of a step" in shown
 
 
 @pytest.mark.parametrize("where", ["start", "mark", "step", "stop"])

@@ -34,6 +34,7 @@ EVERYWHERE: dict[str, tuple[Any, str, Any, Any]] = {
     "max_emissions_g": (1, "2", 2.0, 3),
     "record_command": (False, "on", True, False),
     "run_name": ("file", "123", "123", "argument"),
+    "tag_prefix": ("file/", "environment/", "environment/", "argument/"),
     "tags": ({"a": "file"}, "a=environment", {"a": "environment"}, {"a": "argument"}),
 }
 
