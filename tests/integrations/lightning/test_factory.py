@@ -136,7 +136,7 @@ def test_checkpoints_resume_with_either(
     second = trainer(tmp_path, *others)
     checkpoint = first.checkpoint_callback.best_model_path
     second.fit(TinyModule(FakeClock()), loader(), ckpt_path=checkpoint)
-    report = ours(second)[0].report
+    report = ours(second)[0].report()
     assert report.run.run_id == ours(first)[0].report().run.run_id
     assert [(one.attempt, one.steps) for one in report.attempts] == [(1, 40), (2, 40)]
     assert not [str(one.message) for one in recwarn if "callbacks used to create" in str(one)]
