@@ -18,9 +18,6 @@ _MODULES = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbac
 class CallbackSettings(ConfigSettings, total=False):
     """Keyword arguments of every ``GpuEnergyCallback``: the settings of ``EnergyConfig`` and these.
 
-    Settings that are not passed come from the environment or a settings file, see
-    ``EnergyConfig``.
-
     Attributes:
         profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
             ``"lines"``, ``"phases"`` and ``"host"``.
@@ -46,10 +43,10 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
         ValueError: if a value is wrong, or ``meter`` is combined with other settings.
     """
     check_names("GpuEnergyCallback", settings, (*own, *SETTINGS))
-    others: dict[str, Any] = {k: v for k, v in settings.items() if v is not None}
+    others: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    meter: EnergyMeter | None = others.pop("meter", None)
     if not others.get("profilers", True):
         del others["profilers"]
-    meter: EnergyMeter | None = others.pop("meter", None)
     if meter is None:
         return EnergyMeter(**others)
     if others:

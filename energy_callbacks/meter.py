@@ -55,7 +55,6 @@ _KEYWORDS: Final = (
 )  # fmt: skip
 _DATA_READY: Final = "data_ready"
 _BATCH_DONE: Final = "batch_done"
-_NAMES: Final = {READY: _DATA_READY, DONE: _BATCH_DONE}
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
 # training may take 50 ms.
 _LAST_ROW_S = 0.02
@@ -107,7 +106,7 @@ class EnergyMeter:
         config: the settings.
 
     Raises:
-        ValueError: for an invalid setting, such as an unknown country or a damaged file of carbon
+        ValueError: for an invalid setting, such as an unknown country or an invalid file of carbon
             intensities; if both ``config`` and settings are passed; if a profiler's name is
             unknown.
         TypeError: if a setting is unknown or has the wrong type, or if a profiler lacks a method.
@@ -407,7 +406,7 @@ class EnergyMeter:
             self._profilers.mark(name, at_s)
 
     def _step_marks(self) -> StepMarks:
-        """Return an object that reports ``data_ready``, ``batch_done`` and ``step``, but faster.
+        """Return an object that does what ``data_ready``, ``batch_done`` and ``step`` do, faster.
 
         It belongs to the running attempt, and does nothing after its end.
         """
@@ -420,8 +419,10 @@ class EnergyMeter:
         kind, t_s, samples, tokens, _ = event
         if kind == STEP:
             self.step(samples, tokens)
+        elif kind == READY:
+            self.data_ready(t_s)
         else:
-            self._mark_step(kind, _NAMES[kind], t_s)
+            self.batch_done(t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.
@@ -747,7 +748,8 @@ class EnergyMeter:
         """Return the report of the run so far, computed from its journals.
 
         The report of a running meter ends at the newest moment at which the energy of all phases is
-        final: ``report.run.duration_s`` after the start, a few seconds before now.
+        final: ``report.run.duration_s`` after the start, a few seconds before now. After the end of
+        the training, this method waits up to 5 s for the journals of other processes.
 
         Raises:
             JournalError: if the meter has never been started.
@@ -759,13 +761,17 @@ class EnergyMeter:
             raise JournalError(
                 "there is nothing yet: the meter was never started; train first, or call start()"
             )
-        self._write_phases()
+        self._complete_journals()
         return build(folder)
 
     @harmless
-    def _write_phases(self) -> None:
+    def _complete_journals(self) -> None:
+        """Write what the report needs; after the end of the attempt, wait for all ranks."""
         if attempt := self._lifecycle.running:
             attempt.write_phases(_PHASES_S)
+        elif last := self._lifecycle.own:
+            last.wait_until_over()
+            last.wait_for_ranks(_RANKS_S)
 
     @harmless
     def save_report(self) -> str | None:
@@ -783,11 +789,7 @@ class EnergyMeter:
         from energy_callbacks.report.render.text import summary_line
 
         self._lifecycle.end_if_left()
-        if self.is_running:
-            self._write_phases()
-        else:
-            last.wait_until_over()
-            last.wait_for_ranks(_RANKS_S)
+        self._complete_journals()
         try:
             report = build(last.run_folder)
             paths = save(report, last.run_folder)

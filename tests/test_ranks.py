@@ -65,6 +65,18 @@ def test_a_rank_that_has_ended_is_not_waited_for(first_rank: EnergyMeter) -> Non
     assert waited_s(first_rank) < PATIENCE_S / 2
 
 
+def test_a_report_waits_for_the_other_ranks(
+    first_rank: EnergyMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It contains journals that are complete some moments later."""
+
+    def end_second_rank(_: float) -> None:
+        second_rank(first_rank, os.getpid(), has_ended=True)
+
+    monkeypatch.setattr(time, "sleep", end_second_rank)
+    assert [one.rank for one in first_rank.report().attempts] == [0, 1]
+
+
 @pytest.mark.parametrize("is_reaped", [True, False])
 def test_a_dead_rank_is_not_waited_for(first_rank: EnergyMeter, *, is_reaped: bool) -> None:
     """Lightning kills all ranks some seconds after one has died, so the report must not wait."""

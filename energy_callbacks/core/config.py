@@ -22,18 +22,6 @@ DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
 NO_COMMAND_VARIABLE = "ENERGY_CALLBACKS_NO_COMMAND"
 RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
-# Other names of settings, in versions before the first release or in other frameworks. The message
-# about an unknown name proposes the first one of these that exists.
-_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "length_fn": ("tokens_fn", "tokens_per_sample"),
-    "profile": ("profilers",),
-    "tokens_fn": ("tokens_per_sample",),
-    "tokens_per_sample": ("tokens_fn",),
-    "batch_size_fn": ("batch_size",),
-    "batch_size": ("batch_size_fn",),
-    "log_every_n_steps": ("update_freq",),
-    "update_freq": ("log_every_n_steps",),
-}
 # Largest carbon intensity that is accepted, in gCO2e/kWh. Electricity from oil shale, among the
 # highest, has about 1100 (Estonia, IEA 2019); small Diesel generators have up to about 1500.
 MOST_G_PER_KWH: Final = 3000.0
@@ -47,6 +35,20 @@ def _setting(
     """Return a field whose value is found by ``layers.resolve`` if it is not an argument."""
     metadata = {_SETTING: Setting(default, parse, is_path)}
     return field(default=None if default is None else _UNSET, metadata=metadata)
+
+
+# Other names of settings, in versions before the first release or in other frameworks. The message
+# about an unknown name proposes the first one of these that exists.
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "length_fn": ("tokens_fn", "tokens_per_sample"),
+    "profile": ("profilers",),
+    "tokens_fn": ("tokens_per_sample",),
+    "tokens_per_sample": ("tokens_fn",),
+    "batch_size_fn": ("batch_size",),
+    "batch_size": ("batch_size_fn",),
+    "log_every_n_steps": ("update_freq",),
+    "update_freq": ("log_every_n_steps",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ class EnergyConfig:
 
 
 class ConfigSettings(TypedDict, total=False):
-    """The fields of ``EnergyConfig`` as keyword arguments; ``None`` is the default."""
+    """The fields of ``EnergyConfig`` as keyword arguments; ``None`` is as if not passed."""
 
     report_dir: str | Path | None
     country: str | None
@@ -400,8 +402,8 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "carbon_intensity": _check_carbon_intensity,
     "currency": _check_currency,
     "devices": _check_devices,
-    "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
     "tag_prefix": _typed("tag_prefix", str, "a text, such as 'train/'"),
+    "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
     "pue": partial(_check_number, "pue", low=1.0, high=10.0),
     "price_per_kwh": partial(_check_optional_number, "price_per_kwh", low=0.0, high=math.inf),
     "sample_interval_s": partial(_check_number, "sample_interval_s", low=0.05, high=1.0),

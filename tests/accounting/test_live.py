@@ -40,7 +40,7 @@ def alternating(clock: FakeClock, until_s: float) -> ReplaySource:
 
 def report_of(meter: EnergyMeter, clock: FakeClock) -> EnergyReport:
     """What ``meter.report()`` returns at the virtual time."""
-    meter._write_phases()
+    meter._complete_journals()
     assert meter.run_folder is not None
     return build(meter.run_folder, now_unix_s=clock.unix_s())
 
@@ -125,7 +125,7 @@ def test_phases_after_a_live_report_count_when_the_run_is_killed(
     """The energies of phases that were written for a report are not those of the whole run."""
     meter = meter_of(tmp_path, clock, alternating(clock, 30.0)).start()
     train(meter, clock, 10)
-    meter._write_phases()
+    meter._complete_journals()
     train(meter, clock, 10)
     clock.advance(10.0)
     assert meter.run_folder is not None

@@ -206,7 +206,7 @@ def looks(card: str, phases_s: tuple[float, float], seed: int) -> Iterator[Look]
 
 def _report(meter: EnergyMeter, clock: CardClock) -> EnergyReport:
     """Return what ``meter.report()`` returns, with the time of the simulation."""
-    meter._write_phases()
+    meter._complete_journals()
     assert meter.run_folder is not None
     return build(meter.run_folder, now_unix_s=clock.unix_s())
 

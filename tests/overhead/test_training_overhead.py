@@ -12,7 +12,16 @@ import pytest
 from tests.benchmarks import no_callback
 from tests.benchmarks.overhead_parts import callback_parts, hook_processor_time
 from tests.benchmarks.overhead_parts.callback_parts import Comparison, Steps, Turn
-from tests.benchmarks.overhead_parts.fit_pairs import BLOCKS, Plan, Ratio, in_turn, ratio, ratios
+from tests.benchmarks.overhead_parts.fit_pairs import (
+    BLOCKS,
+    Fit,
+    Moment,
+    Plan,
+    Ratio,
+    in_turn,
+    ratio,
+    ratios,
+)
 from tests.benchmarks.overhead_parts.hook_processor_time import HookProcessorTime
 from tests.benchmarks.overhead_parts.training_costs import Costs
 from tests.benchmarks.overhead_parts.trainings import Ticks, Training
@@ -163,3 +172,13 @@ def test_parts_are_told_apart() -> None:
     assert row.per_s == pytest.approx(3 * 1000 / 300, rel=0.1)
     assert journal.longer_us == pytest.approx(3000.0, abs=20.0)
     assert journal.cpu_us == pytest.approx(1000.0)
+
+
+def test_threads_of_one_name_are_told_apart() -> None:
+    """The journal's thread of an earlier fit does not hide that of the present one."""
+    edges = [
+        {("journal", 2): 0.25, ("journal", 1): 0.5},
+        {("journal", 2): 0.75, ("journal", 1): 0.5},
+    ]
+    moments = [Moment(wall_s=0.0, process_s=0.0, ours_s=one) for one in ({}, *edges, {})]
+    assert Fit(moments=tuple(moments), median_step_s=1.0).threads_s(1) == {"journal": 0.5}

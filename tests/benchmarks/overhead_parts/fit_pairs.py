@@ -41,12 +41,12 @@ class Moment:
     Attributes:
         wall_s: monotonic time.
         process_s: processor time of all threads of the process.
-        ours_s: processor time of the threads of ours that are alive, by name.
+        ours_s: processor time of the threads of ours that are alive, by name and identifier.
     """
 
     wall_s: float
     process_s: float
-    ours_s: dict[str, float]
+    ours_s: dict[tuple[str, int], float]
 
     @classmethod
     def now(cls) -> "Moment":
@@ -56,13 +56,18 @@ class Moment:
         )
 
 
-def own_threads_s() -> dict[str, float]:
-    """Return the processor time of each thread of ours that is alive, s, by its name."""
+def own_threads_s() -> dict[tuple[str, int], float]:
+    """Return the processor time of each thread of ours that is alive, s, by name and identifier.
+
+    The journal's thread of one fit may still be alive in the next fit, whose thread has the same
+    name.
+    """
     found = {}
     for thread in threading.enumerate():
         if thread.name.startswith("energy_callbacks") and thread.ident is not None:
             clock = time.pthread_getcpuclockid(thread.ident)
-            found[thread.name.removeprefix("energy_callbacks ")] = time.clock_gettime(clock)
+            name = thread.name.removeprefix("energy_callbacks ")
+            found[name, thread.ident] = time.clock_gettime(clock)
     return found
 
 
@@ -137,7 +142,10 @@ class Fit:
         seen. Between start and end of a training no thread of ours ends.
         """
         before_s, after_s = (self.moments[block + i].ours_s for i in (0, 1))
-        return {name: at_s - before_s.get(name, 0.0) for name, at_s in after_s.items()}
+        found: dict[str, float] = {}
+        for thread, at_s in after_s.items():
+            found[thread[0]] = found.get(thread[0], 0.0) + at_s - before_s.get(thread, 0.0)
+        return found
 
 
 def run(training: Training, plan: Plan, callbacks: list[Any], folder: Path) -> Fit:
