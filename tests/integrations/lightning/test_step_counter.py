@@ -49,7 +49,7 @@ class Training:
         self.counter = LightningStepCounter(EnergyMeter(), **settings)
         self.events: list[Event] = []
         meter = self.counter._meter
-        meter.marks = lambda: StepMarks(self.events.append, time.monotonic)  # type: ignore[method-assign]
+        meter._step_marks = lambda: StepMarks(self.events.append, time.monotonic)  # type: ignore[method-assign]
         self.acted: list[int] = []
         self.counter.begin(self.trainer, self)
 
@@ -57,7 +57,7 @@ class Training:
         """Store the number of the batch at which the callback acts."""
         self.acted.append(self.counter.stepped_batches)
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Fail: the counter has raised an exception."""
         pytest.fail(message)
 

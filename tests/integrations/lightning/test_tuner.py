@@ -714,7 +714,7 @@ def test_misuse_is_told_at_once(tmp_path: Path) -> None:
         BatchSizeTuner(steps_per_trial=100)
     with pytest.raises(ValueError, match="objective must be"):
         BatchSizeTuner(objective="size")
-    with pytest.raises(ValueError, match="must have no BatchSizeFinder"):
+    with pytest.raises(ValueError, match="must have no other BatchSizeFinder"):
         tune_batch_size(trainer(tmp_path, BatchSizeFinder()), Net())
     with pytest.raises(ValueError, match="children of this process, got 'spawn'"):
         tune_batch_size(trainer(tmp_path, strategy="ddp_spawn", devices=2), Net())
