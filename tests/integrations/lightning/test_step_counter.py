@@ -57,7 +57,7 @@ class Training:
         """Store the number of the batch at which the callback acts."""
         self.acted.append(self.counter.stepped_batches)
 
-    def abandon(self, message: str) -> None:
+    def _abandon(self, message: str) -> None:
         """Fail: the counter has raised an exception."""
         pytest.fail(message)
 
