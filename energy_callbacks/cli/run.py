@@ -24,7 +24,7 @@ from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.settings import texts
 from energy_callbacks.core.signals import ENDING, SignalHold
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.report import FORMATS, EnergyReport, build, load, save
+from energy_callbacks.report import FORMATS, EnergyReport, Format, build, load, save
 from energy_callbacks.report.analysis import side_by_side
 from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import gpu_stats_plot
@@ -281,7 +281,7 @@ def _report(folder: Path, arguments: argparse.Namespace, before: EnergyReport | 
         before: report of an older run to compare with; ``None`` for no comparison.
     """
     report = build(folder)
-    formats = [name for name in FORMATS if not (arguments.no_html and name == "html")]
+    formats: list[Format] = [name for name in FORMATS if not (arguments.no_html and name == "html")]
     paths = save(report, folder, formats)
     logger.info("energy: %s", summary_line(report, paths[0]))
     _save_samples(folder, report.run.name or "run")
