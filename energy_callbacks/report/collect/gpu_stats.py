@@ -120,7 +120,10 @@ def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[st
 
 
 def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Sequence[str | None]:
-    """Return the phase at each time, or ``None``; later entries of ``stretches`` take precedence.
+    """Return the phase that ends at each time or contains it, or ``None``.
+
+    Later entries of ``stretches`` take precedence. Times of rows are rounded to microseconds, so
+    the edges are rounded, too: a row at the end of a phase has the mean power before the end.
 
     Args:
         stretches: name, start and end of each phase.
@@ -128,6 +131,6 @@ def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Seq
     """
     names: list[str | None] = [None] * len(t_s)
     for name, start_s, end_s in stretches:
-        first, end = np.searchsorted(t_s, (start_s, end_s)).tolist()
+        first, end = np.searchsorted(t_s, np.round((start_s, end_s), 6), side="right").tolist()
         names[first:end] = [name] * (end - first)
     return names
