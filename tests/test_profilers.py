@@ -124,12 +124,12 @@ def test_a_profiler_can_be_given_by_name(name):
     """A name stands for an object with its defaults, in a meter and in a callback."""
     for meter in (EnergyMeter(profilers=[name]), meter_from({"profilers": [name]}, ())):
         [found] = meter._profilers
-        assert type(found).__name__ == PROFILERS[name].path.partition(":")[2]
+        assert type(found).__name__ == PROFILERS[name].class_name
 
 
 def test_profilers_come_from_one_place():
     """``energy_callbacks.profiling`` has the classes of all names, and no module is imported."""
-    classes = {entry.path.partition(":")[2] for entry in PROFILERS.values()}
+    classes = {entry.class_name for entry in PROFILERS.values()}
     assert classes < set(profiling.__all__)
     for name in profiling.__all__:
         assert getattr(profiling, name).__name__ == name

@@ -14,12 +14,12 @@ class ProfilerEntry:
     """A profiler that can be chosen by name.
 
     Attributes:
-        path: module and class as ``module:class``, relative to ``energy_callbacks.profiling``.
+        class_name: name of the class in ``energy_callbacks.profiling``.
         shows: what the profiler shows; part of the command's help.
         is_default: whether the command ``profile`` uses the profiler if the user chooses none.
     """
 
-    path: str
+    class_name: str
     shows: str
     is_default: bool = False
 
@@ -27,13 +27,13 @@ class ProfilerEntry:
 PROFILERS: Final[Mapping[str, ProfilerEntry]] = MappingProxyType(
     {
         "kernels": ProfilerEntry(
-            path="kernels:KernelProfiler", shows="kernels of the GPU", is_default=True
+            class_name="KernelProfiler", shows="kernels of the GPU", is_default=True
         ),
         "lines": ProfilerEntry(
-            path="lines:LineProfiler", shows="lines of the program", is_default=True
+            class_name="LineProfiler", shows="lines of the program", is_default=True
         ),
-        "host": ProfilerEntry(path="host:HostProfiler", shows="Python calls, by cProfile"),
-        "phases": ProfilerEntry(path="phases:StepPhases", shows="phases of the step"),
+        "host": ProfilerEntry(class_name="HostProfiler", shows="Python calls, by cProfile"),
+        "phases": ProfilerEntry(class_name="StepPhases", shows="phases of the step"),
     }
 )
 
@@ -54,4 +54,4 @@ def create(name: str, **settings: Any) -> Any:
             f"there is no profiler {name!r}; profilers= is a list of the names {known}, "
             "or of objects such as KernelProfiler()"
         )
-    return resolve_name(f"energy_callbacks.profiling.{PROFILERS[name].path}")(**settings)
+    return resolve_name(f"energy_callbacks.profiling:{PROFILERS[name].class_name}")(**settings)

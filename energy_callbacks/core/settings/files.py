@@ -16,7 +16,7 @@ _TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     _OWN_NAME: (),
     "pyproject.toml": ("tool", "energy_callbacks"),
 }
-# A pyproject.toml without this word has no table of ours, and is not parsed.
+# A pyproject.toml without this word has no settings of this package, and is not parsed.
 _WORD: Final = b"energy_callbacks"
 
 
@@ -65,7 +65,7 @@ def _read(path: Path) -> SettingsFile | None:
 
 @lru_cache(maxsize=16)
 def _parsed(path: Path, _mtime_ns: int, _size: int) -> SettingsFile | None:
-    """Return the settings in a file; ``None`` if a ``pyproject.toml`` has no table of ours."""
+    """Return the settings in a file; ``None`` if a ``pyproject.toml`` has none."""
     content = path.read_bytes()
     if _WORD not in content and path.name != _OWN_NAME:
         return None

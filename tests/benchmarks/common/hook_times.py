@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,15 @@ class Costs:
     row_hooks_us: dict[str, float]
 
 
+class TimedCall(NamedTuple):
+    """What is timed; see ``HookTimer.timed``."""
+
+    name: str
+    owner: Owner
+    begins_step: bool
+    is_row: bool
+
+
 class HookTimer(ABC):
     """Times calls of hooks; the trainings in ``hook_trainings`` say which calls."""
 
@@ -56,7 +65,6 @@ class HookTimer(ABC):
         """Replace a method of an object or class with one that is timed; see ``timed``."""
         setattr(holder, name, self.timed(getattr(holder, name), name, **options))
 
-    @abstractmethod
     def timed(
         self,
         call: Callable[..., Any],
@@ -75,6 +83,10 @@ class HookTimer(ABC):
             begins_step: whether a call begins a new step.
             is_row: whether a call makes the step one with a row.
         """
+        return self._timed(call, TimedCall(name, owner, begins_step, is_row))
+
+    @abstractmethod
+    def _timed(self, call: Callable[..., Any], kind: TimedCall) -> Callable[..., Any]: ...
 
 
 class HookTimes(HookTimer):
@@ -106,16 +118,8 @@ class HookTimes(HookTimer):
         self._began_s: list[float] = []
         self._empty = self.timed(lambda: None, _EMPTY, owner="nobody")
 
-    def timed(
-        self,
-        call: Callable[..., Any],
-        name: str,
-        *,
-        owner: Owner = "ours",
-        begins_step: bool = False,
-        is_row: bool = False,
-    ) -> Callable[..., Any]:
-        """See ``HookTimer``."""
+    def _timed(self, call: Callable[..., Any], kind: TimedCall) -> Callable[..., Any]:
+        name, owner, begins_step, is_row = kind
         self._names[name] = owner
         inside, clock_ns = self._inside_ns, self._clock_ns
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tests.benchmarks.common.hook_times import HookTimer
+from tests.benchmarks.common.hook_times import HookTimer, TimedCall
 from tests.benchmarks.overhead_parts.fit_pairs import START_S
 
 _EMPTY_CALLS: Final = 2000
@@ -35,16 +35,8 @@ class HookProcessorTime(HookTimer):
         self._sum = _Sum()
         self._ended = _Sum()
 
-    def timed(
-        self,
-        call: Callable[..., Any],
-        name: str,
-        *,
-        owner: str = "ours",
-        begins_step: bool = False,
-        is_row: bool = False,
-    ) -> Callable[..., Any]:
-        """See ``HookTimer``."""
+    def _timed(self, call: Callable[..., Any], kind: TimedCall) -> Callable[..., Any]:
+        _, owner, begins_step, _ = kind
         if owner == "logger":
             return call
 

@@ -52,8 +52,8 @@ class RowsContract:
         assert missing == sorted(loss)[: len(missing)], "only what came before the first figures"
         assert len(missing) * STEP_S <= 2.0
 
-    def test_a_prefix_is_before_every_tag_of_ours(self, bench: Bench) -> None:
-        """With ``tag_prefix``, all values are the same; no metric of ours is in the report."""
+    def test_a_prefix_comes_before_every_energy_tag(self, bench: Bench) -> None:
+        """Values are the same as without it; the report lists no energy metric as the user's."""
         plan = PLANS["validation"]
         plain = bench.with_us(plan)
         ours = bench.callback(tag_prefix="ours/")
