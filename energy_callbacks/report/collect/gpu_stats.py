@@ -23,6 +23,8 @@ from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
 
 Sample = Mapping[str, Any]
+# Times of rows are rounded to microseconds (``JournalRecorder``), s.
+_ROUNDED_S: Final = 1e-6
 # Rows of the summary: (name, field of a sample, unit).
 _SUMMED_UP: Final = (
     ("power", "power", "W"),
@@ -107,9 +109,11 @@ def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[st
     epochs = np.searchsorted([line["t_s"] for line in process.epochs], t_s, side="right")
     lines = np.searchsorted([line["end_s"] for line in process.steps], t_s, side="right")
     steps = np.cumsum([0, *(line["steps"] for line in process.steps)])[lines]
-    for name, epoch, step in zip(
-        _phases_at(phases.stretches(process), t_s), epochs, steps, strict=True
-    ):
+    # The last row is at the end of the attempt, and has means over the time before it.
+    is_last = np.abs(t_s - process.end_s) <= _ROUNDED_S
+    seen_s = np.where(is_last, np.nextafter(process.end_s, 0.0), t_s)
+    names = _phases_at(phases.stretches(process), seen_s)
+    for name, epoch, step in zip(names, epochs, steps, strict=True):
         yield {
             "model": header.get("run_name"),
             "training_command": command,
@@ -120,10 +124,7 @@ def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[st
 
 
 def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Sequence[str | None]:
-    """Return the phase that ends at each time or contains it, or ``None``.
-
-    Later entries of ``stretches`` take precedence. Times of rows are rounded to microseconds, so
-    the edges are rounded, too: a row at the end of a phase has the mean power before the end.
+    """Return the phase at each time, or ``None``; later entries of ``stretches`` take precedence.
 
     Args:
         stretches: name, start and end of each phase.
@@ -131,6 +132,6 @@ def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Seq
     """
     names: list[str | None] = [None] * len(t_s)
     for name, start_s, end_s in stretches:
-        first, end = np.searchsorted(t_s, np.round((start_s, end_s), 6), side="right").tolist()
+        first, end = np.searchsorted(t_s, (start_s, end_s)).tolist()
         names[first:end] = [name] * (end - first)
     return names

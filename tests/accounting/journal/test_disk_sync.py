@@ -135,6 +135,7 @@ def test_a_disk_that_hangs_delays_neither_lines_nor_the_end(
     assert hanging.wait(60.0)
     [path] = journal.find(tmp_path)
     size, pause = path.stat().st_size, threading.Event()
+    meter.mark("while the disk hangs")
     end_s = SystemClock().monotonic_s() + 60.0
     while path.stat().st_size == size:
         assert SystemClock().monotonic_s() < end_s

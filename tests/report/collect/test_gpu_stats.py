@@ -60,11 +60,13 @@ def test_each_knows_what_the_training_was_doing(samples: list[gpu_stats.Sample])
     assert [found[60.0][name] for name in ("phase", "epoch", "batch")] == ["train", 1, 400]
 
 
-def test_the_sample_at_the_end_of_a_phase_belongs_to_it() -> None:
-    """It has the mean over the time before it; in journals, its time may be rounded upwards."""
-    stretches = [("idle", 0.0, 1.0), ("train", 1.0, 2.0060287)]
-    found = gpu_stats._phases_at(stretches, np.array([1.0, 1.5, 2.006029, 3.0]))
-    assert found == ["idle", "train", "train", None]
+def test_a_row_at_the_end_has_the_last_phase(tmp_path: Path) -> None:
+    """Its power is the mean before the end; its time may have been rounded upwards."""
+    train = Stretch(phase="train", duration_s=2.0060287, power_w={"gpu0": 500.0})
+    write(tmp_path, Attempt(devices=(GPU,), stretches=(train,)))
+    lead = gather(tmp_path)[0].lead
+    states = gpu_stats._training_states(lead, np.array([1.0, 2.006029, 3.0]))
+    assert [state["phase"] for state in states] == ["train", "train", None]
 
 
 def test_the_files(samples: list[gpu_stats.Sample], tmp_path: Path) -> None:
