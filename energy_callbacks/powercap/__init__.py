@@ -1,0 +1,1 @@
+"""Power limits and locked clocks: finds the best setting during a training, and restores it."""
