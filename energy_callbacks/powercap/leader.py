@@ -1,12 +1,11 @@
 """Changes the GPUs of one host; runs in the first rank of the host."""
 
-import contextlib
 from collections.abc import Generator
 from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from energy_callbacks.core.errors import PowerCapError
+from energy_callbacks.core.errors import ForeignChange, PowerCapError
 from energy_callbacks.powercap.settings import KnobRange, Setting
 from energy_callbacks.powercap.windows import POLL_S
 
@@ -44,7 +43,10 @@ class Leader:
         self._exchange = exchange
         self._uuids: list[str] = []
         self._found: float | None = None
+        self._highest: float | None = None
+        self._actuator: Actuator | None = None
         self._cards: ChangedCards | None = None
+        self._set_value: float | None = None
         self._has_changed = False
 
     def __enter__(self) -> Self:
@@ -60,9 +62,10 @@ class Leader:
         if self._cards is None:
             return
         cards, self._cards = self._cards, None
-        with cards:
-            pass
-        if self._has_changed:
+        problems = [one.message for one in cards.restore() if one.is_problem]
+        for problem in problems:
+            self._attempt.recorder.warn("power_limit", problem)
+        if self._has_changed and not problems:
             self._attempt.recorder.event(
                 "power_limit",
                 self._attempt.now_s(),
@@ -84,7 +87,7 @@ class Leader:
         self._uuids = sorted({uuid for rank in here for uuid in rank["uuids"]})
         try:
             ranges = {uuid: asdict(one) for uuid, one in self._ranges().items()}
-        except PowerCapError as error:
+        except (PowerCapError, OSError) as error:
             self._post(0, error=str(error))
         else:
             self._post(0, ranges=ranges)
@@ -95,29 +98,43 @@ class Leader:
             return dict.fromkeys(self._uuids, duty)
         from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 
-        actuator = actuator_of(self._optimizer, self._uuids)
-        ranges = {uuid: actuator.range(uuid, self._optimizer.knob) for uuid in self._uuids}
-        self._found = ranges[self._uuids[0]].present
+        actuator = self._actuator = actuator_of(self._optimizer, self._uuids)
         self._cards = ChangedCards(
             actuator, self._uuids, allow_changes=self._optimizer.allow_changes
-        )
+        ).__enter__()
+        ranges = {uuid: actuator.range(uuid, self._optimizer.knob) for uuid in self._uuids}
+        first = ranges[self._uuids[0]]
+        self._found = self._set_value = first.present
+        self._highest = first.highest
         return ranges
 
     def apply(self, decision: "Decision") -> None:
         """Set the value of a decision on all cards of this host."""
         try:
             self._set(decision.value)
-        except (PowerCapError, ValueError) as error:
+        except (PowerCapError, OSError, ValueError) as error:
             self._post(decision.round, error=str(error))
         else:
             self._post(decision.round)
 
     def _set(self, value: float | None) -> None:
-        # Before the first change, the value found needs no call of the driver.
-        if self._cards is None or (value == self._found and not self._has_changed):
+        if self._cards is None or self._actuator is None:
             return
-        self._has_changed = True
-        self._cards.set(Setting(knob=self._optimizer.knob, value=value))
+        knob = self._optimizer.knob
+        if self._found is None and not self._has_changed and value == self._highest:
+            value = None  # clocks that are not locked are already at their highest value
+        if value != self._set_value:
+            self._has_changed = True
+            self._cards.set(Setting(knob=knob, value=value))
+            self._set_value = value
+            return
+        for uuid in self._uuids:
+            present = self._actuator.read(uuid, knob)
+            if present != self._set_value:
+                raise ForeignChange(
+                    f"{uuid}: another program has set {Setting(knob=knob, value=present)}; it is "
+                    "left as it is"
+                )
 
     def _post(self, number: int, **record: Any) -> None:
         host = self._attempt.host
@@ -130,9 +147,9 @@ def actuator_of(optimizer: "PowerLimitOptimizer", uuids: "list[str]") -> "Actuat
     Raises:
         ActuatorError: if no actuator can write; the message lists what each of them needs.
     """
-    from energy_callbacks.powercap.actuators.choose import choose
-
     wanted = optimizer.actuator
     if wanted is not None and not isinstance(wanted, str):
         return wanted
+    from energy_callbacks.powercap.actuators.choose import choose
+
     return choose(uuids, optimizer.knob, names=None if wanted is None else [wanted])
