@@ -66,13 +66,9 @@ class GpuLocks:
 
 def _path(uuid: str, folder: Path | None) -> Path:
     state = StateFile(folder, uuid).path
-    is_default = folder is None and not os.environ.get(FOLDER_VARIABLE)
-    return (
-        Path(f"/tmp/energy_callbacks-{state.stem}.lock")
-        if is_default
-        # noqa: S108
-        else (state.with_suffix(".lock"))
-    )
+    if folder is not None or os.environ.get(FOLDER_VARIABLE):
+        return state.with_suffix(".lock")
+    return Path(f"/tmp/energy_callbacks-{state.stem}.lock")  # noqa: S108 - see the module
 
 
 def _open(path: Path) -> int:
