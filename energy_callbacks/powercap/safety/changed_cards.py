@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from energy_callbacks.core import forks
 from energy_callbacks.core.errors import ConsentError, ForeignChange, PowerCapError
@@ -77,7 +77,7 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
         self._watchdog: Watchdog | None = None
         _all.add(self)
 
-    def __enter__(self) -> "ChangedCards":
+    def __enter__(self) -> Self:
         """Lock the GPUs, and restore what an earlier job has left changed.
 
         Raises:
@@ -128,13 +128,17 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
 
         Returns:
             One record per GPU and changed setting.
+
+        Raises:
+            PowerCapError: if a state file cannot be read.
         """
         if self._is_copy:
             return ()
         with self._mutex:
-            done = [one for file in self._files.values() for one in self._restored(file)]
-            self.close()
-        return done
+            try:
+                return [one for file in self._files.values() for one in self._restored(file)]
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Release the GPUs without restoring them; the watchdog restores them, if there is one."""

@@ -14,7 +14,7 @@ from typing import Final
 from energy_callbacks.core.errors import CardInUse, PowerCapError
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, StateFile
 
-# Time to wait for the lock, s: the watchdog of a killed job restores its settings within 2 s.
+# Longest time to wait for a lock, s: the watchdog of a killed job restores its settings within 2 s.
 _PATIENCE_S: Final = 3.0
 _POLL_S: Final = 0.05
 # O_NONBLOCK: opening a FIFO that another user has put there must not wait.
@@ -28,7 +28,6 @@ class GpuLocks:
         uuids: UUIDs of the GPUs.
         folder: folder of the state files, in which the lock files are, too; ``None`` for the
             default.
-        patience_s: maximum time to wait for each lock, s.
 
     Attributes:
         descriptors: descriptors of the open lock files.
@@ -38,13 +37,11 @@ class GpuLocks:
         PowerCapError: if a lock file cannot be opened.
     """
 
-    def __init__(
-        self, uuids: Sequence[str], folder: Path | None, patience_s: float = _PATIENCE_S
-    ) -> None:
+    def __init__(self, uuids: Sequence[str], folder: Path | None) -> None:
         self.descriptors: list[int] = []
         try:
             for uuid in sorted(uuids):  # the same order in all jobs
-                self._lock(uuid, folder, time.monotonic() + patience_s)
+                self._lock(uuid, folder, time.monotonic() + _PATIENCE_S)
         except BaseException:
             self.close()
             raise
@@ -69,10 +66,9 @@ class GpuLocks:
 
 def _path(uuid: str, folder: Path | None) -> Path:
     state = StateFile(folder, uuid).path
-    is_default = folder is None and not os.environ.get(FOLDER_VARIABLE)
-    return Path(f"/tmp/energy_callbacks-{state.stem}.lock") if is_default else (  # noqa: S108
-        state.with_suffix(".lock")
-    )
+    if folder is not None or os.environ.get(FOLDER_VARIABLE):
+        return state.with_suffix(".lock")
+    return Path(f"/tmp/energy_callbacks-{state.stem}.lock")  # noqa: S108 - see the module
 
 
 def _open(path: Path) -> int:

@@ -58,7 +58,7 @@ def actuator_named(name: str) -> Actuator:
     """
     module, _, kind = name.partition(":")
     try:
-        return cast(Actuator, getattr(import_module(module), kind)())
+        return cast("Actuator", getattr(import_module(module), kind)())
     except (ImportError, AttributeError, ValueError) as error:
         raise ActuatorError(
             f"the actuator {name} is not available ({error})",

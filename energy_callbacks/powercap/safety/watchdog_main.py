@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     _wait_for_end(int(pid), [file.path for file in files])
     restored = [one for file in files for one in restore_card(file, actuator)]
     for one in restored:
-        print(f"energy_callbacks: {one.message}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"energy_callbacks: {one.message}\n")
     return int(any(one.is_problem for one in restored))
 
 
