@@ -52,6 +52,23 @@ class Decision:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cards:
+    """The cards of a run, on all hosts.
+
+    Attributes:
+        settings: the settings that all of them accept.
+        found: the setting found; the highest one if clocks were not locked.
+        count: number of cards.
+        highest_w: sum of the highest power limits, W; 0 if the objective does not need it.
+    """
+
+    settings: KnobRange
+    found: float
+    count: int
+    highest_w: float
+
+
 def decision_after(exchange: "Exchange", number: int) -> Decision | None:
     """Return the newest decision if its round is later than ``number``; otherwise ``None``."""
     found = exchange.read("decision").get("decision")
@@ -65,8 +82,7 @@ class Coordinator:
     Attributes:
         exchange: records of all ranks.
         world_size: number of ranks.
-        make_search: creates a search for a range of settings, from the range, the setting found and
-            the number of cards.
+        make_search: creates a search for the cards of the run.
         has_drifted: whether a window at the chosen setting differs too much from an earlier one.
         is_due: whether the objective has changed, so that the search must begin again.
         report: called with the newest answer and all windows.
@@ -75,7 +91,7 @@ class Coordinator:
 
     exchange: "Exchange"
     world_size: int
-    make_search: "Callable[[KnobRange, float, int], PowerSearch]"
+    make_search: "Callable[[Cards], PowerSearch]"
     has_drifted: Callable[[Trial, Trial], bool]
     is_due: Callable[[], bool]
     report: "Callable[[Answer, Sequence[Trial]], None]"
@@ -91,14 +107,13 @@ class Coordinator:
 
     def _run(self) -> Generator[float, None, None]:
         nodes = yield from self._joined()
-        settings, found = common_range([node["ranges"] for node in nodes])
-        cards = sum(len(node["ranges"]) for node in nodes)
-        search = self.make_search(settings, found, cards)
+        cards = cards_of(nodes)
+        search = self.make_search(cards)
         while True:
             yield from self._search(search)
             changed = yield from self._hold(search)
             if not changed:  # the objective is another one; the windows remain valid
-                search = self.make_search(settings, found, cards)
+                search = self.make_search(cards)
                 for trial in self.trials:
                     search.add(trial)
 
@@ -174,16 +189,16 @@ class Coordinator:
         self.exchange.post("decision", asdict(decision))
 
 
-def common_range(nodes: Sequence[Mapping[str, Any]]) -> tuple[KnobRange, float]:
-    """Return the settings that all cards accept, and the setting found.
+def cards_of(nodes: Sequence["Record"]) -> Cards:
+    """Return the settings that all cards of the run accept, and the setting found.
 
     Args:
-        nodes: for each host, the fields of ``KnobRange`` by UUID.
+        nodes: the records of the leaders.
 
     Raises:
         ActuatorError: if the cards have different settings, or no setting in common.
     """
-    ranges = [KnobRange(**one) for node in nodes for one in node.values()]
+    ranges = [KnobRange(**one) for node in nodes for one in node["ranges"].values()]
     presents = {one.present for one in ranges}
     if len(presents) > 1:
         values = ", ".join(f"{value:g}" for value in sorted(v for v in presents if v is not None))
@@ -202,9 +217,14 @@ def common_range(nodes: Sequence[Mapping[str, Any]]) -> tuple[KnobRange, float]:
         highest=highest,
         present=found,
         default=ranges[0].default,
-        steps=tuple(sorted(steps)),
+        steps=tuple(sorted(float(step) for step in steps)),
     )
-    return common, highest if found is None else found
+    return Cards(
+        settings=common,
+        found=highest if found is None else found,
+        count=len(ranges),
+        highest_w=math.fsum(node["highest_w"] for node in nodes),
+    )
 
 
 def reduced(value: float, windows: Sequence[Mapping[str, Any]]) -> Trial | None:

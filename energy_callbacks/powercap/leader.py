@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from dataclasses import asdict
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.core.errors import ForeignChange, PowerCapError
 from energy_callbacks.powercap.settings import KnobRange, Setting
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from energy_callbacks.powercap.exchange import Exchange
     from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
     from energy_callbacks.powercap.safety.changed_cards import ChangedCards
-
-# With less than a tenth of the time at work, a training is not worth running.
-_LEAST_DUTY: Final = 0.1
 
 
 class Leader:
@@ -87,18 +84,18 @@ class Leader:
         self._uuids = sorted({uuid for rank in here for uuid in rank["uuids"]})
         try:
             ranges = {uuid: asdict(one) for uuid, one in self._ranges().items()}
+            highest_w = self._highest_w()
         except (PowerCapError, OSError) as error:
             self._post(0, error=str(error))
         else:
-            self._post(0, ranges=ranges)
+            self._post(0, ranges=ranges, highest_w=highest_w)
 
     def _ranges(self) -> dict[str, KnobRange]:
+        actuator = self._actuator = actuator_of(self._optimizer, self._uuids)
         if self._optimizer.knob == "duty":
-            duty = KnobRange(knob="duty", lowest=_LEAST_DUTY, highest=1.0, present=1.0, default=1.0)
-            return dict.fromkeys(self._uuids, duty)
+            return {uuid: actuator.range(uuid, "duty") for uuid in self._uuids}
         from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 
-        actuator = self._actuator = actuator_of(self._optimizer, self._uuids)
         self._cards = ChangedCards(
             actuator, self._uuids, allow_changes=self._optimizer.allow_changes
         ).__enter__()
@@ -107,6 +104,12 @@ class Leader:
         self._found = self._set_value = first.present
         self._highest = first.highest
         return ranges
+
+    def _highest_w(self) -> float:
+        """Return the sum of the highest power limits, W; that of the device if it is unknown."""
+        if self._optimizer.eta is None or self._actuator is None:
+            return 0.0  # only the cost of Zeus needs it
+        return sum(self._actuator.range(uuid, "limit").highest for uuid in self._uuids)
 
     def apply(self, decision: "Decision") -> None:
         """Set the value of a decision on all cards of this host."""
@@ -128,12 +131,11 @@ class Leader:
             self._cards.set(Setting(knob=knob, value=value))
             self._set_value = value
             return
+        setting = Setting(knob=knob, value=value)
         for uuid in self._uuids:
-            present = self._actuator.read(uuid, knob)
-            if present != self._set_value:
+            if not self._actuator.agrees(uuid, setting):
                 raise ForeignChange(
-                    f"{uuid}: another program has set {Setting(knob=knob, value=present)}; it is "
-                    "left as it is"
+                    f"{uuid}: another program has changed {setting}; its value is left as it is"
                 )
 
     def _post(self, number: int, **record: Any) -> None:

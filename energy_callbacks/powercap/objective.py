@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energy_callbacks.powercap.search import objectives
-
 if TYPE_CHECKING:
+    from energy_callbacks.powercap.coordinator import Cards
     from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
     from energy_callbacks.powercap.search.objectives import Objective
     from energy_callbacks.powercap.search.search import PowerSearch
-    from energy_callbacks.powercap.settings import KnobRange
     from energy_callbacks.sensing.clock import Clock
 
 
@@ -40,25 +38,23 @@ class ObjectiveOverTime:
         """Return whether the cap has changed since the last search was created."""
         return self._schedule is not None and self._cap_now_w() != self._cap_w
 
-    def search(self, settings: "KnobRange", found: float, cards: int) -> "PowerSearch":
-        """Create a search for the objective of now.
-
-        Args:
-            settings: the settings that all cards accept.
-            found: the setting that was found.
-            cards: number of cards; the cap holds for each of them.
-        """
+    def search(self, cards: "Cards") -> "PowerSearch":
+        """Create a search for the objective of now; a cap holds for each card."""
         from energy_callbacks.powercap.search.search import PowerSearch
 
         self._cap_w = self._cap_now_w()
-        return PowerSearch(self._objective(cards), settings, found=found)
+        return PowerSearch(
+            self._objective(cards), cards.settings, found=cards.found, cards=cards.count
+        )
 
-    def _objective(self, cards: int) -> "Objective":
+    def _objective(self, cards: "Cards") -> "Objective":
+        from energy_callbacks.powercap.search import objectives  # imports NumPy and SciPy
+
         optimizer = self._optimizer
         if self._cap_w is not None:
-            return objectives.PowerCap(self._cap_w * cards)
+            return objectives.PowerCap(self._cap_w * cards.count)
         if optimizer.eta is not None:
-            return objectives.ZeusCost(optimizer.eta)
+            return objectives.ZeusCost(optimizer.eta, max_power_w=cards.highest_w)
         if optimizer.max_slowdown is not None:
             return objectives.MaxSlowdown(optimizer.max_slowdown)
         return objectives.MinEnergy()

@@ -83,6 +83,10 @@ class ScriptedCard:
         """The limit."""
         return self.limit_w
 
+    def agrees(self, uuid: str, setting: Setting) -> bool:
+        """Whether the limit is this one."""
+        return self.limit_w == setting.value
+
     def write(self, uuid: str, setting: Setting) -> None:
         """Change the limit now."""
         assert setting.value is not None
