@@ -12,6 +12,40 @@ _UNITS: Final = {"limit": "W", "clock": "MHz", "duty": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerChange:
+    """A change of the setting of all GPUs of a run.
+
+    Attributes:
+        t_s: time of the change, in seconds since the run began.
+        knob: ``limit`` (W), ``clock`` (MHz) or ``duty`` (share of the time at work).
+        value: the new setting; ``None`` if clocks are no longer locked.
+        why: ``search`` for a window of the search, ``chosen`` for the best setting, or
+            ``restored``.
+    """
+
+    t_s: float
+    knob: str
+    value: float | None
+    why: str
+
+    @property
+    def label(self) -> str:
+        """The setting with its unit, such as ``300 W``."""
+        if self.value is None:
+            return "not locked"
+        return with_unit(self.knob, self.value)
+
+
+def with_unit(knob: str, value: float) -> str:
+    """Return a setting with the unit of its knob.
+
+    >>> with_unit("limit", 300.0), with_unit("duty", 0.5)
+    ('300 W', '0.5')
+    """
+    return f"{value:g} {_UNITS.get(knob, '')}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A value with its 95 % interval."""
 
@@ -80,7 +114,7 @@ class PowerLimitSearch:
 
     def setting(self, value: float) -> str:
         """Return a setting with its unit, such as ``300 W``."""
-        return f"{value:g} {self.unit}".rstrip()
+        return with_unit(self.knob, value)
 
     @property
     def sentence(self) -> str:
@@ -99,11 +133,14 @@ class PowerLimitSearch:
         )
 
     @property
-    def saved_sentence(self) -> str:
-        """Sentence with the energy that was saved so far."""
+    def sentences(self) -> tuple[str, ...]:
+        """What was chosen, and the energy that was saved so far."""
+        if self.chosen == self.found or not self.steps:
+            return (self.sentence,)
         saved = formatting.energy(self.saved_j.value)
         low, high = formatting.energy(self.saved_j.low), formatting.energy(self.saved_j.high)
-        return f"{self.steps} steps at this setting have saved {saved} ({low} to {high})."
+        steps = f"{self.steps} steps at this setting have saved {saved} ({low} to {high})."
+        return (self.sentence, steps)
 
 
 def _percent(estimate: Estimate) -> str:

@@ -17,7 +17,7 @@ from energy_callbacks.report.model import amounts, runs, time_series
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
-from energy_callbacks.report.model.power_limit import PowerLimitSearch
+from energy_callbacks.report.model.power_limit import PowerChange, PowerLimitSearch
 from energy_callbacks.report.model.profile_host import HostProfile
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.profile_lines import LineProfile
@@ -89,6 +89,7 @@ class EnergyReport:
         progress: steps and energy over time; ``None`` if no steps were reported or no energy is
             known.
         profile: results of the profilers; ``None`` if no profiler ran.
+        power_changes: changes of power limits and clocks of the GPUs, in time order.
     """
 
     format: Literal["energy_callbacks.report"] = "energy_callbacks.report"
@@ -120,6 +121,7 @@ class EnergyReport:
     metrics: tuple[Metric, ...] = ()
     progress: runs.Progress | None = None
     profile: Profile | None = None
+    power_changes: tuple[PowerChange, ...] = ()
 
     def __str__(self) -> str:
         """Return the report as text for a terminal."""
