@@ -66,6 +66,13 @@ class FileActuator:
         value: float | None = state[knob] if knob == "limit" else None
         return value
 
+    def agrees(self, uuid: str, setting: Setting) -> bool:
+        present = self.read(uuid, "limit")
+        if setting.knob == "limit":
+            return present == setting.value
+        clock = card(uuid)["clock"] or RANGES["clock"][1]  # the card runs at the highest clock
+        return setting.value is None or clock <= setting.value
+
     def write(self, uuid: str, setting: Setting) -> None:
         if setting.value is not None:
             self.range(uuid, setting.knob).check(setting.value)
