@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,13 +31,11 @@ class Machine:
         kind: ``files`` or ``nvml``, see ``ACTUATORS``.
         folder: folder of the state files.
         uuids: UUIDs of the cards.
-        environment: environment of processes that see the cards.
     """
 
     kind: str
     folder: Path
     uuids: tuple[str, str]
-    environment: Mapping[str, str]
 
     @property
     def limits(self) -> tuple[float | None, ...]:
@@ -67,7 +65,7 @@ class Job:
         words = [machine.kind, ending, str(value), *machine.uuids[:count]]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.powercap.safety.job", str(machine.folder), *words],
-            env={**machine.environment, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -112,13 +110,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(params=["files", "nvml"])
 def machine(
-    request: pytest.FixtureRequest, folder: Path, fake_nvml: Callable[..., FakeNvml]
+    request: pytest.FixtureRequest,
+    folder: Path,
+    fake_nvml: Callable[..., FakeNvml],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Machine:
     """Provide two cards, of each kind in turn."""
     if request.param == "files":
-        return Machine("files", folder, ("GPU-1", "GPU-2"), os.environ)
+        return Machine("files", folder, ("GPU-1", "GPU-2"))
     nvml = fake_nvml(Scenario(cards=(h200(Constant(300.0)),) * 2), virtual=False)
-    return Machine("nvml", folder, (card_uuid(0), card_uuid(1)), nvml.env())
+    for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CONFIG"):  # for watchdogs of this process
+        monkeypatch.setenv(name, nvml.env()[name])
+    return Machine("nvml", folder, (card_uuid(0), card_uuid(1)))
 
 
 @pytest.fixture
