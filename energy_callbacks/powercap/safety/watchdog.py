@@ -13,7 +13,7 @@ from typing import Final
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.safety import watchdog_main
 
-# Longest time until the watchdog is ready, s. It takes 0.2 s; without the persistence daemon, the
+# Longest time until the watchdog is ready, s. It takes 0.2 s with NVML; without the persistence daemon, the
 # driver takes one to three seconds to initialise each GPU (NVIDIA, "Driver Persistence").
 _START_S: Final = 20.0
 # Longest time to wait for the end of the watchdog after all settings were restored, s.
