@@ -140,14 +140,23 @@ class Loop:
     meter: EnergyMeter
     card: ScriptedCard
 
-    def train(self, duration_s: float) -> None:
-        """Make steps for some time in phase ``train``."""
+    def train(self, duration_s: float, *, sleeps: bool = False) -> None:
+        """Make steps for some time in phase ``train``.
+
+        Args:
+            duration_s: at least this time.
+            sleeps: whether the card is idle while the meter sleeps after a step.
+        """
         clock = self.card.clock
         until_s = clock.monotonic_s() + duration_s
-        with self.meter.phase("train"), self.busy():
+        with self.meter.phase("train"):
             while clock.monotonic_s() < until_s:
-                clock.advance(self.card.step_s())
-                self.meter.step(samples=8)
+                with self.busy():
+                    clock.advance(self.card.step_s())
+                    if not sleeps:
+                        self.meter.step(samples=8)
+                if sleeps:
+                    self.meter.step(samples=8)
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
