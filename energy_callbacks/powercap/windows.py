@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from energy_callbacks.accounting.metrics.step_counts import StepCounts
     from energy_callbacks.core.records import Device
 
-POLL_S: Final = 0.1
+POLL_S: Final = 0.25
 """Time between two looks at the training, s."""
 WARM_UP_S: Final = 5.0
 """Time after the first steps that is left out, s; batch-size trials settle within a few seconds."""
@@ -100,7 +100,9 @@ def warmed_up(attempt: "ActiveAttempt", steps: int) -> Generator[float, None, No
     """Wait until the first steps are over, in which libraries choose kernels and caches fill."""
     while attempt.steps.tally.steps < steps:
         yield POLL_S
-    yield WARM_UP_S
+    until_s = attempt.now_s() + WARM_UP_S
+    while attempt.now_s() < until_s:
+        yield POLL_S
 
 
 def measured(
