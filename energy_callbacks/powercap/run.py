@@ -21,7 +21,7 @@ from energy_callbacks.powercap.proposal import proposed
 from energy_callbacks.powercap.results import Results
 from energy_callbacks.powercap.search.drift import has_drifted
 from energy_callbacks.powercap.settings import Setting
-from energy_callbacks.powercap.windows import POLL_S, measured, planned, warmed_up
+from energy_callbacks.powercap.windows import POLL_S, WindowPlan, measured, planned, warmed_up
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -137,7 +137,7 @@ class PowerLimitRun:
 
     def _follow(self, cards: "Sequence[Device]", leader: Leader | None) -> Script:
         number = 0
-        yield from warmed_up(self._attempt, self._optimizer.window_steps)
+        yield from warmed_up(self._attempt, self._plan(cards))
         while True:
             while (decision := decision_after(self._exchange, number)) is None:
                 yield POLL_S
@@ -150,10 +150,12 @@ class PowerLimitRun:
             elif not (yield from self._applied(number)):
                 return
             self._note(decision, cards)
-            plan = planned(self._attempt, cards, self._optimizer.window_steps)
-            least_s = max(decision.least_s, self._optimizer.window_s or plan.duration_s)
-            window = yield from measured(self._attempt, cards, replace(plan, duration_s=least_s))
+            window = yield from measured(self._attempt, cards, self._plan(cards, decision.least_s))
             self._post(round=number, window=asdict(window), uuids=list(window.energy_j))
+
+    def _plan(self, cards: "Sequence[Device]", least_s: float = 0.0) -> WindowPlan:
+        plan = planned(self._attempt, cards, self._optimizer.window_steps)
+        return replace(plan, duration_s=max(least_s, self._optimizer.window_s or plan.duration_s))
 
     def _note(self, decision: Decision, cards: "Sequence[Device]") -> None:
         """Write the setting of the cards of this process to the journal."""

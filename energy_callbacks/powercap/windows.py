@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.25
 """Time between two looks at the training, s."""
-WARM_UP_S: Final = 5.0
-"""Time after the first steps that is left out, s; batch-size trials settle within a few seconds."""
 # A window must have at least ten values of the sensor, so that the power of its two ends counts for
 # at most a few per cent, and at least five of the journal's beats, from which the standard error of
 # the step's time is computed.
@@ -96,11 +94,11 @@ def planned(attempt: "ActiveAttempt", cards: Iterable["Device"], steps: int) -> 
     )
 
 
-def warmed_up(attempt: "ActiveAttempt", steps: int) -> Generator[float, None, None]:
-    """Wait until the first steps are over, in which libraries choose kernels and caches fill."""
-    while attempt.steps.tally.steps < steps:
+def warmed_up(attempt: "ActiveAttempt", plan: WindowPlan) -> Generator[float, None, None]:
+    """Wait for the length of a window: in it, libraries choose kernels and caches fill."""
+    while attempt.steps.tally.steps < plan.steps:
         yield POLL_S
-    until_s = attempt.now_s() + WARM_UP_S
+    until_s = attempt.now_s() + plan.duration_s
     while attempt.now_s() < until_s:
         yield POLL_S
 
