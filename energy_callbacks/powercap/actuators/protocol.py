@@ -54,7 +54,20 @@ class Actuator(Protocol):
         ...
 
     def read(self, uuid: str, knob: Knob) -> float | None:
-        """Return the present value of a knob; ``None`` if clocks are not locked.
+        """Return the present value of a knob; ``None`` if it is not known.
+
+        Drivers of NVIDIA do not tell whether clocks are locked: ``None`` for clocks.
+
+        Raises:
+            ActuatorError: as ``range``.
+        """
+        ...
+
+    def agrees(self, uuid: str, setting: Setting) -> bool:
+        """Return whether nothing that can be read contradicts a setting that was written earlier.
+
+        Limits are compared exactly. A locked clock is contradicted if the card runs at a higher
+        clock; that clocks are not locked is never contradicted.
 
         Raises:
             ActuatorError: as ``range``.
@@ -62,10 +75,11 @@ class Actuator(Protocol):
         ...
 
     def write(self, uuid: str, setting: Setting) -> None:
-        """Change a setting.
+        """Change a setting; a clock of ``None`` ends the lock of the clock.
 
         Raises:
             ValueError: if the card does not accept the value; nothing is written.
-            ActuatorError: if the driver refuses the change or does not answer.
+            ActuatorError: if the card does not have the knob, or the driver refuses the change or
+                does not answer.
         """
         ...
