@@ -67,7 +67,7 @@ def test_random_curves_depend_on_the_seed_alone() -> None:
 
 def test_zeus_measures_all_limits_and_takes_the_lowest_that_is_fast_enough() -> None:
     """Seven windows; the truth between the limits is not searched."""
-    found = power_limit.zeus(curve(STEP_S, POWER_W), SLOWDOWN, 1e-9, 0)
+    found = power_limit.zeus(curve(STEP_S, POWER_W), SLOWDOWN, 1e-9)
     assert (found.chosen_w, found.windows) == (200.0, 7)
     assert found.excess < 0.0
     assert found.loss > 0.0
@@ -77,7 +77,7 @@ def test_zeus_measures_all_limits_and_takes_the_lowest_that_is_fast_enough() -> 
 
 def test_our_search_is_judged_by_the_truth() -> None:
     """Nearly without noise it is within 2 % in four windows, and its intervals hold."""
-    found = power_limit.ours(curve(STEP_S, POWER_W), SLOWDOWN, 1e-3, 0)
+    found = power_limit.ours(curve(STEP_S, POWER_W), SLOWDOWN, 1e-3)
     assert found.windows == 4
     assert found.loss < 0.02
     assert found.excess < 0.005
@@ -86,7 +86,7 @@ def test_our_search_is_judged_by_the_truth() -> None:
 
 def test_a_limit_that_is_too_slow_is_a_miss() -> None:
     """Half a point above the largest slowdown is allowed, more is not, whatever it saves."""
-    card = power_limit.Card(curve(STEP_S, POWER_W), 0.01, 0)
+    card = power_limit.Card(curve(STEP_S, POWER_W), 0.01)
     outcomes = [
         card.outcome("ours", curve(STEP_S, POWER_W), SLOWDOWN, limit_w)
         for limit_w in (175.0, 250.0)
