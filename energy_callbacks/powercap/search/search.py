@@ -150,7 +150,7 @@ class PowerSearch:
 
 
 def _values(settings: KnobRange, found: float) -> Array:
-    """Return the settings to choose from, in ascending order; limits and clocks are whole numbers."""
+    """Return the settings to choose from, in ascending order; limits and clocks are integers."""
     if settings.steps:
         thinned = np.linspace(0, len(settings.steps) - 1, _POINTS).round().astype(int)
         values = np.array(settings.steps)[np.unique(thinned)]
