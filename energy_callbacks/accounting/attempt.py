@@ -25,6 +25,7 @@ from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.newest_energy import newest_energy, seen_until_s
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
+from energy_callbacks.accounting.power_control import PowerControl, PowerControlRun
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
@@ -36,6 +37,7 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
+    from energy_callbacks.accounting.profilers import Profiler
     from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 # Maximum time that the journal's thread waits for the last readings of all sources together, s.
@@ -49,6 +51,9 @@ _LAST_READINGS_S: Final = 0.015
 _LOG_S: Final = 1.0
 # Maximum time that the journal's thread waits at the end until the journal is on the disk, s.
 _DISK_S: Final = 1.0
+# Maximum time that the journal's thread waits at the end until settings of GPUs are restored, s.
+_RESTORE_S: Final = 2.0
+_HEAL: Final = "run energy-callbacks powercap restore"
 # A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
 # Interval between two checks in ``wait_until_seen``, s.
@@ -112,6 +117,10 @@ class ActiveAttempt:
             the journal.
         call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
         on_left: called on the journal's thread when ``call`` has ended and the attempt has not.
+
+    Attributes:
+        host: name of this machine.
+        folder: folder of the journals of all ranks of this attempt.
     """
 
     def __init__(
@@ -139,12 +148,14 @@ class ActiveAttempt:
         self._config = config
         self._process = process
         self._on_failure = on_failure
-        self._host = os.uname().nodename
+        self.host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(
-            run_folder, self._host, process.rank, state.get("run_id"), launch_id(process)
+            run_folder, self.host, process.rank, state.get("run_id"), launch_id(process)
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
-        path = journal.path_for(run_folder, self._number, self._host, process.rank)
+        path = journal.path_for(run_folder, self._number, self.host, process.rank)
+        self.folder = path.parent
+        self._power: PowerControlRun | None = None
         # Slow work is done before the start time is taken. CodeCarbon's tables are read without
         # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment
@@ -197,6 +208,11 @@ class ActiveAttempt:
             self.recorder.note(
                 Notice(source=name, kind="unavailable", t_s=self._start_s, message=reason, fix=fix)
             )
+
+    @property
+    def process(self) -> TrainingProcess:
+        """Framework and rank of this process."""
+        return self._process
 
     @property
     def rank(self) -> int:
@@ -269,6 +285,15 @@ class ActiveAttempt:
                 break
             self.clock.sleep(_POLL_S)
 
+    def control_power(self, control: PowerControl) -> "Profiler | None":
+        """Begin to control the power of the GPUs until the attempt ends.
+
+        Returns:
+            What must run on the training thread for that; ``None`` for nothing.
+        """
+        self._power = control.begin(self)
+        return self._power.pacer
+
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
         """Write a profile to the journal, for the report.
 
@@ -338,6 +363,8 @@ class ActiveAttempt:
         if self._end is None:
             self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
             self.steps.refuse()
+            if self._power is not None:
+                self._power.ask_to_stop()
             self._sampler.ask_to_stop()
 
     def wait_for_last_row(self, timeout_s: float) -> None:
@@ -400,6 +427,10 @@ class ActiveAttempt:
             self._disk.wait(_DISK_S)
 
     def _write_end(self, end: _End) -> None:
+        if self._power is not None and not self._power.wait(_RESTORE_S):
+            self.recorder.warn(
+                "power_limit", "The power limit was not restored within two seconds.", _HEAL
+            )
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not respond at the end of the run.")
         self.recorder.see_until(end.t_s)
@@ -432,7 +463,7 @@ class ActiveAttempt:
         # gets its last line, and the wait would last for ``timeout_s``.
         if self._process.world_size == 1:
             return
-        folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
+        folder = journal.path_for(self.run_folder, self._number, self.host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             journals = list(folder.glob("*.jsonl"))
@@ -446,6 +477,8 @@ class ActiveAttempt:
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
         self.steps.refuse()
+        if self._power is not None:
+            self._power.ask_to_stop()
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
@@ -522,7 +555,7 @@ class ActiveAttempt:
             "columns": list(journal.COLUMNS),
             "run_id": self.run_id,
             "attempt": self._number,
-            "host": self._host,
+            "host": self.host,
             "pid": os.getpid(),
             "ppid": os.getppid(),
             "launch": launch_id(self._process),

@@ -53,5 +53,7 @@ class DryRun:
         accepted = self._actuator.range(uuid, setting.knob)
         if setting.value is not None:
             accepted.check(setting.value)
+        elif setting.knob not in ("clock", "memory_clock"):
+            raise ValueError(f"{setting.knob} needs a value, got None")
         self._logged[(uuid, setting.knob)] = setting
         logger.info("dry run: would set %s on %s", setting, uuid)
