@@ -3,6 +3,7 @@
 from typing import Final
 
 from energy_callbacks.core.guard import logger
+from energy_callbacks.powercap.actuators.nvml import NvmlActuator
 from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
@@ -13,13 +14,13 @@ class DryRun:
     """Reads through another actuator, and logs instead of writing.
 
     Args:
-        actuator: the actuator that would write.
+        actuator: the actuator that would write; ``None`` for NVML.
     """
 
     name = "dry-run"
 
-    def __init__(self, actuator: Actuator) -> None:
-        self._actuator = actuator
+    def __init__(self, actuator: Actuator | None = None) -> None:
+        self._actuator: Actuator = actuator or NvmlActuator()
         self._logged: dict[tuple[str, Knob], Setting] = {}
 
     def probe(self, uuid: str) -> Probe:

@@ -13,13 +13,18 @@ from energy_callbacks.core.errors import ConsentError, ForeignChange, PowerCapEr
 from energy_callbacks.core.guard import logger
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.safety.gpu_lock import GpuLocks
-from energy_callbacks.powercap.safety.heal import Restored, name_of, restore_card
+from energy_callbacks.powercap.safety.heal import (
+    Restored,
+    foreign,
+    is_ours,
+    name_of,
+    restore_card,
+)
 from energy_callbacks.powercap.safety.state_file import (
     Change,
     ChangedCard,
     StateFile,
     boot_id,
-    is_same,
     process_start,
 )
 from energy_callbacks.powercap.safety.watchdog import Watchdog
@@ -113,12 +118,17 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
         with self._mutex:
             self._open()
             present = {uuid: self._checked(uuid, setting) for uuid in self._files}
-            if setting.knob != "duty":  # which ends with this process
-                self._watch()
-                for uuid, value in present.items():
-                    self._save(uuid, setting, value)
+            if setting.knob == "duty":  # nothing on the GPU is changed
+                for uuid in self._files:
+                    self._actuator.write(uuid, setting)
+                return
+            self._watch()
+            for uuid, value in present.items():
+                self._save(uuid, setting.knob, value, setting.value)
             for uuid in self._files:
-                self._write(uuid, setting)
+                self._actuator.write(uuid, setting)
+                written = self._actuator.read(uuid, setting.knob)  # the driver may have rounded it
+                self._save(uuid, setting.knob, setting.value if written is None else written)
 
     def restore(self) -> Sequence[Restored]:
         """Restore the values found, and release the GPUs.
@@ -184,19 +194,20 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
         return done
 
     def _checked(self, uuid: str, setting: Setting) -> float | None:
-        """Check that a setting can be written to a GPU, and return the present value."""
+        """Check that a setting can be written to a GPU, and return the present value.
+
+        The value is ``None`` if it is not known: clocks that this package has not locked.
+        """
         if setting.value is not None:
             self._actuator.range(uuid, setting.knob).check(setting.value)
         present = self._actuator.read(uuid, setting.knob)
         change = _change(self._files[uuid].read(), setting.knob)
-        if change is not None and not change.is_ours(present):
-            now = Setting(knob=setting.knob, value=present)
-            last = Setting(knob=setting.knob, value=change.ours[-1])
-            raise ForeignChange(
-                f"{uuid}: {now} was set by another program after {last} of energy_callbacks; "
-                f"{setting} was not written"
-            )
-        return present
+        if change is None:
+            return present
+        if not is_ours(self._actuator, uuid, change):
+            what = foreign(uuid, setting.knob, present, change)
+            raise ForeignChange(f"{what}; {setting} was not written")
+        return change.ours[-1]
 
     def _watch(self) -> None:
         """Start the watchdog, or start it again if it was killed."""
@@ -209,14 +220,13 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
         locks = self._locks.descriptors
         self._watchdog = Watchdog(name_of(self._actuator), list(self._files), folder, locks)
 
-    def _save(self, uuid: str, setting: Setting, present: float | None) -> None:
-        """Save the value found, and which values this object writes."""
+    def _save(self, uuid: str, knob: Knob, *ours: float | None) -> None:
+        """Save which values are those of this object; the first of all is the value found."""
         file = self._files[uuid]
         card = file.read()
-        change = _change(card, setting.knob)
-        found = present if change is None else change.found
-        new = Change(knob=setting.knob, found=found, ours=(present, setting.value))
-        others = () if card is None else (c for c in card.changes if c.knob != setting.knob)
+        change = _change(card, knob)
+        new = Change(knob=knob, found=ours[0] if change is None else change.found, ours=ours)
+        others = () if card is None else (c for c in card.changes if c.knob != knob)
         file.write(
             ChangedCard(
                 uuid=uuid,
@@ -227,13 +237,6 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
                 changes=(*others, new),
             )
         )
-
-    def _write(self, uuid: str, setting: Setting) -> None:
-        self._actuator.write(uuid, setting)
-        written = self._actuator.read(uuid, setting.knob)
-        if setting.knob != "duty" and not is_same(written, setting.value) and written is not None:
-            # The driver has rounded the value: what it has now is ours.
-            self._save(uuid, Setting(knob=setting.knob, value=written), setting.value)
 
     def _close_in_child(self) -> None:
         """Close the copies of a forked child, so that the lock and the pipe end with the parent."""

@@ -12,9 +12,8 @@ from energy_callbacks.powercap.safety.state_file import (
     ChangedCard,
     StateFile,
     boot_id,
-    is_same,
 )
-from energy_callbacks.powercap.settings import Setting
+from energy_callbacks.powercap.settings import Knob, Setting
 
 Outcome = Literal["restored", "unchanged", "foreign", "failed", "restarted"]
 
@@ -66,6 +65,23 @@ def actuator_named(name: str) -> Actuator:
         ) from error
 
 
+def is_ours(actuator: Actuator, uuid: str, change: Change) -> bool:
+    """Return whether a GPU still has a value that this package wrote, as far as it can be read.
+
+    Raises:
+        ActuatorError: if the driver does not answer.
+    """
+    settings = (Setting(knob=change.knob, value=value) for value in change.ours)
+    return any(actuator.agrees(uuid, one) for one in settings)
+
+
+def foreign(uuid: str, knob: Knob, present: float | None, change: Change) -> str:
+    """Return a text that says which value another program has set."""
+    now = "the clock" if present is None else Setting(knob=knob, value=present)
+    last = Setting(knob=knob, value=change.ours[-1])
+    return f"{uuid}: {now} was set by another program after {last} of energy_callbacks"
+
+
 def restore_card(file: StateFile, actuator: Actuator | None = None) -> Sequence[Restored]:
     """Restore the settings of one GPU, and remove its state file.
 
@@ -115,23 +131,18 @@ def _restore(
     try:
         actuator = actuator or actuator_named(card.actuator)
         present = actuator.read(card.uuid, change.knob)
-        now = Setting(knob=change.knob, value=present)
-        if present is not None and is_same(present, change.found):
-            outcome, text = "unchanged", f"{now}, as it was found"
-        elif not change.is_ours(present):
-            outcome = "foreign"
-            text = (
-                f"{now} was set by another program after {last} of energy_callbacks, and is left "
-                f"as it is; before, the GPU had {found}"
-            )
+        if present is not None and present == change.found:
+            outcome, message = "unchanged", f"{card.uuid}: {found}, as it was found"
+        elif not is_ours(actuator, card.uuid, change):
+            outcome, message = "foreign", foreign(card.uuid, change.knob, present, change)
+            message += f", and is left as it is; before, the GPU had {found}"
         else:
             actuator.write(card.uuid, found)
-            outcome, text = "restored", f"{found} restored, after {last}"
+            outcome, message = "restored", f"{card.uuid}: {found} restored, after {last}"
     except (ActuatorError, ValueError) as error:
         outcome = "failed"
-        text = (
-            f"{found} could not be restored, after {last}: {error}. {file.path} still has the "
-            "value; try again with: energy-callbacks powercap restore"
+        message = (
+            f"{card.uuid}: {found} could not be restored, after {last}: {error}. {file.path} still "
+            "has the value; try again with: energy-callbacks powercap restore"
         )
-    message = f"{card.uuid}: {text}"
     return Restored(uuid=card.uuid, setting=found, outcome=outcome, message=message)

@@ -28,16 +28,6 @@ FOLDER_VARIABLE: Final = "ENERGY_CALLBACKS_STATE_DIR"
 """Environment variable with the folder of the state files."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# Two values count as the same up to this difference, W or MHz. nvidia-smi prints hundredths of a
-# watt, and clocks of NVIDIA's cards have steps of 7.5 MHz or more.
-_TOLERANCE: Final = 0.5
-
-
-def is_same(one: float | None, other: float | None) -> bool:
-    """Return whether two values of a knob are the same, up to rounding."""
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) < _TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +36,14 @@ class Change:
 
     Attributes:
         knob: the knob.
-        found: value before the first change; ``None`` if clocks were not locked.
-        ours: values that this package wrote last. It contains the value before the newest one, too,
-            because the process may end between saving and writing.
+        found: value before the first change; ``None`` if it was not known, as for clocks.
+        ours: the value that this package wrote last. While it writes, also the new value, because
+            the process may end before or after that.
     """
 
     knob: Knob
     found: float | None
     ours: tuple[float | None, ...]
-
-    def is_ours(self, present: float | None) -> bool:
-        """Return whether the present value is one that this package wrote.
-
-        A value that cannot be read, such as that of locked clocks, counts as ours.
-        """
-        return present is None or any(is_same(present, value) for value in self.ours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

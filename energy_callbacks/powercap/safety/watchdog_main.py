@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     for uuid in uuids:
         probe = actuator.probe(uuid)
         if probe.can_write is False:
-            _say(f"{uuid}: {probe.needs}")
+            _say(f"{uuid}: {probe.found}; {probe.needs}")
             return 1
     _say(READY)
     files = [StateFile(Path(folder), uuid) for uuid in uuids]

@@ -5,12 +5,15 @@ The folder of the files is in the environment variable ``FILE_CARDS``.
 
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import ActuatorError
-from energy_callbacks.powercap.actuators.protocol import Probe
+from energy_callbacks.powercap.actuators.nvml import NvmlActuator
+from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 VARIABLE: Final = "FILE_CARDS"
@@ -66,6 +69,13 @@ class FileActuator:
         value: float | None = state[knob] if knob == "limit" else None
         return value
 
+    def agrees(self, uuid: str, setting: Setting) -> bool:
+        present = self.read(uuid, "limit")
+        if setting.knob == "limit":
+            return present == setting.value
+        clock = card(uuid)["clock"] or RANGES["clock"][1]  # the card runs at the highest clock
+        return setting.value is None or clock <= setting.value
+
     def write(self, uuid: str, setting: Setting) -> None:
         if setting.value is not None:
             self.range(uuid, setting.knob).check(setting.value)
@@ -76,3 +86,17 @@ class FileActuator:
             value = value and float(round(value, -2))
         log = [*state["log"], [setting.knob, value]]
         change(uuid, **{setting.knob: value, "log": log})
+
+
+class AdminNvmlActuator(NvmlActuator):
+    """The actuator of NVML, with the permission of an administrator on the simulated driver."""
+
+    def probe(self, uuid: str) -> Probe:
+        found = super().probe(uuid)
+        return replace(found, can_write=bool(found.knobs))
+
+
+ACTUATORS: Final[dict[str, Callable[[], Actuator]]] = {
+    "files": FileActuator,
+    "nvml": AdminNvmlActuator,
+}

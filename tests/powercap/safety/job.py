@@ -1,4 +1,4 @@
-"""A job that changes the limits of simulated cards: ``python job.py FOLDER ENDING VALUE UUID...``.
+"""A job that changes limits of cards: ``job.py FOLDER KIND ENDING VALUE UUID...``.
 
 It prints ``changed``, and then reads a line before it ends as ``ENDING`` says.
 """
@@ -15,12 +15,12 @@ sys.modules["energy_callbacks"] = _package
 
 from energy_callbacks.powercap.safety.changed_cards import ChangedCards  # noqa: E402
 from energy_callbacks.powercap.settings import Setting  # noqa: E402
-from tests.powercap.safety.file_cards import FileActuator  # noqa: E402
+from tests.powercap.safety.file_cards import ACTUATORS  # noqa: E402
 
 
-def main(folder: str, ending: str, value: str, *uuids: str) -> None:
+def main(folder: str, kind: str, ending: str, value: str, *uuids: str) -> None:
     """Change the limit of the cards, and end."""
-    cards = ChangedCards(FileActuator(), uuids, allow_changes=True, folder=Path(folder))
+    cards = ChangedCards(ACTUATORS[kind](), uuids, allow_changes=True, folder=Path(folder))
     cards.set(Setting(knob="limit", value=float(value)))
     if ending == "forks" and not os.fork():  # a worker that outlives the job, as a hung loader does
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)

@@ -68,7 +68,10 @@ def test_a_value_outside_the_range(folder: Path) -> None:
 def test_a_card_that_cannot_be_restored(folder: Path) -> None:
     """Nothing is written if the watchdog could not restore the value."""
     change("GPU-1", fault="refuses")
-    with cards(folder) as changed, pytest.raises(ActuatorError, match="is not ready; GPU-1: root"):
+    with (
+        cards(folder) as changed,
+        pytest.raises(ActuatorError, match="ready; GPU-1: files; root"),
+    ):
         changed.set(LOW)
     assert card("GPU-1")["limit"] == 700.0
     assert not list(all_files(folder))
