@@ -70,7 +70,7 @@ def test_a_card_that_cannot_be_restored(folder: Path) -> None:
     change("GPU-1", fault="refuses")
     with (
         cards(folder) as changed,
-        pytest.raises(ActuatorError, match="is not ready; GPU-1: files; root"),
+        pytest.raises(ActuatorError, match="ready; GPU-1: files; root"),
     ):
         changed.set(LOW)
     assert card("GPU-1")["limit"] == 700.0
