@@ -17,7 +17,7 @@ TAGS: Final = {
     "emissions/total_g": "emissions over all attempts of the run, gCO2e; absent without a location",
     "memory/device_used_gib": "memory in use on the GPUs, by all processes, GiB",
     "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
-    "memory/host_rss_gib": "resident memory of process and workers, shared pages counted in each, GiB",
+    "memory/host_rss_gib": "resident memory of process and workers, shared pages in each, GiB",
     "throughput/samples_per_s": "samples per second of training",
     "throughput/tokens_per_s": "tokens per second of training",
     "throughput/data_wait_fraction": "share of the training time spent waiting for data",
