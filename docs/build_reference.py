@@ -41,7 +41,7 @@ If the location of the machine is not set, `emissions/total_g` is absent, but it
 
 `efficiency/*` cover a longer time: earlier steps of the same phase are included, up to a minute, until the random part of the 95 % interval is at most 5 %.
 So successive values may share steps, and show a change later than `power/*` and `throughput/*`.
-If a minute is not enough, the value is logged with its wide interval, and the report has one note, `short_span`, with the error that was reached and what would help.
+If a minute is not enough, the value is logged with its wide interval. The report then has one note, `short_span`, with the error that was reached and what would help.
 The systematic bound is the same share of every time span, so it does not affect this choice.
 If CUDA events measure the ends of steps (`step_events=True`), the random error includes the mean power times the error bound of each end. Otherwise the error of the ends is not known, and nothing is added.
 
