@@ -157,7 +157,9 @@ def _energy(
     """
     spans = [(span.start_s, span.end_s) for span in attempt.recorder.trained(*window_s)]
     inner = [
-        (start_s + edge_s, end_s - edge_s) if end_s - start_s >= _LONG * edge_s else (start_s, end_s)
+        (start_s + edge_s, end_s - edge_s)
+        if end_s - start_s >= _LONG * edge_s
+        else (start_s, end_s)
         for start_s, end_s in spans
     ]
     energy = whole_window(

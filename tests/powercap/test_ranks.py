@@ -89,7 +89,7 @@ def test_two_ranks_agree_on_every_setting(tmp_path: Path) -> None:
     ranks.assert_restored()
     assert ranks.limits(0) == ranks.limits(1)
     first, second = ranks.recorded(0), ranks.recorded(1)
-    assert len(first) >= 3
+    assert len(first) >= 2
     assert first[: len(second)] == second  # the end of the training may cut off the last one
     assert len(second) >= len(first) - 1
 
