@@ -26,7 +26,7 @@ from energy_callbacks.powercap.windows import POLL_S, WindowPlan, measured, plan
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.core.records import Device
-    from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
+    from energy_callbacks.powercap.options import OptimizerOptions
 
 _FOLDER: Final = "power_limit"
 Script = Generator[float, None, None]
@@ -43,7 +43,7 @@ class PowerLimitRun:
         pacer: what sleeps on the training thread with the knob ``duty``; otherwise ``None``.
     """
 
-    def __init__(self, optimizer: "PowerLimitOptimizer", attempt: "ActiveAttempt") -> None:
+    def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
         self._optimizer = optimizer
         self._attempt = attempt
         self._process = attempt.process
