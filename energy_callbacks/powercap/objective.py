@@ -39,7 +39,7 @@ class ObjectiveOverTime:
         return self._schedule is not None and self._cap_now_w() != self._cap_w
 
     def search(self, cards: "Cards") -> "PowerSearch":
-        """Create a search for the objective of now; a cap holds for each card."""
+        """Create a search for the objective of now."""
         from energy_callbacks.powercap.search.search import PowerSearch
 
         self._cap_w = self._cap_now_w()
@@ -52,7 +52,9 @@ class ObjectiveOverTime:
 
         optimizer = self._optimizer
         if self._cap_w is not None:
-            return objectives.PowerCap(self._cap_w * cards.count)
+            return objectives.PowerCap(self._cap_w)
+        if self._schedule is not None:  # there is no cap now
+            return objectives.MaxSlowdown(0.0)
         if optimizer.eta is not None:
             return objectives.ZeusCost(optimizer.eta, max_power_w=cards.highest_w)
         if optimizer.max_slowdown is not None:

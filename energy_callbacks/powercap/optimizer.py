@@ -37,7 +37,8 @@ class PowerLimitOptimizer:
         objective: ``"min_energy"`` minimises the energy of a step.
         eta: minimise the cost of Zeus: ``eta`` times energy plus ``1 - eta`` times highest power
             times time; between 0 and 1.
-        cap_w: keep the mean power of each GPU below this, in W, and minimise the time of a step.
+        cap_w: keep the mean power of all GPUs of the run together below this, in W, and minimise
+            the time of a step.
         schedule: path of a CSV file with times and caps; the cap changes over time.
         knob: ``limit`` (power limit), ``clock`` (locked clock of the multiprocessors), or ``duty``
             (sleep after each step; needs no permission of the system, but ``cap_w`` or
@@ -109,7 +110,10 @@ class PowerLimitOptimizer:
     def __str__(self) -> str:
         """Return the arguments that are not defaults, for example ``max_slowdown=0.05``."""
         values = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
-        return ", ".join(f"{name}={value!r}" for name, value, default in values if value != default)
+        changed = {name: value for name, value, default in values if value != default}
+        if self.actuator is not None and not isinstance(self.actuator, str):
+            changed["actuator"] = self.actuator.name
+        return ", ".join(f"{name}={value!r}" for name, value in changed.items())
 
     def begin(self, attempt: "ActiveAttempt") -> "PowerLimitRun":
         """Begin to optimise in an attempt; called by ``EnergyMeter``."""

@@ -105,10 +105,13 @@ def _mean(trials: Sequence[Trial]) -> tuple[float, float, float, float]:
 
 
 def _mean_of(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the mean and its standard error: the larger of the stated one and of the scatter."""
+    """Return the mean and its standard error: the larger of the stated one and of the scatter.
+
+    The stated errors are not averaged out: those from edges of phases are the same in all windows.
+    """
     count = len(values)
     mean = math.fsum(value for value, _ in values) / count
-    stated = math.hypot(*(stderr for _, stderr in values)) / count
+    stated = math.fsum(stderr for _, stderr in values) / count
     if count < 3:
         return mean, stated
     variance = math.fsum((value - mean) ** 2 for value, _ in values) / (count - 1)

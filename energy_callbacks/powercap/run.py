@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.core.errors import PowerCapError
 from energy_callbacks.core.guard import logger
-from energy_callbacks.powercap.coordinator import Coordinator, Decision, decision_after
+from energy_callbacks.powercap.coordinator import Coordinator, Decision, Why, decision_after
 from energy_callbacks.powercap.exchange import Exchange, FolderExchange, MemoryExchange
 from energy_callbacks.powercap.objective import ObjectiveOverTime
 from energy_callbacks.powercap.leader import Leader
@@ -21,7 +21,7 @@ from energy_callbacks.powercap.proposal import proposed
 from energy_callbacks.powercap.results import Results
 from energy_callbacks.powercap.search.drift import has_drifted
 from energy_callbacks.powercap.settings import Setting
-from energy_callbacks.powercap.windows import POLL_S, measured, planned
+from energy_callbacks.powercap.windows import POLL_S, WindowPlan, measured, planned, warmed_up
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -50,7 +50,7 @@ class PowerLimitRun:
         uses_duty = optimizer.knob == "duty" and optimizer.allow_changes
         self.pacer = Pacer(attempt.clock) if uses_duty else None
         self._is_stopping = False
-        self._setting: Setting | None = None
+        self._noted: tuple[Setting, Why] | None = None
         self._exchange = self._new_exchange()
         self._scripts: list[Script] = list(self._new_scripts())
         self._job = attempt.clock.every(POLL_S, self._advance, name="energy_callbacks power limit")
@@ -137,6 +137,7 @@ class PowerLimitRun:
 
     def _follow(self, cards: "Sequence[Device]", leader: Leader | None) -> Script:
         number = 0
+        yield from warmed_up(self._attempt, self._plan(cards))
         while True:
             while (decision := decision_after(self._exchange, number)) is None:
                 yield POLL_S
@@ -149,19 +150,21 @@ class PowerLimitRun:
             elif not (yield from self._applied(number)):
                 return
             self._note(decision, cards)
-            plan = planned(self._attempt, cards, self._optimizer.window_steps)
-            least_s = max(decision.least_s, self._optimizer.window_s or plan.duration_s)
-            window = yield from measured(self._attempt, cards, replace(plan, duration_s=least_s))
+            window = yield from measured(self._attempt, cards, self._plan(cards, decision.least_s))
             self._post(round=number, window=asdict(window), uuids=list(window.energy_j))
+
+    def _plan(self, cards: "Sequence[Device]", least_s: float = 0.0) -> WindowPlan:
+        plan = planned(self._attempt, cards, self._optimizer.window_steps)
+        return replace(plan, duration_s=max(least_s, self._optimizer.window_s or plan.duration_s))
 
     def _note(self, decision: Decision, cards: "Sequence[Device]") -> None:
         """Write the setting of the cards of this process to the journal."""
         setting = Setting(knob=self._optimizer.knob, value=decision.value)
         if self.pacer is not None:
             self.pacer.duty = decision.value or 1.0
-        if setting == self._setting:
+        if self._noted == (setting, decision.why):
             return
-        self._setting = setting
+        self._noted = (setting, decision.why)
         self._attempt.recorder.event(
             "power_limit",
             self._attempt.now_s(),

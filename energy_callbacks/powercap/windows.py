@@ -8,7 +8,7 @@ they are called again, s.
 
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.accounting.metrics.energy_sums import total, whole_window
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from energy_callbacks.accounting.metrics.step_counts import StepCounts
     from energy_callbacks.core.records import Device
 
-POLL_S: Final = 0.1
+POLL_S: Final = 0.25
 """Time between two looks at the training, s."""
 # A window must have at least ten values of the sensor, so that the power of its two ends counts for
 # at most a few per cent, and at least five of the journal's beats, from which the standard error of
@@ -29,6 +29,10 @@ _LEAST_S: Final = 4.0
 # After a change, the sensor's average must contain no time from before, and the card needs some
 # time to settle: its clocks follow a new limit within 0.1 s; 0.5 s leaves a margin.
 _LEAST_SETTLE_S: Final = 0.5
+# Many drivers update their values every 0.1 s, and do not say so.
+_LEAST_EDGE_S: Final = 0.1
+# The edges are left out of a span of phase ``train`` that is at least this many times as long.
+_LONG: Final = 4.0
 _RESPONSES: Final = 3.0  # after three time constants, 95 % of a change is seen
 
 
@@ -40,11 +44,14 @@ class WindowPlan:
         steps: minimum number of optimizer steps.
         duration_s: minimum time in phase ``train``, s.
         settle_s: time after the change that is left out, s.
+        edge_s: time at both ends of each span in phase ``train`` in which a value of the sensor may
+            contain power of another phase, s.
     """
 
     steps: int
     duration_s: float
     settle_s: float
+    edge_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +90,17 @@ def planned(attempt: "ActiveAttempt", cards: Iterable["Device"], steps: int) -> 
         steps=steps,
         duration_s=max(_SENSOR_PERIODS * span_s, _LEAST_S),
         settle_s=max(late_s, _LEAST_SETTLE_S),
+        edge_s=max(span_s, late_s, _LEAST_EDGE_S),
     )
+
+
+def warmed_up(attempt: "ActiveAttempt", plan: WindowPlan) -> Generator[float, None, None]:
+    """Wait for the length of a window: in it, libraries choose kernels and caches fill."""
+    while attempt.steps.tally.steps < plan.steps:
+        yield POLL_S
+    until_s = attempt.now_s() + plan.duration_s
+    while attempt.now_s() < until_s:
+        yield POLL_S
 
 
 def measured(
@@ -108,15 +125,18 @@ def measured(
                     break
     while recorder.settled_s < tallies[-1].t_s:
         yield POLL_S
-    return _window(attempt, cards, tallies)
+    return _window(attempt, cards, tallies, plan.edge_s)
 
 
 def _window(
-    attempt: "ActiveAttempt", cards: Sequence["Device"], tallies: Sequence["StepCounts"]
+    attempt: "ActiveAttempt",
+    cards: Sequence["Device"],
+    tallies: Sequence["StepCounts"],
+    edge_s: float,
 ) -> Window:
     first, last = tallies[0], tallies[-1]
     energies = {
-        card.uuid or card.key: whole_window(_energy(attempt, card.key, first.t_s, last.t_s))
+        card.uuid or card.key: _energy(attempt, card.key, (first.t_s, last.t_s), edge_s)
         for card in cards
     }
     return Window(
@@ -128,12 +148,37 @@ def _window(
     )
 
 
-def _energy(attempt: "ActiveAttempt", key: str, start_s: float, end_s: float) -> Energy:
-    spans = attempt.recorder.trained(start_s, end_s)
-    return total(
-        [attempt.timeline.energy(key, span.start_s, span.end_s) for span in spans],
-        [span.end_s - span.start_s for span in spans],
+def _energy(
+    attempt: "ActiveAttempt", key: str, window_s: tuple[float, float], edge_s: float
+) -> Energy:
+    """Return the energy of a card in phase ``train``, from the power away from the edges.
+
+    The power of validation would change the energies of many short epochs all in the same way.
+    """
+    spans = [(span.start_s, span.end_s) for span in attempt.recorder.trained(*window_s)]
+    inner = [
+        (start_s + edge_s, end_s - edge_s) if end_s - start_s >= _LONG * edge_s else (start_s, end_s)
+        for start_s, end_s in spans
+    ]
+    energy = whole_window(
+        total(
+            [attempt.timeline.energy(key, *span) for span in inner],
+            [end_s - start_s for start_s, end_s in inner],
+        )
     )
+    if energy.energy_j is None:
+        return energy
+    scale = _length_s(spans) / _length_s(inner)
+    return replace(
+        energy,
+        energy_j=scale * energy.energy_j,
+        stderr_j=scale * energy.stderr_j,
+        edge_j=scale * energy.edge_j,
+    )
+
+
+def _length_s(spans: Iterable[tuple[float, float]]) -> float:
+    return math.fsum(end_s - start_s for start_s, end_s in spans)
 
 
 def _stderr_j(energy: Energy) -> float:

@@ -13,6 +13,7 @@ from energy_callbacks.core.records import Device
 from energy_callbacks.powercap import PowerLimitOptimizer
 from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.safety import changed_cards
+from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
@@ -127,8 +128,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def card(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedCard:
     """A card at its highest limit; state files lie in a folder of the test."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    (tmp_path / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "state"))
     monkeypatch.setattr(changed_cards, "Watchdog", NoWatchdog)
     return ScriptedCard(clock)
 
@@ -140,14 +140,23 @@ class Loop:
     meter: EnergyMeter
     card: ScriptedCard
 
-    def train(self, duration_s: float) -> None:
-        """Make steps for some time in phase ``train``."""
+    def train(self, duration_s: float, *, sleeps: bool = False) -> None:
+        """Make steps for some time in phase ``train``.
+
+        Args:
+            duration_s: at least this time.
+            sleeps: whether the card is idle while the meter sleeps after a step.
+        """
         clock = self.card.clock
         until_s = clock.monotonic_s() + duration_s
-        with self.meter.phase("train"), self.busy():
+        with self.meter.phase("train"):
             while clock.monotonic_s() < until_s:
-                clock.advance(self.card.step_s())
-                self.meter.step(samples=8)
+                with self.busy():
+                    clock.advance(self.card.step_s())
+                    if not sleeps:
+                        self.meter.step(samples=8)
+                if sleeps:
+                    self.meter.step(samples=8)
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:

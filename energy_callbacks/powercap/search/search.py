@@ -2,8 +2,8 @@
 
 The first window is at the setting that was found. Each further window is at the setting that tells
 most about the best setting; the last one is at the best setting itself, which verifies it. There
-are at most two windows for every three power limits that a sweep in steps of 25 W would measure,
-and at most six.
+are two windows for every three power limits that a sweep in steps of 25 W would measure, at least
+four and at most six.
 """
 
 import math
@@ -24,9 +24,6 @@ _POINTS: Final = 101
 # Distance between power limits in the sweep of Zeus, W; the number of windows relates to it.
 _SWEEP_W: Final = 25.0
 _FEWEST, _MOST = 4, 6
-# The search ends early if the expected loss of the best setting is at most this, and it has been
-# measured. A larger saving than this does not pay for a window.
-_ENOUGH: Final = 0.003
 # Settings within this relative distance are the same for the verification.
 _NEAR: Final = 0.03
 
@@ -51,21 +48,19 @@ class PowerSearch:
         self._values = _values(settings, found)
         self._trials: list[Trial] = []
         self._curves: Curves | None = None
-        self._most = _most_windows(settings)
+        self._windows = _windows(settings)
 
     def next_value(self) -> float | None:
         """Return the setting of the next window; ``None`` if the search is finished."""
         if not self._trials:
             return self._found
-        if len(self._trials) >= self._most:
+        if len(self._trials) >= self._windows:
             return None
-        regret = regrets(self._objective, self._fitted()).mean(axis=0)
-        best = int(regret.argmin())
-        if len(self._trials) == self._most - 1:
-            return float(self._values[best])
-        if regret[best] > _ENOUGH:
-            return float(self._values[self._most_informative()])
-        return None if self._near(self._values[best]) else float(self._values[best])
+        is_last = len(self._trials) == self._windows - 1
+        curves = self._fitted()
+        return float(
+            self._values[self._best(curves) if is_last else self._most_informative(curves)]
+        )
 
     def add(self, trial: Trial) -> None:
         """Add the result of a window; its setting may differ from the one that was asked for."""
@@ -89,7 +84,7 @@ class PowerSearch:
             RuntimeError: if no window has been added.
         """
         curves = self._fitted()
-        best = int(regrets(self._objective, curves).mean(axis=0).argmin())
+        best = self._best(curves)
         return Answer(
             found=self._found,
             chosen=float(self._values[best]),
@@ -124,13 +119,16 @@ class PowerSearch:
         power_w = self._trials[0].power_w
         return model_of(self._settings, cards=self._cards, power_w=power_w)
 
-    def _most_informative(self) -> int:
+    def _best(self, curves: Curves) -> int:
+        """Return the index of the setting with the least expected regret."""
+        return int(regrets(self._objective, curves).mean(axis=0).argmin())
+
+    def _most_informative(self, curves: Curves) -> int:
         """Return the index of the setting whose window tells most about the best setting.
 
         It lowers the variance of the logarithm of the best setting most, if that depends linearly
         on the logarithms of time and energy in the window.
         """
-        curves = self._fitted()
         best = np.log(self._values[regrets(self._objective, curves).argmin(axis=1)])
         best = best - best.mean()
         logs = np.log([curves.step_s, curves.step_j])
@@ -161,7 +159,7 @@ def _values(settings: KnobRange, found: float) -> Array:
     return np.unique([*values, found])
 
 
-def _most_windows(settings: KnobRange) -> int:
+def _windows(settings: KnobRange) -> int:
     if settings.knob == "limit":
         sweep = int((settings.highest - settings.lowest) / _SWEEP_W) + 1
     else:
