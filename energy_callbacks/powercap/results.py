@@ -125,9 +125,7 @@ def _at(trials: Sequence[Trial], value: float) -> list[Trial]:
 def _point(value: float, trials: Sequence[Trial]) -> PowerPoint:
     step_s, step_s_stderr, step_j, step_j_stderr = _mean(trials)
     return PowerPoint(
-        value=value,
-        step_s=_interval(step_s, step_s_stderr),
-        step_j=_interval(step_j, step_j_stderr),
+        value=value, step_s=_interval(step_s, step_s_stderr), step_j=_interval(step_j, step_j_stderr)
     )
 
 

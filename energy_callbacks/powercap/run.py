@@ -175,7 +175,9 @@ class PowerLimitRun:
         )
 
     def _post(self, **record: Any) -> None:
-        self._exchange.post(f"rank-{self._process.rank}", {"host": self._attempt.host, **record})
+        self._exchange.post(
+            f"rank-{self._process.rank}", {"host": self._attempt.host, **record}
+        )
 
     def _applied(self, number: int) -> Generator[float, None, bool]:
         """Wait until the leader of this host has set the value of a round."""
