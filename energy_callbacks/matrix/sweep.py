@@ -22,7 +22,6 @@ PARAMETERS: Final[dict[Knob, str]] = {"limit": "limit_w", "clock": "clock_mhz"}
 """Names of the parameter, by knob."""
 
 UNLOCKED: Final = "unlocked"
-_VARIABLE: Final = "ENERGY_CALLBACKS_SWEEP"
 
 
 def plan(
@@ -39,7 +38,7 @@ def plan(
     Args:
         command: program and arguments.
         settings: settings of one knob. The command finds the value in the environment variable
-            ``ENERGY_CALLBACKS_SWEEP``.
+            ``SWEEP_LIMIT_W`` or ``SWEEP_CLOCK_MHZ``.
         baseline: the setting to compare the others with, which is measured, too; ``None`` compares
             with the setting of the lowest energy.
         repeats: number of runs of each setting.
@@ -62,7 +61,7 @@ def plan(
         cool_down_s=cool_down_s,
         baseline=None if baseline is None else {parameter: _text(baseline)},
         graphs=False,
-        env={_VARIABLE: f"{{{parameter}}}"},
+        env={f"SWEEP_{parameter.upper()}": f"{{{parameter}}}"},
         folder=folder,
     )
 

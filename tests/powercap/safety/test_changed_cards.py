@@ -184,12 +184,16 @@ def test_a_damaged_state_file(folder: Path) -> None:
 
 
 def test_a_folder_of_others(folder: Path) -> None:
-    """Files that another user can change are not used."""
-    folder.mkdir()
+    """Files that another user can change are neither read nor written."""
+    with cards(folder, keep=True) as kept:
+        kept.set(LOW)
     folder.chmod(0o777)
-    with cards(folder) as changed, pytest.raises(PowerCapError, match="only you can use"):
-        changed.set(LOW)
-    assert card("GPU-1")["log"] == []
+    [file] = all_files(folder)
+    with pytest.raises(PowerCapError, match="only you can use"):
+        restore_card(file)
+    with pytest.raises(PowerCapError, match="only you can use"), cards(folder) as changed:
+        changed.set(LOWER)
+    assert card("GPU-1")["limit"] == 400.0
 
 
 def test_a_linked_lock(folder: Path, tmp_path: Path) -> None:
