@@ -271,14 +271,17 @@ class EnergyMeter:
         self._say = say
         self._lifecycle.begin(attempt, self._profilers, self._on_left)
         self._profilers.start(attempt)
-        if self._power_control is not None:
+        # The program that a command measures may have an optimizer of its own.
+        if self._power_control is not None and process.framework != COMMAND:
             self._control_power(attempt, self._power_control)
         return self
 
     @harmless
     def _control_power(self, attempt: ActiveAttempt, control: PowerControl) -> None:
-        if (pacer := attempt.control_power(control)) is not None:
-            self._profilers.add(pacer)
+        run = control.begin(attempt)
+        attempt.end_with_me(run)
+        if run.pacer is not None:
+            self._profilers.add(run.pacer)
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None

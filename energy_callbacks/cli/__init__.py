@@ -29,6 +29,7 @@ COMMANDS: tuple[str, ...] = (
     "query",
     "project",
     "tune",
+    "powercap",
     "monitor",
     "doctor",
 )

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 Knob = Literal["limit", "clock", "memory_clock", "duty"]
 
+LOCKS: Final[tuple[Knob, ...]] = ("clock", "memory_clock")
 UNITS: Final[dict[Knob, str]] = {"limit": "W", "clock": "MHz", "memory_clock": "MHz", "duty": ""}
 
 
@@ -66,9 +67,16 @@ class KnobRange:
     default: float | None
     steps: tuple[float, ...] = ()
 
-    def check(self, value: float) -> None:
-        """Raise ``ValueError`` if the card does not accept ``value``."""
+    def check(self, value: float | None) -> None:
+        """Raise ``ValueError`` if the card does not accept ``value``.
+
+        ``None`` is accepted for clocks: it ends the lock.
+        """
         unit = UNITS[self.knob]
+        if value is None:
+            if self.knob in LOCKS:
+                return
+            raise ValueError(f"{self.knob} needs a value, got None")
         if not self.lowest <= value <= self.highest:
             raise ValueError(
                 f"{self.knob} must be between {self.lowest:g} and {self.highest:g} {unit}".rstrip()

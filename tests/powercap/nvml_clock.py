@@ -1,11 +1,11 @@
 """A virtual clock that the simulated NVML library follows."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks.powercap.actuators import privilege
+from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import FakeNvml
 
@@ -43,7 +43,5 @@ def prepare(nvml: FakeNvml, folder: Path, patch: pytest.MonkeyPatch, *, is_admin
     """
     for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CONFIG"):
         patch.setenv(name, nvml.env()[name])
-    runtime = folder / "runtime"
-    runtime.mkdir(mode=0o700)
-    patch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    patch.setenv(FOLDER_VARIABLE, str(folder / "state"))
     patch.setattr(privilege, "is_admin", lambda: is_admin)

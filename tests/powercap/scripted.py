@@ -13,6 +13,7 @@ from energy_callbacks.core.records import Device
 from energy_callbacks.powercap import PowerLimitOptimizer
 from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.safety import changed_cards
+from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
@@ -127,8 +128,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def card(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedCard:
     """A card at its highest limit; state files lie in a folder of the test."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    (tmp_path / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "state"))
     monkeypatch.setattr(changed_cards, "Watchdog", NoWatchdog)
     return ScriptedCard(clock)
 

@@ -24,6 +24,13 @@ def test_only_values_of_the_card_are_accepted() -> None:
         CLOCKS.check(1000.0)
 
 
+def test_only_locks_can_end() -> None:
+    """``None`` ends the lock of a clock; a limit needs a value."""
+    CLOCKS.check(None)
+    with pytest.raises(ValueError, match="limit needs a value, got None"):
+        LIMITS.check(None)
+
+
 def test_every_limit_in_the_range_is_accepted() -> None:
     """Limits are continuous, both ends included."""
     for value in (100.0, 250.5, 400.0):

@@ -19,9 +19,10 @@ _NEEDS: Final = (
 
 
 class DutyCycle:
-    """Computes how long a training sleeps after each step.
+    """Stores the share of time in which the GPU works.
 
-    Nothing on the card is changed. The training thread sleeps, after it has waited for the GPU.
+    Nothing on the card is changed. After each step, the training thread waits for the GPU and then
+    sleeps for ``sleep_s``.
     """
 
     name = "duty-cycle"
@@ -56,31 +57,18 @@ class DutyCycle:
 
     def write(self, uuid: str, setting: Setting) -> None:
         """See ``Actuator``."""
-        accepted = self.range(uuid, setting.knob)
-        if setting.value is None:
-            raise ValueError("a duty cycle needs a value between 0.1 and 1, got None")
-        accepted.check(setting.value)
-        self._shares[uuid] = setting.value
-
-    def sleep_s(self, busy_s: float) -> float:
-        """Return how long to sleep after a step, s; the lowest share of all cards counts.
-
-        Args:
-            busy_s: the duration of the step until the GPU has finished it, s.
-        """
-        share = min(self._shares.values(), default=1.0)
-        return busy_s * (1.0 / share - 1.0)
+        self.range(uuid, setting.knob).check(setting.value)
+        self._shares[uuid] = setting.value or 1.0
 
 
-def share_for_cap(cap_w: float, busy_w: float, idle_w: float) -> float:
-    """Return the share of time in which a card may work so that its mean power is ``cap_w``.
+def sleep_s(busy_s: float, share: float) -> float:
+    """Return how long to sleep after a step, s, so that the GPU works a share of the time.
 
-    The power is ``busy_w`` during a step and ``idle_w`` during a sleep, so that
-    ``cap_w = share * busy_w + (1 - share) * idle_w``. The result is between 0.1 and 1.
+    Args:
+        busy_s: duration of the step until the GPU has finished it, s.
+        share: share of the time in which the GPU works.
 
-    >>> share_for_cap(cap_w=300.0, busy_w=400.0, idle_w=100.0)
-    0.6666666666666666
+    >>> round(sleep_s(0.2, 0.8), 6)
+    0.05
     """
-    if busy_w <= idle_w:
-        return 1.0
-    return min(max((cap_w - idle_w) / (busy_w - idle_w), _LOWEST), 1.0)
+    return busy_s * (1.0 / share - 1.0)

@@ -78,10 +78,7 @@ class NvidiaActuator(ABC):
     def write(self, uuid: str, setting: Setting) -> None:
         """See ``Actuator``."""
         accepted = self.range(uuid, setting.knob)
-        if setting.value is not None:
-            accepted.check(setting.value)
-        elif setting.knob == "limit":
-            raise ValueError("a power limit needs a value in W, got None")
+        accepted.check(setting.value)
         self._write(uuid, setting, accepted)
         if setting.knob == "limit" and not self.agrees(uuid, setting):
             raise ActuatorError(

@@ -116,9 +116,10 @@ class StateFile:
         """Return the saved changes; ``None`` if there are none.
 
         Raises:
-            PowerCapError: if the file cannot be read.
+            PowerCapError: if the file cannot be read, or if another user can write to its folder.
         """
         try:
+            _check_private(self.path.parent)
             return _card(json.loads(self.path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
@@ -135,7 +136,10 @@ class StateFile:
             PowerCapError: if another user can write to the folder.
             OSError: if the file cannot be written.
         """
-        _make_private(self.path.parent)
+        with suppress(FileExistsError):
+            atomic_files.make_folder(self.path.parent.parent)
+            self.path.parent.mkdir(0o700)
+        _check_private(self.path.parent)
         atomic_files.write(self.path, json.dumps(asdict(card), indent=1) + "\n")
 
     def remove(self) -> None:
@@ -151,11 +155,8 @@ def all_files(folder: Path | None = None) -> Iterator[StateFile]:
         yield StateFile(folder, uuid, kept="kept" in others)
 
 
-def _make_private(folder: Path) -> None:
-    """Create a folder that only its owner can use, or check that it is such a folder."""
-    with suppress(FileExistsError):
-        atomic_files.make_folder(folder.parent)
-        folder.mkdir(0o700)
+def _check_private(folder: Path) -> None:
+    """Raise ``PowerCapError`` if another user may use a folder: its files name code to import."""
     found = folder.lstat()
     is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
     if found.st_uid != os.getuid() or not is_private:

@@ -13,8 +13,9 @@ from typing import Final
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.safety import watchdog_main
 
-# Longest time until the watchdog is ready, s. It takes 0.2 s with NVML; without the persistence daemon, the
-# driver takes one to three seconds to initialise each GPU (NVIDIA, "Driver Persistence").
+# Longest time until the watchdog is ready, s. It takes 0.2 s if the driver answers at once. Without
+# the persistence daemon, the driver takes one to three seconds to initialise each GPU (NVIDIA,
+# "Driver Persistence").
 _START_S: Final = 20.0
 # Longest time to wait for the end of the watchdog after all settings were restored, s.
 _END_S: Final = 1.0
@@ -36,6 +37,9 @@ class Watchdog:
     def __init__(
         self, actuator: str, uuids: Sequence[str], folder: Path, inherited: Sequence[int]
     ) -> None:
+        is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
+        if not is_python or getattr(sys, "frozen", False):
+            raise ActuatorError("the watchdog process cannot be started: no Python interpreter")
         words = [str(os.getpid()), str(folder.absolute()), actuator, *uuids]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program

@@ -34,13 +34,13 @@ Log *open_log(const char *scenario_path)
     char path[4096];
     snprintf(path, sizeof path, "%s.changes", scenario_path);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof(Log)) != 0)
-        abort();
-    Log *log = mmap(NULL, sizeof(Log), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (log == MAP_FAILED)
-        abort();
+    if (file < 0)
+        return NULL;
+    void *log = MAP_FAILED;
+    if (ftruncate(file, sizeof(Log)) == 0)
+        log = mmap(NULL, sizeof(Log), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
-    return log;
+    return log == MAP_FAILED ? NULL : log;
 }
 
 static void append(int card, ChangeKind kind, unsigned value, nvmlReturn_t result)

@@ -314,6 +314,8 @@ int scenario_load(const char *path)
         return fail("%.60s:%zu: %s", path, line_number, reason), -1;
     }
     loaded->log = open_log(path);
+    if (!loaded->log)
+        return fail("cannot open the log beside %s", path), -1;
     scenario = loaded;
     return 0;
 }

@@ -11,6 +11,7 @@ from energy_callbacks.powercap.actuators import privilege
 from energy_callbacks.powercap.actuators.choose import NAMES, actuator, choose, probes
 from energy_callbacks.powercap.settings import Knob
 from tests.fake_nvml import Constant, Mig, card_uuid, fixtures, pascal
+from tests.fake_nvml.library import load_library
 from tests.powercap.actuators.cards import UUID, Play, calls, card, playing
 from tests.powercap.actuators.test_nvidia_smi import install
 from tests.powercap.actuators.zeusd_server import zeusd
@@ -22,6 +23,7 @@ fake_nvml = fixtures.fake_nvml
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No permission, no daemon, no programs; returns the path of the daemon's socket."""
     monkeypatch.setattr(privilege, "is_admin", lambda: False)
+    load_library()  # the compiler needs the PATH
     monkeypatch.setenv("CC", shutil.which(os.environ.get("CC", "cc")) or "cc")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ZEUSD_SOCK_PATH", str(tmp_path / "zeusd.sock"))

@@ -7,7 +7,7 @@ import pytest
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators.batch_advice import BatchAdvice
 from energy_callbacks.powercap.actuators.dry_run import DryRun
-from energy_callbacks.powercap.actuators.duty_cycle import DutyCycle, share_for_cap
+from energy_callbacks.powercap.actuators.duty_cycle import DutyCycle, sleep_s
 from energy_callbacks.powercap.actuators.nvml import NvmlActuator
 from energy_callbacks.powercap.settings import Setting
 from tests.fake_nvml import card_uuid, fixtures
@@ -18,33 +18,24 @@ LIMIT = Setting(knob="limit", value=450.0)
 
 
 def test_a_duty_cycle_sleeps_its_share() -> None:
-    """At a share of 0.8, a step of 0.2 s is followed by 0.05 s of sleep; at 1 by none."""
+    """The share that was written is read back; step and sleep have this share of the time."""
     duty = DutyCycle()
-    assert duty.sleep_s(0.2) == 0.0
+    assert duty.read(UUID, "duty") == 1.0
     duty.write(UUID, Setting(knob="duty", value=0.8))
-    assert duty.sleep_s(0.2) == pytest.approx(0.05)
     assert duty.read(UUID, "duty") == 0.8
     assert duty.agrees(UUID, Setting(knob="duty", value=0.8))
-    duty.write(card_uuid(1), Setting(knob="duty", value=0.5))
-    assert duty.sleep_s(0.2) == pytest.approx(0.2)
-
-
-def test_a_duty_cycle_keeps_the_mean_power() -> None:
-    """The share for a cap gives exactly the cap as the mean power over step and sleep."""
-    share = share_for_cap(cap_w=280.0, busy_w=400.0, idle_w=80.0)
-    assert share * 400.0 + (1.0 - share) * 80.0 == pytest.approx(280.0)
-    assert share_for_cap(cap_w=500.0, busy_w=400.0, idle_w=80.0) == 1.0
-    assert share_for_cap(cap_w=10.0, busy_w=400.0, idle_w=80.0) == 0.1
-    assert share_for_cap(cap_w=10.0, busy_w=80.0, idle_w=80.0) == 1.0
+    assert duty.read(card_uuid(1), "duty") == 1.0
+    assert 0.2 / (0.2 + sleep_s(0.2, 0.8)) == pytest.approx(0.8)
+    assert sleep_s(0.2, 1.0) == 0.0
 
 
 @pytest.mark.parametrize("value", [0.0, 1.1, None])
 def test_impossible_shares_are_refused(value: float | None) -> None:
-    """A share outside of 0.1 to 1 is an error, and nothing sleeps."""
+    """A share outside of 0.1 to 1 is an error, and nothing is stored."""
     duty = DutyCycle()
     with pytest.raises(ValueError, match="duty"):
         duty.write(UUID, Setting(knob="duty", value=value))
-    assert duty.sleep_s(1.0) == 0.0
+    assert duty.read(UUID, "duty") == 1.0
 
 
 def test_a_duty_cycle_has_no_limit() -> None:

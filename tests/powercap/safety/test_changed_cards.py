@@ -70,7 +70,7 @@ def test_a_card_that_cannot_be_restored(folder: Path) -> None:
     change("GPU-1", fault="refuses")
     with (
         cards(folder) as changed,
-        pytest.raises(ActuatorError, match="is not ready; GPU-1: files; root"),
+        pytest.raises(ActuatorError, match="ready; GPU-1: files; root"),
     ):
         changed.set(LOW)
     assert card("GPU-1")["limit"] == 700.0
@@ -184,12 +184,16 @@ def test_a_damaged_state_file(folder: Path) -> None:
 
 
 def test_a_folder_of_others(folder: Path) -> None:
-    """Files that another user can change are not used."""
-    folder.mkdir()
+    """Files that another user can change are neither read nor written."""
+    with cards(folder, keep=True) as kept:
+        kept.set(LOW)
     folder.chmod(0o777)
-    with cards(folder) as changed, pytest.raises(PowerCapError, match="only you can use"):
-        changed.set(LOW)
-    assert card("GPU-1")["log"] == []
+    [file] = all_files(folder)
+    with pytest.raises(PowerCapError, match="only you can use"):
+        restore_card(file)
+    with pytest.raises(PowerCapError, match="only you can use"), cards(folder) as changed:
+        changed.set(LOWER)
+    assert card("GPU-1")["limit"] == 400.0
 
 
 def test_a_linked_lock(folder: Path, tmp_path: Path) -> None:

@@ -82,6 +82,24 @@ def test_two_jobs_on_one_card(
     assert machine.limits == FOUND
 
 
+def test_the_lock_is_held_until_the_watchdog_has_ended(
+    start: Start, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No job begins between the end of a killed job and the restoring of its settings."""
+    job = start()
+    os.kill(job.watchdog, signal.SIGSTOP)
+    job.kill()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(gpu_lock, "_PATIENCE_S", 0.1)
+            with pytest.raises(CardInUse, match="another job is changing"):
+                machine.cards().set(Setting(knob="limit", value=300.0))
+    finally:
+        os.kill(job.watchdog, signal.SIGCONT)
+    with machine.cards():
+        assert machine.limits == FOUND
+
+
 def test_a_foreign_change(start: Start, machine: Machine) -> None:
     """The watchdog leaves a value that another program has set, and says so."""
     job = start()
