@@ -277,8 +277,10 @@ class EnergyMeter:
 
     @harmless
     def _control_power(self, attempt: ActiveAttempt, control: PowerControl) -> None:
-        if (pacer := attempt.control_power(control)) is not None:
-            self._profilers.add(pacer)
+        run = control.begin(attempt)
+        attempt.end_with_me(run)
+        if run.pacer is not None:
+            self._profilers.add(run.pacer)
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
 from energy_callbacks.accounting.grid.intensity_log import IntensityLog
@@ -25,7 +25,6 @@ from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.newest_energy import newest_energy, seen_until_s
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
-from energy_callbacks.accounting.power_control import PowerControl, PowerControlRun
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
@@ -37,7 +36,6 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
-    from energy_callbacks.accounting.profilers import Profiler
     from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 # Maximum time that the journal's thread waits for the last readings of all sources together, s.
@@ -90,6 +88,18 @@ class _End:
     status: str
     error: str | None
     left_s: float | None = None
+
+
+class PowerControlRun(Protocol):
+    """Changes power limits of GPUs during one attempt, on a thread of its own."""
+
+    def ask_to_stop(self) -> None:
+        """Restore what was changed, on its own thread; do not wait."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until everything is restored, and return whether it is."""
+        ...
 
 
 class ActiveAttempt:
@@ -285,14 +295,9 @@ class ActiveAttempt:
                 break
             self.clock.sleep(_POLL_S)
 
-    def control_power(self, control: PowerControl) -> "Profiler | None":
-        """Begin to control the power of the GPUs until the attempt ends.
-
-        Returns:
-            What must run on the training thread for that; ``None`` for nothing.
-        """
-        self._power = control.begin(self)
-        return self._power.pacer
+    def end_with_me(self, power: PowerControlRun) -> None:
+        """Restore the power limits of GPUs when the attempt ends."""
+        self._power = power
 
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
         """Write a profile to the journal, for the report.

@@ -1,39 +1,30 @@
-"""Protocols of an object that changes power limits or clocks of GPUs during an attempt."""
+"""The setting ``power_limit``: protocols, and the object for its value."""
 
 from collections.abc import Mapping
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from energy_callbacks.accounting.attempt import ActiveAttempt
-    from energy_callbacks.accounting.profilers import Profiler
+from energy_callbacks.accounting.attempt import ActiveAttempt, PowerControlRun
+from energy_callbacks.accounting.profilers import Profiler
 
 
-class PowerControlRun(Protocol):
-    """Controls the power during one attempt, on a thread of its own."""
+class PacedRun(PowerControlRun, Protocol):
+    """A control of the power that may also slow down the training thread."""
 
     @property
-    def pacer(self) -> "Profiler | None":
-        """What must run on the training thread after each step; ``None`` for nothing."""
-        ...
-
-    def ask_to_stop(self) -> None:
-        """Restore what was changed, on its own thread; do not wait."""
-        ...
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until everything is restored, and return whether it is."""
+    def pacer(self) -> Profiler | None:
+        """What runs on the training thread after each step; ``None`` for nothing."""
         ...
 
 
 class PowerControl(Protocol):
     """The setting ``power_limit``, such as ``PowerLimitOptimizer``."""
 
-    def begin(self, attempt: "ActiveAttempt") -> PowerControlRun:
+    def begin(self, attempt: ActiveAttempt) -> PacedRun:
         """Begin to control the power in an attempt; return at once.
 
         Args:
-            attempt: the attempt; may be used until ``wait`` returns ``True``.
+            attempt: the attempt; may be used until ``wait`` of the result returns ``True``.
         """
         ...
 
@@ -48,7 +39,7 @@ def power_control_from(value: Any) -> PowerControl | None:
         ValueError: if an argument is invalid.
         TypeError: if an argument is unknown or has the wrong type.
     """
-    if not isinstance(value, Mapping):
-        control: PowerControl | None = value
-        return control
-    return resolve_name("energy_callbacks.powercap:PowerLimitOptimizer")(**value)  # type: ignore[no-any-return]
+    if isinstance(value, Mapping):
+        value = resolve_name("energy_callbacks.powercap:PowerLimitOptimizer")(**value)
+    control: PowerControl | None = value
+    return control

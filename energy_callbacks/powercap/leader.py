@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from energy_callbacks.powercap.actuators.protocol import Actuator
     from energy_callbacks.powercap.coordinator import Decision
     from energy_callbacks.powercap.exchange import Exchange
-    from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
+    from energy_callbacks.powercap.options import OptimizerOptions
     from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 
 
@@ -31,7 +31,7 @@ class Leader:
 
     def __init__(
         self,
-        optimizer: "PowerLimitOptimizer",
+        optimizer: "OptimizerOptions",
         attempt: "ActiveAttempt",
         exchange: "Exchange",
     ) -> None:
@@ -143,7 +143,7 @@ class Leader:
         self._exchange.post(f"node-{host}", {"round": number, "host": host, **record})
 
 
-def actuator_of(optimizer: "PowerLimitOptimizer", uuids: "list[str]") -> "Actuator":
+def actuator_of(optimizer: "OptimizerOptions", uuids: "list[str]") -> "Actuator":
     """Return the actuator that the user has passed, or the first one that can write.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from energy_callbacks.powercap.coordinator import Cards
-    from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
+    from energy_callbacks.powercap.options import OptimizerOptions
     from energy_callbacks.powercap.search.objectives import Objective
     from energy_callbacks.powercap.search.search import PowerSearch
     from energy_callbacks.sensing.clock import Clock
@@ -19,7 +19,7 @@ class ObjectiveOverTime:
         clock: tells the time for the schedule.
     """
 
-    def __init__(self, optimizer: "PowerLimitOptimizer", clock: "Clock") -> None:
+    def __init__(self, optimizer: "OptimizerOptions", clock: "Clock") -> None:
         self._optimizer = optimizer
         self._clock = clock
         self._schedule = None

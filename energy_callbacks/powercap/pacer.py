@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Pacer:
     """A profiler (``accounting/profilers.py``) that sleeps on the training thread.
 
-    If a step took ``t`` seconds until the device had finished, the sleep takes ``t (1 / duty - 1)``.
+    After a step of ``t`` seconds, until the device had finished, it sleeps ``t (1 / duty - 1)``.
     All ranks have the same ``duty``, so none of them waits for the others for long.
 
     Args:
@@ -30,12 +30,12 @@ class Pacer:
     def start(self, meter: "ActiveAttempt") -> None:
         """See ``Profiler``."""
 
-    def mark(self, name: str, t_s: float) -> None:
+    def mark(self, name: str, t_s: float) -> None:  # noqa: ARG002 - as ``Profiler``
         """Leave out the step during which the phase changes, for example to validation."""
         if name.startswith("phase:"):
             self._from_s = None
 
-    def step(self, t_s: float) -> None:
+    def step(self, t_s: float) -> None:  # noqa: ARG002 - the device may finish later
         """Wait for the device, and sleep."""
         if self.duty >= 1.0:
             self._from_s = None

@@ -11,14 +11,14 @@ from energy_callbacks.powercap.settings import UNITS
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.core.records import Device
-    from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
+    from energy_callbacks.powercap.options import OptimizerOptions
 
 CODE = "power_limit_not_changed"
 _FIX = "pass PowerLimitOptimizer(..., allow_changes=True) to allow it"
 
 
 def proposed(
-    optimizer: "PowerLimitOptimizer",
+    optimizer: "OptimizerOptions",
     attempt: "ActiveAttempt",
     found: "Generator[float, None, list[Device]]",
 ) -> Generator[float, None, None]:
@@ -35,7 +35,7 @@ def proposed(
     logger.warning("%s To allow it, %s.", message, _FIX)
 
 
-def _plan(optimizer: "PowerLimitOptimizer", cards: "list[Device]") -> str:
+def _plan(optimizer: "OptimizerOptions", cards: "list[Device]") -> str:
     if optimizer.knob == "duty":
         return "With consent, the training would sleep after each step to keep the cap."
     uuids = [card.uuid for card in cards if card.uuid]

@@ -10,7 +10,7 @@ from energy_callbacks.report.model.power_limit import Estimate, PowerLimitSearch
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
-    from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
+    from energy_callbacks.powercap.options import OptimizerOptions
     from energy_callbacks.powercap.search import answer as answers
 
 _NORMAL_95: Final = 1.96
@@ -24,7 +24,7 @@ class Results:
         attempt: receives the results as a profile, which replaces the one before.
     """
 
-    def __init__(self, optimizer: "PowerLimitOptimizer", attempt: "ActiveAttempt") -> None:
+    def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
         self._optimizer = optimizer
         self._attempt = attempt
         self._chosen: float | None = None
@@ -125,7 +125,9 @@ def _at(trials: Sequence[Trial], value: float) -> list[Trial]:
 def _point(value: float, trials: Sequence[Trial]) -> PowerPoint:
     step_s, step_s_stderr, step_j, step_j_stderr = _mean(trials)
     return PowerPoint(
-        value=value, step_s=_interval(step_s, step_s_stderr), step_j=_interval(step_j, step_j_stderr)
+        value=value,
+        step_s=_interval(step_s, step_s_stderr),
+        step_j=_interval(step_j, step_j_stderr),
     )
 
 

@@ -14,8 +14,8 @@ from energy_callbacks.core.errors import PowerCapError
 from energy_callbacks.core.guard import logger
 from energy_callbacks.powercap.coordinator import Coordinator, Decision, Why, decision_after
 from energy_callbacks.powercap.exchange import Exchange, FolderExchange, MemoryExchange
-from energy_callbacks.powercap.objective import ObjectiveOverTime
 from energy_callbacks.powercap.leader import Leader
+from energy_callbacks.powercap.objective import ObjectiveOverTime
 from energy_callbacks.powercap.pacer import Pacer
 from energy_callbacks.powercap.proposal import proposed
 from energy_callbacks.powercap.results import Results
@@ -26,7 +26,7 @@ from energy_callbacks.powercap.windows import POLL_S, WindowPlan, measured, plan
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.core.records import Device
-    from energy_callbacks.powercap.optimizer import PowerLimitOptimizer
+    from energy_callbacks.powercap.options import OptimizerOptions
 
 _FOLDER: Final = "power_limit"
 Script = Generator[float, None, None]
@@ -43,7 +43,7 @@ class PowerLimitRun:
         pacer: what sleeps on the training thread with the knob ``duty``; otherwise ``None``.
     """
 
-    def __init__(self, optimizer: "PowerLimitOptimizer", attempt: "ActiveAttempt") -> None:
+    def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
         self._optimizer = optimizer
         self._attempt = attempt
         self._process = attempt.process
@@ -95,7 +95,7 @@ class PowerLimitRun:
             if self._is_stopping:
                 self._close()
             waits_s = [next(script, None) for script in self._scripts]
-        except Exception as error:  # noqa: BLE001 - a bug here must not stop the training
+        except Exception as error:
             self._close()
             self._warn(f"{type(error).__name__}: {error}")
             logger.debug("power limit", exc_info=True)
@@ -175,9 +175,7 @@ class PowerLimitRun:
         )
 
     def _post(self, **record: Any) -> None:
-        self._exchange.post(
-            f"rank-{self._process.rank}", {"host": self._attempt.host, **record}
-        )
+        self._exchange.post(f"rank-{self._process.rank}", {"host": self._attempt.host, **record})
 
     def _applied(self, number: int) -> Generator[float, None, bool]:
         """Wait until the leader of this host has set the value of a round."""

@@ -6,6 +6,7 @@ functions run on the thread of the power limit, and are generators that yield th
 they are called again, s.
 """
 
+import itertools
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -116,16 +117,19 @@ def measured(
     while steps.tally.t_s < from_s or not steps.tally.steps:
         yield POLL_S
     tallies = [steps.tally]
-    while True:
+    while not _is_enough(attempt, tallies, plan):
         yield POLL_S
         if steps.tally.steps > tallies[-1].steps:
             tallies.append(steps.tally)
-            if tallies[-1].steps - tallies[0].steps >= plan.steps and len(tallies) > 2:
-                if _train_s(attempt, tallies[0], tallies[-1]) >= plan.duration_s:
-                    break
     while recorder.settled_s < tallies[-1].t_s:
         yield POLL_S
     return _window(attempt, cards, tallies, plan.edge_s)
+
+
+def _is_enough(attempt: "ActiveAttempt", tallies: Sequence["StepCounts"], plan: WindowPlan) -> bool:
+    first, last = tallies[0], tallies[-1]
+    has_steps = len(tallies) > 2 and last.steps - first.steps >= plan.steps
+    return has_steps and _train_s(attempt, first, last) >= plan.duration_s
 
 
 def _window(
@@ -157,8 +161,8 @@ def _energy(
     """
     spans = [(span.start_s, span.end_s) for span in attempt.recorder.trained(*window_s)]
     inner = [
-        (start_s + edge_s, end_s - edge_s) if end_s - start_s >= _LONG * edge_s else (start_s, end_s)
-        for start_s, end_s in spans
+        (span[0] + edge_s, span[1] - edge_s) if span[1] - span[0] >= _LONG * edge_s else span
+        for span in spans
     ]
     energy = whole_window(
         total(
@@ -199,7 +203,7 @@ def _step_s_stderr(attempt: "ActiveAttempt", tallies: Sequence["StepCounts"]) ->
     """
     parts = [
         (_train_s(attempt, start, end), end.steps - start.steps)
-        for start, end in zip(tallies, tallies[1:], strict=False)
+        for start, end in itertools.pairwise(tallies)
     ]
     steps = sum(count for _, count in parts)
     step_s = math.fsum(duration_s for duration_s, _ in parts) / steps

@@ -141,16 +141,15 @@ class Card:
     Args:
         curve: its curve.
         noise: relative standard deviation of time and of energy in a window.
-        seed: seed of the noise.
     """
 
-    def __init__(self, curve: PowerCurve, noise: float, seed: int) -> None:
+    def __init__(self, curve: PowerCurve, noise: float) -> None:
         low, high = curve.limits_w[0], curve.limits_w[-1]
         self.truth = curve.at(np.arange(low, high + _STEP_W / 2, _STEP_W))
         self.spent_j: list[float] = []
         self._noise = noise
         text = f"{curve.group} {curve.name}".encode()
-        self._rng = np.random.default_rng([seed, *text])
+        self._rng = np.random.default_rng([0, *text])
 
     def window(self, limit_w: float) -> Trial:
         """Return a window at a limit."""
@@ -187,9 +186,9 @@ class Card:
         )
 
 
-def ours(curve: PowerCurve, objective: str, noise: float, seed: int) -> Outcome:
+def ours(curve: PowerCurve, objective: str, noise: float) -> Outcome:
     """Run our search."""
-    card = Card(curve, noise, seed)
+    card = Card(curve, noise)
     highest = curve.settings.highest
     search = PowerSearch(OBJECTIVES[objective](card.truth), curve.settings, found=highest)
     while (limit_w := search.next_value()) is not None:
@@ -221,9 +220,9 @@ def _holds(estimate: Estimate, truth: float) -> bool:
     return bool(estimate.low <= truth <= estimate.high)
 
 
-def zeus(curve: PowerCurve, objective: str, noise: float, seed: int) -> Outcome:
+def zeus(curve: PowerCurve, objective: str, noise: float) -> Outcome:
     """Run the policy of Zeus: measure all limits, and take the best measured one."""
-    card = Card(curve, noise, seed)
+    card = Card(curve, noise)
     low, high = curve.limits_w[[0, -1]]
     trials = [card.window(float(limit_w)) for limit_w in np.arange(high, low - 1.0, -25.0)][::-1]
     measured = Curves(
@@ -281,9 +280,9 @@ def window_bars(name: str, outcomes: Sequence[Outcome]) -> Iterator[Bar]:
         yield Bar(name=f"{name}: windows on {limits} limits", value=max(counts), at_most=most)
 
 
-def searches(curves: Iterable[PowerCurve], noise: float, seeds: int) -> list[Outcome]:
+def searches(curves: Iterable[PowerCurve], noise: float) -> list[Outcome]:
     """Run all searches, on all cores."""
-    cases = [(c, o, seed) for c in curves for o in OBJECTIVES for seed in range(seeds)]
+    cases = [(curve, objective) for curve in curves for objective in OBJECTIVES]
     with_zeus = [case for case in cases if case[1] != "cap"]
     with ProcessPoolExecutor() as pool:
         return [
@@ -293,12 +292,11 @@ def searches(curves: Iterable[PowerCurve], noise: float, seeds: int) -> list[Out
 
 
 def _run(
-    tool: Callable[[PowerCurve, str, float, int], Outcome],
+    tool: Callable[[PowerCurve, str, float], Outcome],
     noise: float,
-    case: tuple[PowerCurve, str, int],
+    case: tuple[PowerCurve, str],
 ) -> Outcome:
-    curve, objective, seed = case
-    return tool(curve, objective, noise, seed)
+    return tool(*case, noise)
 
 
 HEAD: Final = (
@@ -336,14 +334,14 @@ def main() -> int:
     parser = bars.parser(__doc__)
     parser.add_argument("--data", type=Path, help="folder with Zeus's traces")
     arguments = parser.parse_args()
-    rows, found, seeds = [], [], 1 if arguments.quick else 3
+    rows, found = [], []
     print(HEAD)
     for name, curves in sets(arguments.data, is_quick=arguments.quick):
-        outcomes = searches(curves, NOISE, seeds)
+        outcomes = searches(curves, NOISE)
         these = [row(name, objective, outcomes) for objective in OBJECTIVES]
         found += [bar for one in these for bar in judged(one)] + [*window_bars(name, outcomes)]
         if not arguments.quick:
-            little = searches(curves, LITTLE_NOISE, 1)
+            little = searches(curves, LITTLE_NOISE)
             these += [row(f"{name}, 0.2 % noise", objective, little) for objective in OBJECTIVES]
         for one in these:
             print(text(one), flush=True)

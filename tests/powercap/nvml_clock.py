@@ -1,6 +1,5 @@
 """A virtual clock that the simulated NVML library follows."""
 
-import os
 from pathlib import Path
 
 import pytest

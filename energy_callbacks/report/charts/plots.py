@@ -151,9 +151,7 @@ def _mark_power_changes(axes: "Axes", changes: Sequence[PowerChange], scale_s: f
         if len(changes) <= _MOST_LABELS:
             below = -10 - 9 * (number % 3)  # neighbours are on different lines
             place = (place_s, 1.0)
-            add_note(
-                axes, change.label, place, (3, below), 7.0, xycoords=("data", "axes fraction")
-            )
+            add_note(axes, change.label, place, (3, below), 7.0, xycoords=("data", "axes fraction"))
 
 
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":

@@ -118,8 +118,6 @@ GAUGES: Final[tuple[Callable[[NvmlCard], Reader | None], ...]] = (
     _gauge("temperature", _temperature_c, "nvmlDeviceGetTemperature"),
     _gauge("clock", _sm_clock_hz, "nvmlDeviceGetClockInfo SM"),
     # Limits change rarely, so they are read as rarely as counters.
-    _gauge(
-        "power_limit", _power_limit_w, "nvmlDeviceGetEnforcedPowerLimit", beats=_COUNTER_BEATS
-    ),
+    _gauge("power_limit", _power_limit_w, "nvmlDeviceGetEnforcedPowerLimit", beats=_COUNTER_BEATS),
     _throttled,
 )

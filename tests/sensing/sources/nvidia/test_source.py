@@ -20,8 +20,8 @@ from tests.fake_nvml.signals import Constant, Sine, Square
 
 WAVE = Sine(mean_w=400.0, amplitude_w=150.0, period_s=7.3)
 GPM = {"sm_active", "sm_occupancy", "tensor_active", "dram_active"}
-ALL = {"power", "energy", "memory_used", "utilisation", "temperature", "clock", "power_limit", "throttled",
-       *GPM}  # fmt: skip
+GAUGES = {"memory_used", "utilisation", "temperature", "clock", "power_limit", "throttled"}
+ALL = {"power", "energy", *GAUGES, *GPM}
 MIGS = tuple(
     Mig(uuid=f"MIG-1111111{i}-0000-5000-8000-000000000000", gpu_instance=i) for i in (1, 2)
 )
