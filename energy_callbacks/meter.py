@@ -271,7 +271,8 @@ class EnergyMeter:
         self._say = say
         self._lifecycle.begin(attempt, self._profilers, self._on_left)
         self._profilers.start(attempt)
-        if self._power_control is not None:
+        # The program that a command measures may have an optimizer of its own.
+        if self._power_control is not None and process.framework != COMMAND:
             self._control_power(attempt, self._power_control)
         return self
 
