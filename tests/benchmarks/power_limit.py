@@ -20,7 +20,8 @@ contain the truth in 90 % of the cases. No constant of the search is fitted on t
 
 Beside it: the policy of Zeus's ``GlobalPowerLimitOptimizer`` (a window at every limit in steps of
 25 W, and the best of those), with the same noise; the optimizer itself needs a GPU. The cost of a
-search is its energy in windows at the found limit. Rows with 0.2 % of noise have no bars.
+search is its energy in windows at the found limit. A full run adds rows with 0.2 % of noise,
+which have no bars.
 
 ``python -m tests.benchmarks.power_limit [--quick] [--json FILE] [--data FOLDER]``
 """
@@ -59,6 +60,7 @@ _ALLOWED_EXCESS: Final = 0.005
 _SHARE, _HELD = 0.95, 0.90
 _MOST_WINDOWS: Final = {250.0: (7, 4), 300.0: (9, 6)}  # by highest limit: limits, windows
 _HELD_OUT_SEED: Final = 2025
+_RANDOM: Final = 20  # for each card
 # Limits at which the truth is evaluated, W.
 _STEP_W: Final = 0.5
 
@@ -317,9 +319,9 @@ def text(row: Row) -> str:
     )
 
 
-def sets(data: Path | None, *, is_quick: bool) -> Iterator[tuple[str, Sequence[PowerCurve]]]:
+def sets(data: Path | None) -> Iterator[tuple[str, Sequence[PowerCurve]]]:
     """Yield the sets of curves with their names."""
-    yield "random", list(random_curves(20 if is_quick else 60, _HELD_OUT_SEED))
+    yield "random", list(random_curves(_RANDOM, _HELD_OUT_SEED))
     if data is None:
         print("Zeus's traces: not measured, no folder was given (--data FOLDER)")
         return
@@ -336,7 +338,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rows, found = [], []
     print(HEAD)
-    for name, curves in sets(arguments.data, is_quick=arguments.quick):
+    for name, curves in sets(arguments.data):
         outcomes = searches(curves, NOISE)
         these = [row(name, objective, outcomes) for objective in OBJECTIVES]
         found += [bar for one in these for bar in judged(one)] + [*window_bars(name, outcomes)]

@@ -17,12 +17,12 @@ from energy_callbacks.powercap.search.card_model import PARAMETERS, Array, CardM
 from energy_callbacks.powercap.search.trial import Trial
 
 # Number of curves.
-_DRAWS: Final = 500
+_DRAWS: Final = 400
 # Number of Metropolis steps after each tempering step.
-_MOVES: Final = 4
+_MOVES: Final = 3
 # Standard deviation of the deviations from the model, relative. The clock form of the model misses
 # held-out points of 33 workloads on a V100 by 1.3 to 2 %, of which their noise is a part.
-_DEVIATION: Final = 0.01
+_DEVIATION: Final = 0.015
 # Correlation length of the deviations, in natural logarithms of the setting: 20 %.
 _LENGTH: Final = 0.2
 # Least relative standard error of a window: shorter ones are too optimistic about clocks and
@@ -150,7 +150,7 @@ def _step(likelihoods: Array, most: float) -> float:
     if is_small(most):
         return most
     low, high = 0.0, most
-    for _ in range(30):
+    for _ in range(15):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_small(middle) else (low, middle)
     return max(low, 1e-6 * most)

@@ -21,18 +21,20 @@ ALL_LIMITS = np.arange(200.0, 701.0, 5.0)
 def best_cost(card: Card, objective: Objective) -> float:
     """Return the least cost of all limits that meet the constraint."""
     return min(
-        cost for limit in ALL_LIMITS if (cost := cost_of(card, objective, float(limit))) is not None
+        cost
+        for limit in ALL_LIMITS
+        if (cost := cost_of(card, objective, float(limit), slack=0.0)) is not None
     )
 
 
-def cost_of(card: Card, objective: Objective, limit: float) -> float | None:
-    """Return the true cost of a limit; ``None`` if it exceeds the constraint by over 0.5 %."""
+def cost_of(card: Card, objective: Objective, limit: float, slack: float = 0.005) -> float | None:
+    """Return the true cost of a limit; ``None`` if it exceeds the constraint by over 0.5 points."""
     found, trial = card.truth(700.0), card.truth(limit)
     match objective:
         case MaxSlowdown(fraction=fraction):
-            return trial.step_j if trial.step_s / found.step_s < 1.005 + fraction else None
+            return trial.step_j if trial.step_s / found.step_s <= 1.0 + slack + fraction else None
         case PowerCap(watts=watts):
-            return trial.step_s if trial.power_w < 1.005 * watts else None
+            return trial.step_s if trial.power_w <= (1.0 + slack) * watts else None
         case ZeusCost(eta=eta, max_power_w=max_power_w):
             return eta * trial.step_j + (1.0 - eta) * max_power_w * trial.step_s
         case _:
