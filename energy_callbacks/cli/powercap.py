@@ -78,8 +78,14 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.usage = "energy-callbacks powercap sweep [options] -- COMMAND [ARGUMENTS]"
     knob = parser.add_mutually_exclusive_group(required=True)
     add = knob.add_argument
-    add("--limits", type=_numbers, default=None, metavar="LIST", help="power limits, as 300,400 W")
-    add("--clocks", type=_numbers, default=None, metavar="LIST", help="SM clocks, as 1200,1500 MHz")
+    add("--limits", type=_numbers, default=None, metavar="LIST", help="power limits in W: 300,400")
+    add(
+        "--clocks",
+        type=_numbers,
+        default=None,
+        metavar="LIST",
+        help="highest SM clocks in MHz: 1200,1500",
+    )
     add = parser.add_argument
     add("--repeats", type=int, default=3, metavar="N", help="runs of each setting (default: 3)")
     add(

@@ -13,7 +13,7 @@ from energy_callbacks.powercap.safety import gpu_lock
 from energy_callbacks.powercap.safety.gpu_lock import GpuLocks
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
 from energy_callbacks.powercap.settings import Setting
-from tests.fake_nvml import Constant, FakeNvml, Scenario, card_uuid, fixtures, h200
+from tests.fake_nvml import Constant, FakeNvml, Mig, Scenario, card_uuid, fixtures, h200
 from tests.powercap.safety.file_cards import AdminNvmlActuator
 
 fake_nvml = fixtures.fake_nvml
@@ -57,6 +57,19 @@ def test_status(nvml: FakeNvml, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["powercap", "status"]) == 0
     table = capsys.readouterr().out
     assert "0,1  zeusd" in table
+    assert nvml.setter_calls() == []
+
+
+def test_status_of_a_divided_card(fake_nvml: Play, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says why nothing can be changed, and ``set`` does not change it."""
+    instance = Mig(uuid="MIG-0", gpu_instance=1)
+    nvml = fake_nvml(Scenario(cards=(h200(Constant(300.0), mig_instances=(instance,)),)))
+    assert main(["powercap", "status", "--devices", "all", "--json"]) == 0
+    [card] = printed(capsys)["gpus"]
+    assert card["settings"] == {}
+    assert "MIG is enabled" in card["unsupported"]["limit"]
+    assert main([*SET, "--limit-w", "500", "--devices", "all"]) == 1
+    assert "MIG is enabled" in capsys.readouterr().err
     assert nvml.setter_calls() == []
 
 

@@ -117,14 +117,14 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
             raise PowerCapError("a forked child must not change settings of its parent's GPUs")
         with self._mutex:
             self._open()
-            present = {uuid: self._checked(uuid, setting) for uuid in self._files}
+            before = {uuid: self._checked(uuid, setting) for uuid in self._files}
             if setting.knob == "duty":  # nothing on the GPU is changed
                 for uuid in self._files:
                     self._actuator.write(uuid, setting)
                 return
             self._watch()
-            for uuid, value in present.items():
-                self._save(uuid, setting.knob, value, setting.value)
+            for uuid, values in before.items():
+                self._save(uuid, setting.knob, *values, setting.value)
             for uuid in self._files:
                 self._actuator.write(uuid, setting)
                 written = self._actuator.read(uuid, setting.knob)  # the driver may have rounded it
@@ -138,9 +138,6 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
 
         Returns:
             One record per GPU and changed setting.
-
-        Raises:
-            PowerCapError: if a state file cannot be read.
         """
         if self._is_copy:
             return ()
@@ -187,27 +184,32 @@ class ChangedCards(AbstractContextManager["ChangedCards"]):
             file.remove()
 
     def _restored(self, file: StateFile) -> Sequence[Restored]:
-        done = restore_card(file, self._actuator)
+        try:
+            done = restore_card(file, self._actuator)
+        except (PowerCapError, OSError) as error:
+            logger.warning("%s", error)
+            return ()
         for one in done:
             if one.is_problem:
                 logger.warning("%s", one.message)
         return done
 
-    def _checked(self, uuid: str, setting: Setting) -> float | None:
-        """Check that a setting can be written to a GPU, and return the present value.
+    def _checked(self, uuid: str, setting: Setting) -> tuple[float | None, ...]:
+        """Check that a setting can be written to a GPU, and return which values it may have now.
 
-        The value is ``None`` if it is not known: clocks that this package has not locked.
+        Before the first change, this is the present value: ``None`` for clocks, which cannot be
+        read. Later it is what was written: several values if the driver has refused a change.
         """
         if setting.value is not None:
             self._actuator.range(uuid, setting.knob).check(setting.value)
         present = self._actuator.read(uuid, setting.knob)
         change = _change(self._files[uuid].read(), setting.knob)
         if change is None:
-            return present
+            return (present,)
         if not is_ours(self._actuator, uuid, change):
             what = foreign(uuid, setting.knob, present, change)
             raise ForeignChange(f"{what}; {setting} was not written")
-        return change.ours[-1]
+        return change.ours
 
     def _watch(self) -> None:
         """Start the watchdog, or start it again if it was killed."""

@@ -38,7 +38,7 @@ class Change:
         knob: the knob.
         found: value before the first change; ``None`` if it was not known, as for clocks.
         ours: the value that this package wrote last. While it writes, also the new value, because
-            the process may end before or after that.
+            the process may end before or after that, and the driver may refuse the change.
     """
 
     knob: Knob

@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _leave_out_package()
+    from energy_callbacks.core.errors import PowerCapError
     from energy_callbacks.powercap.safety.heal import actuator_named, restore_card
     from energy_callbacks.powercap.safety.state_file import StateFile
 
@@ -51,10 +52,16 @@ def main(arguments: Sequence[str]) -> int:
     _say(READY)
     files = [StateFile(Path(folder), uuid) for uuid in uuids]
     _wait_for_end(int(pid), [file.path for file in files])
-    restored = [one for file in files for one in restore_card(file, actuator)]
-    for one in restored:
-        sys.stderr.write(f"energy_callbacks: {one.message}\n")
-    return int(any(one.is_problem for one in restored))
+    is_left = False
+    for file in files:
+        try:
+            for one in restore_card(file, actuator):
+                sys.stderr.write(f"energy_callbacks: {one.message}\n")
+                is_left |= one.is_problem
+        except (PowerCapError, OSError) as error:
+            sys.stderr.write(f"energy_callbacks: {error}\n")
+            is_left = True
+    return int(is_left)
 
 
 def _leave_out_package() -> None:

@@ -113,6 +113,28 @@ def test_a_driver_that_hangs(folder: Path, caplog: pytest.LogCaptureFixture) -> 
     assert "an earlier job left the GPU changed" in caplog.text
 
 
+def test_a_driver_that_refuses_changes_later(folder: Path) -> None:
+    """The last value that was written still counts as ours, so that it is restored."""
+    with cards(folder) as changed:
+        changed.set(LOW)
+        change("GPU-1", fault="refuses")
+        for value in (300.0, 250.0):
+            with pytest.raises(ActuatorError, match="no permission"):
+                changed.set(Setting(knob="limit", value=value))
+        assert card("GPU-1")["limit"] == 400.0
+        change("GPU-1", fault="")
+    assert card("GPU-1")["limit"] == 700.0
+
+
+def test_one_damaged_state_file_of_two(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The other GPU is restored."""
+    with cards(folder, "GPU-1", "GPU-2") as changed:
+        changed.set(LOW)
+        StateFile(folder, "GPU-1").path.write_text("{")
+    assert "GPU-1.json cannot be read" in caplog.text
+    assert (card("GPU-1")["limit"], card("GPU-2")["limit"]) == (400.0, 700.0)
+
+
 def test_a_restart_of_the_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written, because the driver has reset the card; the file is removed."""
     changed = cards(folder)
