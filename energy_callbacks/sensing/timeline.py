@@ -367,6 +367,8 @@ class Timeline:
             tracks = tuple(self._tracks.values())
         for track in tracks:
             with self._lock:
+                track.curve.process_anchors()
+            with self._lock:
                 track.curve.process()
 
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:

@@ -222,8 +222,9 @@ class FalseWave:
         at_steps_j = np.interp(steps_s, t_s, energy_j)
         if count < _FEWEST_STEPS / 2:
             return
-        line = np.polynomial.Polynomial.fit(steps_s, at_steps_j, 1)
-        energy_j2 = float(np.mean((at_steps_j - line(steps_s)) ** 2))
+        off_s, off_j = steps_s - steps_s.mean(), at_steps_j - at_steps_j.mean()
+        left_j = off_j - off_s * ((off_s @ off_j) / (off_s @ off_s))  # of a straight line
+        energy_j2 = float(left_j @ left_j) / len(left_j)
         power_w2 = (2.0 * math.pi * self._highest_hz) ** 2 * energy_j2
         self._waves.append(_Wave(float(t_s[-1]), energy_j2, power_w2))
 

@@ -243,15 +243,23 @@ class EnergyCurve:
             self._unread = 0
             self._update(is_final=False)
 
+    def process_anchors(self) -> None:
+        """Do the first half of ``process``, so that other threads can run before the second."""
+        if self._unread:
+            self._use_anchors(is_final=False)
+
     def finish(self) -> None:
         """Make the whole curve final, because no more readings will come."""
         self._update(is_final=True)
 
-    def _update(self, *, is_final: bool) -> None:
+    def _use_anchors(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
         self._shape.take(self._used_s)  # drop intervals of late readings
         if self._has_counter:
             self._anchor_all(is_final=is_final)
+
+    def _update(self, *, is_final: bool) -> None:
+        self._use_anchors(is_final=is_final)
         if is_final or not self._has_counter:
             self._commit_shape(self._shape.take(), self._tail_method())
         self._committed -= self._knots.compact(self._committed)
