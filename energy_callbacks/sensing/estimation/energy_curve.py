@@ -178,20 +178,12 @@ class EnergyCurve:
 
     def _with_beats(self, energy: Energy, start_s: float, end_s: float) -> Energy:
         """Return the energy with the error that beats of steps and readings add."""
-        width_s = max(self._knots.width_at(start_s), self._knots.width_at(end_s))
-        first_s, last_s = start_s - width_s, end_s + width_s
-        energy_j, coverage = self._knots.seen(first_s, last_s)
-        if energy.energy_j is None or energy_j is None:
+        if energy.energy_j is None:
             return energy
         edge_j = self._beats.edge_j(
-            energy,
-            start_s,
-            end_s,
-            power_w=energy_j / (coverage * (last_s - first_s)),
-            width_s=width_s,
-            counted_s=self._segment_s,
+            energy, start_s, end_s, knots=self._knots, counted_s=self._segment_s
         )
-        return replace(energy, edge_j=edge_j)
+        return energy if edge_j == energy.edge_j else replace(energy, edge_j=edge_j)
 
     def note_period(self, period_s: float) -> None:
         """Record the mean period of the training's steps from now on, s."""
