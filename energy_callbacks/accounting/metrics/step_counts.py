@@ -187,7 +187,9 @@ class StepLog:
         """
         self._read_events()
         waits, self._waits = self._waits, array("d")
-        return np.array(waits).reshape(-1, 2), now_s if self._done_s is None else min(self._done_s, now_s)
+        return np.array(waits).reshape(-1, 2), now_s if self._done_s is None else min(
+            self._done_s, now_s
+        )
 
     def advance(self, until_s: float) -> StepCounts:
         """Count the steps that ended by ``until_s``; return the counts at the last of them."""
