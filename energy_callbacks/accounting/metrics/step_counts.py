@@ -186,10 +186,8 @@ class StepLog:
         Each wait is a pair of monotonic times, start and end, (n, 2).
         """
         self._read_events()
-        waits, self._waits = self._waits, array("d")
-        return np.array(waits).reshape(-1, 2), now_s if self._done_s is None else min(
-            self._done_s, now_s
-        )
+        waits, self._waits = np.array(self._waits).reshape(-1, 2), array("d")
+        return waits, now_s if self._done_s is None else min(self._done_s, now_s)
 
     def advance(self, until_s: float) -> StepCounts:
         """Count the steps that ended by ``until_s``; return the counts at the last of them."""
