@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interactive",
         action="store_true",
         help="also write energy_report_interactive.html, a page whose charts can be zoomed (about "
-        "5 MB; needs Plotly: pip install 'energy-callbacks[interactive]')",
+        "5 MB; needs Plotly, which the extra 'interactive' installs)",
     )
     add(
         "--emissions-csv",
