@@ -83,8 +83,7 @@ def test_a_missing_framework(
     hide(missing)
     assert main(["demo", "--framework", framework]) == 1
     assert capsys.readouterr().err == (
-        f"energy-callbacks demo: {missing!r} is not installed; "
-        f"run: {install_command(extra)}\n"
+        f"energy-callbacks demo: {missing!r} is not installed; run: {install_command(extra)}\n"
     )
 
 
