@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from energy_callbacks.accounting.profiler_names import ProfilerName
-from energy_callbacks.accounting.profilers import Profiler
+from energy_callbacks.accounting.profilers import OneOrMoreProfilers
 from energy_callbacks.core.config import ConfigSettings, check_names
 from energy_callbacks.meter import EnergyMeter
 
@@ -20,11 +19,11 @@ class CallbackSettings(ConfigSettings, total=False):
 
     Attributes:
         profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
-            ``"lines"``, ``"phases"`` and ``"host"``.
+            ``"lines"``, ``"phases"`` and ``"host"``; one, or a list.
         meter: a meter with its own settings; no other of these settings may be combined with it.
     """
 
-    profilers: Sequence[Profiler | ProfilerName]
+    profilers: OneOrMoreProfilers
     meter: EnergyMeter | None
 
 
