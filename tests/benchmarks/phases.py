@@ -57,7 +57,7 @@ JITTERS: Final = (0.0, 0.05)
 DRIFT: Final = 5e-5
 # Lengths and powers on which no constant of the fit was chosen.
 _FORM: Final = Load(power_w=(480.0, 610.0, 150.0), shares=(0.36, 0.50, 0.14))
-OTHER_NAMES: Final = ("forward", "backward", "optimizer")
+OTHER_NAMES: Final[tuple[str, ...]] = ("forward", "backward", "optimizer")
 FORMS: Final = {
     "ramps": replace(_FORM, ramp=0.3),
     "edges": replace(_FORM, off_s=(0.001, 0.005)),
@@ -199,15 +199,16 @@ def form_cell(form: str, trials: int, seed: int) -> FormCell:
     errors, widths, answered = [], [], 0
     for number in range(trials):
         one = other_trial(FORMS[form], FORM_PERIODS_S[number % 2], 0.05 * (number // 2 % 2), rng)
-        spans, truth_j = one.spans, one.truth_j
-        names: tuple[str, ...] = OTHER_NAMES
-        found = split(spans, one.readings, names, one.steps)
+        group_of, names = np.arange(3), OTHER_NAMES
+        found = split(one.spans, one.readings, names, one.steps)
         if isinstance(found, Refusal) and found.phase == 2:
-            spans, names = merged(spans, names, 2)
-            truth_j = truth_j[:2] + np.array([truth_j[2], 0.0])
-            found = split(spans, one.readings, names, one.steps)
+            group_of, names = merged(group_of, names, 2)
+            found = split(one.spans, one.readings, names, one.steps, group_of)
         if not isinstance(found, Refusal):
-            times_s, answered = spans.times_s(), answered + 1
+            times_s, truth_j = (
+                np.bincount(group_of, values) for values in (one.spans.times_s(), one.truth_j)
+            )
+            answered += 1
             errors += (np.abs(found.power_w * times_s / truth_j - 1.0)).tolist()
             widths += (found.error_w * times_s / truth_j).tolist()
     return FormCell(

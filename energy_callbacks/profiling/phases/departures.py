@@ -36,7 +36,7 @@ class Solution:
 
     Attributes:
         pieces: spans between the fitted edges, whose labels are pieces of phases.
-        phase_of: phase of each piece.
+        phase_of: phase of each piece, as ``group_of`` of ``Model`` numbers the phases.
         piece_w: power of each piece.
         power_w: power of each phase: its energy between the fitted edges, divided by its reported
             time.
@@ -71,11 +71,14 @@ class Model:
     Args:
         spans: reported spans of the phases.
         readings: readings of the sensor.
+        group_of: number of the phase to which each phase of ``spans`` is added in the solutions.
         departs: whether the unknowns include shapes and offsets.
     """
 
-    def __init__(self, spans: Spans, readings: Readings, *, departs: bool) -> None:
-        self._spans, self._readings = spans, readings
+    def __init__(
+        self, spans: Spans, readings: Readings, group_of: Numbers, *, departs: bool
+    ) -> None:
+        self._spans, self._readings, self._group_of = spans, readings, group_of
         counts = _piece_counts(spans) if departs else np.ones(spans.count, dtype=np.intp)
         self._counts = tuple(counts.tolist())
         self._basis = _basis(counts)
@@ -123,11 +126,9 @@ class Model:
 
     def _minimum(self, at: Array, spread: Array) -> Array:
         """Return the unknowns after some Gauss-Newton steps."""
-        lowest, highest = np.array(BOUNDS_S).T
         for _ in range(_ROUNDS):
             jacobian, rest_w = self._linearised(at)
-            at = at + self._step(at, jacobian, rest_w, rest_w, spread)[1]
-            at[-2:] = np.clip(at[-2:], lowest, highest)
+            at = _inside(at + self._step(at, jacobian, rest_w, rest_w, spread)[1])
         return at
 
     def _step(
@@ -144,7 +145,8 @@ class Model:
         here, noise_w = at, rest_w
         for _ in range(2 if self._edges else 0):  # the step depends on the residuals after it
             _, step = self._step(at, jacobian, rest_w, noise_w, spread)
-            here, noise_w = at + step, rest_w - jacobian @ step
+            here = _inside(at + step)
+            noise_w = rest_w - jacobian @ (here - at)
         curvature, _ = self._step(at, jacobian, rest_w, noise_w, spread)
         noise_w2 = max(float(noise_w @ noise_w) / len(noise_w), 1e-12)
         has_prior = np.isfinite(spread)
@@ -155,7 +157,7 @@ class Model:
         pieces, phase_of = self._pieces(here)
         return Solution(
             pieces=pieces,
-            phase_of=phase_of,
+            phase_of=self._group_of[phase_of],
             piece_w=self._basis @ here[: self._powers],
             power_w=power_w,
             weights=share @ jacobian.T / noise_w2,
@@ -198,16 +200,25 @@ class Model:
         return np.column_stack([here, *slopes]), self._readings.power_w - fitted_w
 
     def _phase_powers(self, at: Array) -> tuple[Array, Array]:
-        """Return the power of each phase, and its derivatives with respect to the unknowns."""
+        """Return the power of each group of phases, and its derivatives by the unknowns."""
         count = self._spans.count
-        reported_s, times_s = self._spans.times_s(), self._moved(at).times_s()
-        gradient = np.zeros((count, len(at)))
-        gradient[:, :count] = np.diag(times_s / reported_s)
+        times_s = self._moved(at).times_s()
+        energy_j = at[:count] * times_s
+        gradient = np.zeros((count, len(at)))  # of the energies
+        gradient[:, :count] = np.diag(times_s)
         for unknown in range(self._powers, self._powers + self._edges):
             near = at + _NUDGE_S * (np.arange(len(at)) == unknown)
             change = (self._moved(near).times_s() - times_s) / _NUDGE_S
-            gradient[:, unknown] = at[:count] * change / reported_s
-        return at[:count] * times_s / reported_s, gradient
+            gradient[:, unknown] = at[:count] * change
+        sums = np.arange(self._group_of.max() + 1)[:, None] == self._group_of
+        sums = sums / (sums @ self._spans.times_s())[:, None]
+        return sums @ energy_j, sums @ gradient
+
+
+def _inside(at: Array) -> Array:
+    """Return the unknowns with lag and response within their bounds."""
+    lowest, highest = np.array(BOUNDS_S).T
+    return np.append(at[:-2], np.clip(at[-2:], lowest, highest))
 
 
 def _piece_counts(spans: Spans) -> Numbers:

@@ -47,7 +47,7 @@ class PhaseSplit:
         error_w: half-widths of the 95 % intervals of ``power_w``, (phases,).
         lag_s: delay of the sensor in seconds, fitted or known.
         response_s: time constant of the sensor in seconds, fitted or known.
-        pieces: number of pieces into which each phase was cut for the fit; 1 if it was not cut.
+        pieces: number of powers that the fit has given to each phase.
         mean_w: mean of the readings that were fitted.
         fitted_mean_w: mean of the values that the fit predicts for these readings.
     """

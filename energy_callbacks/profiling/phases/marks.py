@@ -6,11 +6,12 @@ host's clock.
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from energy_callbacks.profiling.phases.exposure import Spans
+from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 OUTSIDE: Final = ""
@@ -86,19 +87,24 @@ class PhaseMarks:
         labels = np.array([numbers[name] for name in labelled], dtype=np.intp)
         spans = Spans(edges_s=edges_s, labels=labels, count=len(names))
         while len(names) > 1 and (times_s := spans.times_s()).min() < _TINY * times_s.sum():
-            spans, names = merged(spans, names, int(times_s.argmin()))
+            labels, names = merged(spans.labels, names, int(times_s.argmin()))
+            spans = replace(spans, labels=labels, count=len(names))
         return spans, names
 
 
-def merged(spans: Spans, names: Sequence[str], phase: int) -> tuple[Spans, tuple[str, ...]]:
-    """Return the spans and names with a phase merged into the next phase of the step.
+def merged(labels: Numbers, names: Sequence[str], phase: int) -> tuple[Numbers, tuple[str, ...]]:
+    """Return labels and names with a phase merged into the next phase of the step.
 
     The phase after the last one is the first one.
+
+    Args:
+        labels: indices into ``names``; -1 is kept.
+        names: names of the phases in the order of a step.
+        phase: index of the phase that is merged.
     """
     target = (phase + 1) % len(names)
     new_names = list(names)
     new_names[target] = f"{names[phase]}, {names[target]}"
     del new_names[phase]
-    labels = np.where(spans.labels == phase, target, spans.labels)
-    labels -= labels > phase
-    return Spans(edges_s=spans.edges_s, labels=labels, count=len(new_names)), tuple(new_names)
+    new_labels = np.where(labels == phase, target, labels)
+    return new_labels - (new_labels > phase), tuple(new_names)

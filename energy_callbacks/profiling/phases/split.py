@@ -20,7 +20,7 @@ import numpy as np
 
 from energy_callbacks.profiling.phases.departures import Model
 from energy_callbacks.profiling.phases.errors import PhaseSplit, with_errors
-from energy_callbacks.profiling.phases.exposure import Spans
+from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.profiling.phases.fit import (
     LAGS_S,
     RESPONSES_S,
@@ -69,16 +69,24 @@ class Refusal:
 
 
 def split(
-    spans: Spans, readings: Readings, names: tuple[str, ...], steps: int
+    spans: Spans,
+    readings: Readings,
+    names: tuple[str, ...],
+    steps: int,
+    group_of: Numbers | None = None,
 ) -> PhaseSplit | Refusal:
     """Return the power of each phase, or the reason why the readings do not allow a split.
 
     Args:
         spans: spans of the phases; the time of each phase must be positive.
         readings: readings of the device that executed the phases.
-        names: names of the phases.
+        names: names of the phases of the result.
         steps: number of optimizer steps in the spans.
+        group_of: index into ``names`` for each phase of ``spans``. Phases of the same group have
+            powers of their own in the fit, and only their sum is judged and returned. ``None`` if
+            each phase is a group.
     """
+    groups = np.arange(spans.count) if group_of is None else group_of
     if steps < _FEWEST_STEPS:
         return Refusal(
             why=f"{steps} steps are too few", help=f"follow at least {_FEWEST_STEPS} steps"
@@ -96,11 +104,13 @@ def split(
             "the sensor's delay and response are to be known",
             help="steps of varied length or of another batch size would help",
         )
-    found = _split(spans, used)
-    return found if isinstance(found, Refusal) else _checked(spans, names, found)
+    found = _split(spans, used, groups)
+    if isinstance(found, Refusal):
+        return found
+    return _checked(np.bincount(groups, spans.times_s()).astype(float), names, found)
 
 
-def _split(spans: Spans, readings: Readings) -> PhaseSplit | Refusal:
+def _split(spans: Spans, readings: Readings, group_of: Numbers) -> PhaseSplit | Refusal:
     found = fits(spans, readings)
     if _support(spans, readings, found[0]) < _LEAST_SUPPORT:
         return Refusal(
@@ -111,8 +121,8 @@ def _split(spans: Spans, readings: Readings) -> PhaseSplit | Refusal:
     start, lag_s, response_s = found[0], readings.lag_s, readings.response_s
     if lag_s is not None and response_s is not None:
         start = fit_at(spans, readings, lag_s, response_s)
-    exact = Model(spans, readings, departs=False)
-    departing = Model(spans, readings, departs=True).solutions(start)
+    exact = Model(spans, readings, group_of, departs=False)
+    departing = Model(spans, readings, group_of, departs=True).solutions(start)
     solutions = [solution for fit in found for solution in exact.solutions(fit)]
     return with_errors(readings, solutions, departing)
 
@@ -155,9 +165,8 @@ def _inside(spans: Spans, readings: Readings) -> Readings | None:
     )
 
 
-def _checked(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> PhaseSplit | Refusal:
+def _checked(times_s: Array, names: tuple[str, ...], found: PhaseSplit) -> PhaseSplit | Refusal:
     """Return the split, or a refusal if an interval is too wide."""
-    times_s = spans.times_s()
     energy_j, error_j = found.power_w * times_s, found.error_w * times_s
     floor_j = _SMALL * found.mean_w * times_s.sum()
     relative = error_j / np.maximum(energy_j, floor_j)

@@ -3,13 +3,15 @@
 from dataclasses import asdict, dataclass
 from typing import Final
 
+import numpy as np
+
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import forks
 from energy_callbacks.core.config import check_positive
 from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.phases.errors import PhaseSplit
-from energy_callbacks.profiling.phases.exposure import Spans
+from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks, merged
 from energy_callbacks.profiling.phases.readings import device_of, measured_j, readings
@@ -244,10 +246,10 @@ class _PhaseRun:
 
 
 def _profile(seen: _Observations, device: str | None, steps: int) -> profile_phases.StepPhases:
-    spans, names, answer = _answer(seen, device, steps)
+    group_of, names, answer = _answer(seen, device, steps)
     fitted = answer if isinstance(answer, PhaseSplit) else None
     refusal = answer if isinstance(answer, Refusal) else None
-    times_s = spans.times_s() / max(steps, 1)
+    times_s = np.bincount(group_of, seen.spans.times_s(), len(names)) / max(steps, 1)
     energies_j = errors_j = [None] * len(names)
     if fitted is not None:
         energies_j = (fitted.power_w * times_s).tolist()
@@ -273,29 +275,32 @@ def _profile(seen: _Observations, device: str | None, steps: int) -> profile_pha
 
 def _answer(
     seen: _Observations, device: str | None, steps: int
-) -> tuple[Spans, tuple[str, ...], PhaseSplit | Refusal]:
-    """Return the spans and names of the phases, and their split or the reason why there is none.
+) -> tuple[Numbers, tuple[str, ...], PhaseSplit | Refusal]:
+    """Return the phases, and their split or the reason why there is none.
 
     If the energy of a short phase cannot be determined well enough, the phase is merged with the
-    next one.
+    next one: the fit still gives each of them a power of its own, but only their sum is reported.
+
+    Returns:
+        The index into the names for each phase of ``seen.spans``, the names, and the split.
     """
-    spans, names = seen.spans, seen.names
+    each, names = np.arange(seen.spans.count), seen.names
     if device is None:
-        return spans, names, _NO_SENSOR
+        return each, names, _NO_SENSOR
     if not set(names) - _REPORTED_BY_LOADERS:
-        return spans, names, _JITTED
+        return each, names, _JITTED
     if seen.readings is None:
         refusal = Refusal(
             why=f"the power of {device} is a model's", help="a machine with a sensor is needed"
         )
-        return spans, names, refusal
-    answer = split(spans, seen.readings, names, steps)
+        return each, names, refusal
+    group_of, times_s = each, seen.spans.times_s()
+    answer = split(seen.spans, seen.readings, names, steps)
     while isinstance(answer, Refusal) and answer.phase is not None and len(names) > 2:
-        times_s = spans.times_s()
-        if times_s[answer.phase] > _SHORT * times_s.sum():
+        if times_s[group_of == answer.phase].sum() > _SHORT * times_s.sum():
             break
-        spans, names = merged(spans, names, answer.phase)
-        answer = split(spans, seen.readings, names, steps)
+        group_of, names = merged(group_of, names, answer.phase)
+        answer = split(seen.spans, seen.readings, names, steps, group_of)
     if isinstance(answer, Refusal):
-        return seen.spans, seen.names, answer
-    return spans, names, answer
+        return each, seen.names, answer
+    return group_of, names, answer

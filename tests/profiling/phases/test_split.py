@@ -153,3 +153,15 @@ def test_noise_that_lasts_is_in_the_interval():
     assert isinstance(found, PhaseSplit)
     truth_w = one.truth_j / one.spans.times_s()
     assert (np.abs(found.power_w - truth_w) < found.error_w).all()
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5, 7])
+def test_a_sum_of_phases_is_fitted_with_a_power_for_each(seed):
+    """The last phase of a step and the first are reported as one, although their powers differ."""
+    rng = np.random.default_rng([23, seed])
+    one = other_trial(lab.FORMS["ramps"], 0.15, 0.0, rng)
+    group_of = np.array([0, 1, 0])
+    found = split(one.spans, one.readings, NAMES, one.steps, group_of)
+    assert isinstance(found, PhaseSplit)
+    truth_w = np.bincount(group_of, one.truth_j) / np.bincount(group_of, one.spans.times_s())
+    assert (np.abs(found.power_w - truth_w) <= found.error_w).all()

@@ -193,10 +193,10 @@ def test_a_short_phase_that_is_not_known_joins_the_next(tmp_path, monkeypatch, d
     """A short phase with a wide interval joins the next; a long one refuses the split."""
     made = step_phases.split
 
-    def doubtful(spans, said, names, steps):
+    def doubtful(spans, said, names, steps, group_of=None):
         if len(names) == 3:
             return Refusal(why="data wait is not known", help="nothing", phase=0)
-        return made(spans, said, names, steps)
+        return made(spans, said, names, steps, group_of)
 
     monkeypatch.setattr(step_phases, "split", doubtful)
     loop = Loop(tmp_path, StepPhases())
