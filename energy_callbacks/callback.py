@@ -76,9 +76,12 @@ class EnergyCallback:
         """
         if hasattr(type(self), name):  # a property raised AttributeError: raise it again
             return object.__getattribute__(self, name)
+        # With ``obj``, the interpreter would propose a similar hook of the wrong framework.
         raise AttributeError(
-            f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "
-            f"another framework needs the class of the same name from {_MODULES}"
+            f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; its methods are "
+            "report and wait_for_report, and another framework needs the class of the same name "
+            f"from {_MODULES}",
+            name=name,
         )
 
     def report(self) -> "EnergyReport":
