@@ -168,7 +168,7 @@ class EnergyMeter:
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: run id, run folder and the joules used so far.
+        """Return the state for a checkpoint: the run, its energy so far, and the carbon intensity.
 
         The state can be encoded as JSON and is empty before the first start. To continue the run,
         pass the state to ``start``.
