@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import install_command
 from energy_callbacks.report.model.display import as_text, write_files
 from energy_callbacks.report.model.metrics import Direction
 
@@ -291,8 +292,7 @@ def from_json(text: str) -> Comparison:
     if not isinstance(value.get("schema_version"), int) or value["schema_version"] > SCHEMA_VERSION:
         raise JournalError(
             f"this comparison has schema version {value.get('schema_version')!r}, this "
-            f"installation reads up to {SCHEMA_VERSION}; run: pip install --upgrade "
-            "energy-callbacks"
+            f"installation reads up to {SCHEMA_VERSION}; run: {install_command(upgrade=True)}"
         )
     try:
         return _adapter().validate_python(value)

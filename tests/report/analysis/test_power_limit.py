@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from energy_callbacks.projection.from_report import power_limit_saving
+from energy_callbacks.report import load, save
 from energy_callbacks.report.analysis.advice import advice
 from energy_callbacks.report.analysis.power_limit import estimated_effect
-from energy_callbacks.report import load, save
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import plots
 from energy_callbacks.report.charts.catalogue import pictures
