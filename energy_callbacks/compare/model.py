@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import install_command
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.model.display import as_text, write_files
 from energy_callbacks.report.model.metrics import Direction
@@ -276,8 +277,7 @@ def from_json(text: str) -> Comparison:
     if not isinstance(value.get("schema_version"), int) or value["schema_version"] > SCHEMA_VERSION:
         raise JournalError(
             f"this comparison has schema version {value.get('schema_version')!r}, this "
-            f"installation reads up to {SCHEMA_VERSION}; run: pip install --upgrade "
-            "energy-callbacks"
+            f"installation reads up to {SCHEMA_VERSION}; run: {install_command(upgrade=True)}"
         )
     try:
         return schema.from_record(Comparison, value)

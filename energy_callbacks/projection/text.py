@@ -31,7 +31,6 @@ _QUANTITIES: Final = (
     ("emissions", "emissions_kg", "kgCO2e", "gCO2e"),
     ("GPU-hours", "gpu_h", "h", ""),
     ("hours of jobs", "wall_h", "h", ""),
-    ("cost of electricity", "money", "", ""),
 )
 _FACTORS: Final = "Energy of a day = jobs x energy of a job x PUE x (1 + scheduler overhead)"
 _INTERVALS: Final = (
@@ -130,11 +129,13 @@ def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[
         columns: the jobs or savings to compare, each with the title of its rows.
         fleet: number of jobs and properties of the data centre.
     """
-    has_price = fleet.price_per_kwh is not None
+    quantities = [*_QUANTITIES]
+    if fleet.price_per_kwh is not None:
+        quantities.append(("cost of electricity", "money", fleet.currency or "", ""))
     for period, days in PERIODS:
         projections = [over(column.job, fleet, days) for column in columns]
         rows: list[_Row] = []
-        for title, field, unit, small_unit in _QUANTITIES if has_price else _QUANTITIES[:-1]:
+        for title, field, unit, small_unit in quantities:
             for i, column in enumerate(columns):
                 amount, shown_unit = getattr(projections[i], field), unit
                 if not days and small_unit:
@@ -184,7 +185,8 @@ def _percents(share: Amount, what: str, verdict: str) -> list[str]:
 
 def terms(fleet: Fleet) -> str:
     """Return the factors of the projection as one line of text."""
-    price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
+    currency = f" {fleet.currency}" if fleet.currency else ""
+    price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g}{currency} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler "
         f"overhead {formatting.percent(fleet.scheduler_overhead)}{price}"

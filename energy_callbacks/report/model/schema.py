@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import install_command
 from energy_callbacks.report.model import amounts, runs, time_series
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
@@ -220,7 +221,7 @@ def _check_format(text: str) -> None:
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise JournalError(
             f"this energy report has schema version {version!r}, this installation reads up to "
-            f"{SCHEMA_VERSION}; run: pip install --upgrade energy-callbacks"
+            f"{SCHEMA_VERSION}; run: {install_command(upgrade=True)}"
         )
 
 
