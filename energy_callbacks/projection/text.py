@@ -141,7 +141,8 @@ def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[
                 if not days and small_unit:
                     amount, shown_unit = amount and amount.times(1e3), small_unit
                 cells = (value(amount, shown_unit), interval(amount))
-                rows.append(("" if i else title, _clipped(column.title), *cells))
+                name = formatting.clipped(column.title, _LONGEST_NAME)
+                rows.append(("" if i else title, name, *cells))
         yield (period, "", "", "95 % interval"), rows
 
 
@@ -163,7 +164,8 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
     if change.time_ratio is not None:
         impact = _percents(change.time_ratio.minus(exact(1.0)), "time", change.time_verdict)
     savings = _percents(exact(1.0).minus(change.energy_ratio), "", change.energy_verdict)
-    return (_clipped(change.name), *map("\n".join, (impact, savings, scale)))
+    name = formatting.clipped(change.name, _LONGEST_NAME)
+    return (name, *map("\n".join, (impact, savings, scale)))
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
@@ -179,11 +181,6 @@ def _percents(share: Amount, what: str, verdict: str) -> list[str]:
     if share.low is not None and share.high is not None:
         lines.append(f"({100.0 * share.low:+.1f} to {100.0 * share.high:+.1f})")
     return lines + [verdict] * verdict.startswith("not ")
-
-
-def _clipped(name: str) -> str:
-    clean = formatting.one_line(name)
-    return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"
 
 
 def terms(fleet: Fleet) -> str:

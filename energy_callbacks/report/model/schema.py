@@ -130,7 +130,7 @@ class EnergyReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary with the content of its JSON file."""
-        record: dict[str, Any] = _adapter(EnergyReport).dump_python(self, mode="json")
+        record: dict[str, Any] = adapter(EnergyReport).dump_python(self, mode="json")
         return record
 
     def to_dataframe(self) -> "DataFrame":
@@ -149,7 +149,8 @@ class EnergyReport:
 
 
 @cache
-def _adapter(kind: type[Any]) -> "TypeAdapter[Any]":
+def adapter(kind: type[Any]) -> "TypeAdapter[Any]":
+    """Return what converts records of this type to and from JSON types."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -162,7 +163,7 @@ def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
         kind: dataclass of the record.
         record: the JSON object; keys that ``kind`` does not have are ignored.
     """
-    value: Kind = _adapter(kind).validate_python(record)  # type: ignore[arg-type] # is hashable
+    value: Kind = adapter(kind).validate_python(record)  # type: ignore[arg-type] # is hashable
     return value
 
 
@@ -171,9 +172,14 @@ def to_json(report: EnergyReport) -> str:
 
     Each top-level field is on a line of its own, so that diffs are readable.
     """
+    return as_lines(report.to_dict(), separators=(",", ": "))
+
+
+def as_lines(fields: Mapping[str, Any], separators: tuple[str, str] = (", ", ": ")) -> str:
+    """Return a JSON object with each top-level field on a line of its own."""
     lines = [
-        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ": "))}'
-        for name, part in report.to_dict().items()
+        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=separators)}'
+        for name, part in fields.items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -188,7 +194,7 @@ def from_json(text: str) -> EnergyReport:
     from pydantic import ValidationError
 
     try:
-        report: EnergyReport = _adapter(EnergyReport).validate_json(text)
+        report: EnergyReport = adapter(EnergyReport).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -228,5 +234,5 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a report (draft 2020-12) as a dictionary."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_adapter(EnergyReport).json_schema(mode="serialization"),
+        **adapter(EnergyReport).json_schema(mode="serialization"),
     }
