@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.core.errors import ForeignChange, PowerCapError
+from energy_callbacks.powercap.actuators.choose import choose
+from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 from energy_callbacks.powercap.settings import KnobRange, Setting
 from energy_callbacks.powercap.windows import POLL_S
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from energy_callbacks.powercap.coordinator import Decision
     from energy_callbacks.powercap.exchange import Exchange
     from energy_callbacks.powercap.options import OptimizerOptions
-    from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 
 
 class Leader:
@@ -94,8 +95,6 @@ class Leader:
         actuator = self._actuator = actuator_of(self._optimizer, self._uuids)
         if self._optimizer.knob == "duty":
             return {uuid: actuator.range(uuid, "duty") for uuid in self._uuids}
-        from energy_callbacks.powercap.safety.changed_cards import ChangedCards
-
         self._cards = ChangedCards(
             actuator, self._uuids, allow_changes=self._optimizer.allow_changes
         ).__enter__()
@@ -152,6 +151,4 @@ def actuator_of(optimizer: "OptimizerOptions", uuids: "list[str]") -> "Actuator"
     wanted = optimizer.actuator
     if wanted is not None and not isinstance(wanted, str):
         return wanted
-    from energy_callbacks.powercap.actuators.choose import choose
-
     return choose(uuids, optimizer.knob, names=None if wanted is None else [wanted])

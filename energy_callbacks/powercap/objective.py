@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from energy_callbacks.powercap.search import objectives
+from energy_callbacks.powercap.search.schedule import CapSchedule
+from energy_callbacks.powercap.search.search import PowerSearch
+
 if TYPE_CHECKING:
     from energy_callbacks.powercap.coordinator import Cards
     from energy_callbacks.powercap.options import OptimizerOptions
-    from energy_callbacks.powercap.search.objectives import Objective
-    from energy_callbacks.powercap.search.search import PowerSearch
     from energy_callbacks.sensing.clock import Clock
 
 
@@ -24,8 +26,6 @@ class ObjectiveOverTime:
         self._clock = clock
         self._schedule = None
         if optimizer.schedule is not None:
-            from energy_callbacks.powercap.search.schedule import CapSchedule
-
             self._schedule = CapSchedule.read(Path(optimizer.schedule))
         self._cap_w = self._cap_now_w()
 
@@ -40,16 +40,12 @@ class ObjectiveOverTime:
 
     def search(self, cards: "Cards") -> "PowerSearch":
         """Create a search for the objective of now."""
-        from energy_callbacks.powercap.search.search import PowerSearch
-
         self._cap_w = self._cap_now_w()
         return PowerSearch(
             self._objective(cards), cards.settings, found=cards.found, cards=cards.count
         )
 
-    def _objective(self, cards: "Cards") -> "Objective":
-        from energy_callbacks.powercap.search import objectives  # imports NumPy and SciPy
-
+    def _objective(self, cards: "Cards") -> objectives.Objective:
         optimizer = self._optimizer
         if self._cap_w is not None:
             return objectives.PowerCap(self._cap_w)

@@ -44,6 +44,8 @@ class PowerLimitRun:
     """
 
     def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
+        with contextlib.suppress(ImportError):  # for actuators, whose threads must not import it
+            import pynvml  # noqa: F401
         self._optimizer = optimizer
         self._attempt = attempt
         self._process = attempt.process

@@ -75,7 +75,7 @@ class ChangedCard:
 def boot_id() -> str:
     """Return a text that differs after each start of the machine; ``""`` if it is not known."""
     with suppress(OSError):
-        return _BOOT_ID.read_text(encoding="ascii").strip()
+        return _BOOT_ID.read_text(encoding="utf-8").strip()
     return ""
 
 
@@ -86,7 +86,7 @@ def process_start(pid: int) -> str:
         ``""`` if the process has ended, or if this is not known.
     """
     with suppress(OSError, IndexError):
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         state, *fields = status.rpartition(")")[2].split()  # proc(5): field 3 and the following
         return "" if state in "ZX" else fields[18]
     return ""

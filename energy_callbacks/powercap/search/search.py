@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.ma  # some functions of NumPy import it, which must not be on a thread
 
 from energy_callbacks.powercap.search.answer import Answer, CurvePoint, Effect, Estimate
 from energy_callbacks.powercap.search.card_model import Array, CardModel, model_of
