@@ -22,8 +22,7 @@ from energy_callbacks.powercap.windows import POLL_S
 
 if TYPE_CHECKING:
     from energy_callbacks.powercap.exchange import Exchange, Record
-    from energy_callbacks.powercap.search.answer import Answer
-    from energy_callbacks.powercap.search.search import PowerSearch
+    from energy_callbacks.powercap.search.search import Answer, PowerSearch
 
 Why = Literal["search", "chosen", "end"]
 # Windows at the chosen setting become longer, up to this, s: a drift is found within minutes, and

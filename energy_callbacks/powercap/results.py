@@ -3,17 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.powercap.search.trial import Trial
 from energy_callbacks.report.model.power_limit import Estimate, PowerLimitSearch, PowerPoint
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.powercap.options import OptimizerOptions
-    from energy_callbacks.powercap.search import answer as answers
-
-_NORMAL_95: Final = 1.96
+    from energy_callbacks.powercap.search.search import Answer
 
 
 class Results:
@@ -30,7 +29,7 @@ class Results:
         self._chosen: float | None = None
         self._first_step = 0
 
-    def record(self, answer: "answers.Answer", trials: Sequence[Trial]) -> None:
+    def record(self, answer: "Answer", trials: Sequence[Trial]) -> None:
         """Write a result.
 
         Args:
@@ -44,7 +43,7 @@ class Results:
         chosen = _at(trials, answer.chosen)
         is_measured = bool(found and chosen)
         steps = done - self._first_step
-        slowdown, saving = _as_estimate(answer.effect.slowdown), _as_estimate(answer.effect.saving)
+        slowdown, saving = answer.slowdown, answer.saving
         if is_measured:
             slowdown, saving = measured_effect(found, chosen)
         found_j = _mean(found)[2] if found else 0.0  # the search begins with a window at ``found``
@@ -59,14 +58,7 @@ class Results:
             is_measured=is_measured,
             saved_j=_times(saving, steps * found_j),
             steps=steps,
-            curve=tuple(
-                PowerPoint(
-                    value=point.value,
-                    step_s=_as_estimate(point.step_s),
-                    step_j=_as_estimate(point.step_j),
-                )
-                for point in answer.curve
-            ),
+            curve=answer.curve,
             measured=tuple(
                 _point(value, _at(trials, value)) for value in sorted({t.value for t in trials})
             ),
@@ -93,7 +85,7 @@ def measured_effect(found: Sequence[Trial], chosen: Sequence[Trial]) -> tuple[Es
 
 def _relative(after: float, after_stderr: float, before: float, before_stderr: float) -> Estimate:
     ratio = after / before
-    error = _NORMAL_95 * ratio * math.hypot(after_stderr / after, before_stderr / before)
+    error = NORMAL_95 * ratio * math.hypot(after_stderr / after, before_stderr / before)
     return Estimate(value=ratio - 1.0, low=ratio - 1.0 - error, high=ratio - 1.0 + error)
 
 
@@ -132,13 +124,9 @@ def _point(value: float, trials: Sequence[Trial]) -> PowerPoint:
 
 
 def _interval(value: float, stderr: float) -> Estimate:
-    return Estimate(value=value, low=value - _NORMAL_95 * stderr, high=value + _NORMAL_95 * stderr)
+    return Estimate(value=value, low=value - NORMAL_95 * stderr, high=value + NORMAL_95 * stderr)
 
 
 def _times(estimate: Estimate, factor: float) -> Estimate:
     low, high = factor * estimate.low, factor * estimate.high
     return Estimate(value=factor * estimate.value, low=low, high=high)
-
-
-def _as_estimate(estimate: "answers.Estimate") -> Estimate:
-    return Estimate(value=estimate.value, low=estimate.low, high=estimate.high)
