@@ -48,9 +48,8 @@ class Results:
         slowdown, saving = answer.slowdown, answer.saving
         if is_measured:
             slowdown, saving = measured_effect(found, chosen)
-        found_j = (
-            _mean(found)[1][0] if found else 0.0
-        )  # the search begins with a window at ``found``
+        # The search begins with a window at ``found``.
+        found_j = _mean(found)[1][0] if found else 0.0
         result = PowerLimitSearch(
             knob=self._optimizer.knob,
             objective=str(self._optimizer),

@@ -168,11 +168,7 @@ def _check_private(folder: Path) -> None:
 
 
 def _card(content: dict[str, Any]) -> ChangedCard:
-    changes = tuple(_change(**one) for one in content.pop("changes"))
+    changes = tuple(Change(**one | {"ours": tuple(one["ours"])}) for one in content.pop("changes"))
+    if unknown := {change.knob for change in changes}.difference(UNITS):
+        raise ValueError(f"unknown knob {unknown.pop()!r}")
     return ChangedCard(**content, changes=changes)
-
-
-def _change(*, knob: Knob, found: float | None, ours: list[float | None]) -> Change:
-    if knob not in UNITS:
-        raise ValueError(f"unknown knob {knob!r}")
-    return Change(knob=knob, found=found, ours=tuple(ours))

@@ -11,7 +11,6 @@ from energy_callbacks.powercap.search.objectives import (
     ZeusCost,
 )
 from energy_callbacks.powercap.search.search import PowerSearch
-from energy_callbacks.powercap.search.trial import Trial
 from energy_callbacks.powercap.settings import KnobRange
 from tests.powercap.search.simulated import LIMITS, Card, run, settings
 
@@ -153,12 +152,3 @@ def test_a_search_without_windows_has_no_answer() -> None:
     assert search.next_value() == 650.0
     with pytest.raises(RuntimeError, match="no window"):
         search.answer()
-
-
-@pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_window_without_time_or_energy_is_refused(wrong: float) -> None:
-    """The message names the quantity."""
-    with pytest.raises(ValueError, match="step_s must be a positive number"):
-        Trial(value=300.0, step_s=wrong, step_j=1.0)
-    with pytest.raises(ValueError, match="step_j must be a positive number"):
-        Trial(value=300.0, step_s=1.0, step_j=wrong)
