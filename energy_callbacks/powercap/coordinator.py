@@ -110,18 +110,24 @@ class Coordinator:
         cards = cards_of(nodes)
         search = self.make_search(cards)
         while True:
-            yield from self._search(search)
+            yield from self._search(search, cards.found)
             changed = yield from self._hold(search)
             if not changed:  # the objective is another one; the windows remain valid
                 search = self.make_search(cards)
                 for trial in self.trials:
                     search.add(trial)
 
-    def _search(self, search: "PowerSearch") -> Generator[float, None, None]:
+    def _search(self, search: "PowerSearch", found: float) -> Generator[float, None, None]:
         while (value := search.next_value()) is not None:
-            trial = yield from self._window(value, "search")
-            self.trials.append(trial)
-            search.add(trial)
+            yield from self._try(search, value)
+        if all(trial.value != found for trial in self.trials):
+            # After a drift, the search needs no window at the setting found, but the saving does.
+            yield from self._try(search, found)
+
+    def _try(self, search: "PowerSearch", value: float) -> Generator[float, None, None]:
+        trial = yield from self._window(value, "search")
+        self.trials.append(trial)
+        search.add(trial)
 
     def _hold(self, search: "PowerSearch") -> Generator[float, None, bool]:
         """Keep the chosen setting; return ``True`` after a drift, ``False`` for a new objective."""
