@@ -122,12 +122,10 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
     jobs = [{"name": column.title, **_periods(column, fleet)} for column in columns]
     saved = None
     if len(columns) == 2:
-        saving = columns[0].job.minus(columns[1].job)
-        columns.append(ProjectionColumn(title="saved", job=saving))
+        columns.append(ProjectionColumn(title="saved", job=columns[0].job.minus(columns[1].job)))
         notes.append(_ONE_EACH)
         saved = _periods(columns[2], fleet)
-    value = {"jobs": jobs, "saved": saved}
-    _print(arguments, fleet, value, text.tables(columns, fleet), notes)
+    _print(arguments, fleet, {"jobs": jobs, "saved": saved}, text.tables(columns, fleet), notes)
 
 
 def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:

@@ -312,12 +312,10 @@ def _save_samples(folder: Path, name: str) -> None:
 
 
 def _devices(word: str) -> str | list[int | str]:
-    if word in ("all", "auto"):
-        return word
-    devices = word.split(",")
-    if not all(devices):
+    devices = texts.devices(word)
+    if isinstance(devices, str) and devices not in ("all", "auto"):
         raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
-    return [int(one) if one.isdecimal() else one for one in devices]
+    return devices
 
 
 def _tag(word: str) -> tuple[str, str]:

@@ -191,9 +191,16 @@ def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
 
 
 def launch(
-    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
+    words: Sequence[str],
+    *,
+    output: Path,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program whose standard output and standard error go to a file."""
+    """Start a program whose standard output and standard error go to the file ``output``.
+
+    With ``None``, working directory and environment are those of this process.
+    """
     with os.fdopen(atomic_files.open_new(output), "wb") as file:
         return subprocess.Popen(  # noqa: S603 - the user's command
             words,
