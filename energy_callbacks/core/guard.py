@@ -28,7 +28,6 @@ class Abandonable(Protocol):
 
     def _abandon(self, message: str) -> None:
         """Stop measuring, and log ``message`` with the exception being handled."""
-        ...
 
 
 Owner = TypeVar("Owner", bound=Abandonable)

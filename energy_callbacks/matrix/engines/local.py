@@ -190,7 +190,7 @@ def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
     ]
 
 
-def launch(words: Sequence[str], *, output: Path, **options: Any) -> subprocess.Popen[bytes]:
+def launch(words: Sequence[str], *, output: Path, **options: Any) -> subprocess.Popen[Any]:
     """Start a program whose standard output and standard error go to a file.
 
     Args:
