@@ -51,7 +51,7 @@ def create(name: str, **settings: Any) -> Any:
     if name not in PROFILERS:
         known = ", ".join(repr(one) for one in PROFILERS)
         raise ValueError(
-            f"there is no profiler {name!r}; profilers= is a list of the names {known}, "
-            "or of objects such as KernelProfiler()"
+            f"there is no profiler {name!r}; profilers= takes the names {known}, and objects such "
+            "as KernelProfiler()"
         )
     return resolve_name(f"energy_callbacks.profiling:{PROFILERS[name].class_name}")(**settings)

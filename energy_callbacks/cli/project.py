@@ -19,7 +19,12 @@ from energy_callbacks.compare import model
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, escaped, markdown
 from energy_callbacks.projection import text
-from energy_callbacks.projection.from_report import changes_of, job_of, warnings_of
+from energy_callbacks.projection.from_report import (
+    changes_of,
+    job_of,
+    power_limit_saving,
+    warnings_of,
+)
 from energy_callbacks.projection.projection import Fleet, project
 from energy_callbacks.projection.text import Change, ProjectionColumn
 from energy_callbacks.report import EnergyReport, load, view
@@ -75,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="carbon intensity of the electricity in kg of CO2 equivalents per kWh, instead of a "
         "country",
     )
-    add("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
+    options.add_price(parser)
     options.add_json(parser, markdown="print the projection as Markdown")
 
 
@@ -125,7 +130,12 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
         columns.append(ProjectionColumn(title="saved", job=columns[0].job.minus(columns[1].job)))
         notes.append(_ONE_EACH)
         saved = _periods(columns[2], fleet)
-    _print(arguments, fleet, {"jobs": jobs, "saved": saved}, text.tables(columns, fleet), notes)
+    found = power_limit_saving(reports[0]) if len(reports) == 1 else None
+    if found is not None:
+        columns.append(ProjectionColumn(title=found[0], job=found[1]))
+    limit = None if found is None else {"name": found[0], **_periods(columns[-1], fleet)}
+    value = {"jobs": jobs, "saved": saved, "power_limit": limit}
+    _print(arguments, fleet, value, text.tables(columns, fleet), notes)
 
 
 def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:
@@ -146,15 +156,17 @@ def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -
 def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
     """Return the number of jobs per day and the properties of the data centre.
 
-    Carbon intensity, power usage effectiveness (PUE) and price that are not in the arguments are
-    those of the report, if there is one.
+    Carbon intensity, power usage effectiveness (PUE), price and currency that are not in the
+    arguments are those of the report, if there is one.
     """
-    pue, price, emissions = arguments.pue, arguments.price_per_kwh, None
+    pue, emissions = arguments.pue, None
+    price, currency = arguments.price_per_kwh, arguments.currency
     if report is not None:
         place = {"country": arguments.country, "region": arguments.region}
-        shown = view(report, **place, pue=pue, price_per_kwh=price)
+        shown = view(report, **place, pue=pue, price_per_kwh=price, currency=currency)
         emissions = shown.emissions
-        price = shown.cost.price_per_kwh if price is None and shown.cost else price
+        if shown.cost is not None:
+            price, currency = shown.cost.price_per_kwh, shown.cost.currency
         pue = emissions.pue if pue is None and emissions else pue
     return Fleet(
         jobs_per_day=arguments.jobs_per_day,
@@ -162,6 +174,7 @@ def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
         pue=1.0 if pue is None else pue,
         scheduler_overhead=arguments.scheduler_overhead,
         price_per_kwh=price,
+        currency=currency,
     )
 
 

@@ -67,7 +67,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--devices",
-        type=_devices,
+        type=options.device_list,
         metavar="LIST",
         help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs that "
         "the command can use; if its processes are found on some of them, only these)",
@@ -88,8 +88,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="gCO2e per kWh of electricity, or a CSV file with times and intensities",
     )
     add("--pue", type=float, help="power usage effectiveness of the building (default: 1)")
-    add("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
-    add("--currency", metavar="CODE", help="currency of the price, such as EUR")
+    options.add_price(parser)
     add("--no-html", action="store_true", help="write no HTML page, only JSON and text")
     add("--graphs", action="store_true", help="also write each chart of the report as a PNG file")
     add(
@@ -309,13 +308,6 @@ def _save_samples(folder: Path, name: str) -> None:
     gpu_stats.write(samples, stem.with_name(f"{stem.name}.json"))
     gpu_stats_plot.save(samples, stem.with_name(f"{stem.name}_plot.png"))
     atomic_files.write(stem.with_name(f"{stem.name}_summary.txt"), gpu_stats.summary(samples))
-
-
-def _devices(word: str) -> str | list[int | str]:
-    devices = texts.devices(word)
-    if isinstance(devices, str) and devices not in ("all", "auto"):
-        raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
-    return devices
 
 
 def _tag(word: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ Quantity = Literal[
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
+    "power_limit",  # W, limit of the mean power
     "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, resident memory of this process and its children
     "allocated",  # byte, in the framework's device allocator
@@ -189,6 +190,11 @@ class Energy:
         upper bound ``energy_j + error_j`` should be shown. Unknown energy is not resolved.
         """
         return is_resolved(self.energy_j, self.stderr_j, self.edge_j)
+
+    @property
+    def resolved_j(self) -> float | None:
+        """The energy if it is resolved; ``None`` if it is not known or not resolved."""
+        return self.energy_j if self.is_resolved else None
 
     def __str__(self) -> str:
         """Return the energy with its error, its upper bound if not resolved, or ``not known``."""

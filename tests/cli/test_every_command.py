@@ -48,6 +48,7 @@ RESULTS: Mapping[str, list[str]] = {
     "query": ["query", "select name from reports", "b"],
     "project": ["project", "a", "--jobs-per-day", "10"],
     "tune": TUNE,
+    "powercap": ["powercap", "status"],
     "monitor": ["monitor", "--interval", "0.1", "--seconds", "0.1"],
     "doctor": ["doctor"],
 }
@@ -73,6 +74,8 @@ WRONG = [
     (["project", "empty", "--jobs-per-day", "1"], "no run in or below empty"),
     (["project", "a", "--jobs-per-day", "-1"], "-1"),
     (["tune", "nowhere:step"], "nowhere"),
+    (["powercap", "set", "--limit-w", "300"], "add --yes to consent"),
+    (["powercap", "sweep", "--limits", "300", "--yes", "--"], "there is no command"),
     (["monitor", "--interval", "1e12"], "1e12"),
     (["doctor", "--region", "Texas"], "Texas"),
 ]
@@ -227,3 +230,26 @@ def test_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--print-completion", "ksh"])
     assert "bash" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_misspelled_option_is_named_with_the_right_one(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message is that of the command, and proposes an option only if one is similar."""
+    command, *others = RESULTS[name]
+    for option, hint in (("--quite", "; did you mean --quiet?"), ("--xyz", "")):
+        with pytest.raises(SystemExit) as ended:
+            main([command, option, *others])
+        assert ended.value.code == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"usage: energy-callbacks {name} ")
+        assert told.endswith(f"{name}: error: unrecognized arguments: {option}{hint}\n")
+
+
+def test_a_misspelled_option_with_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the command to measure, too."""
+    for words in (["--contry=DEU"], ["--contry", "DEU"]):
+        with pytest.raises(SystemExit):
+            main(["run", *words, "--", "true"])
+        assert capsys.readouterr().err.endswith("did you mean --country?\n")

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redir
 from typing import Any, Final
 
 PUE_HELP: Final = "power usage effectiveness of the building: 1 or more (default: that of the run)"
-PRICE_HELP: Final = "price of a kilowatt-hour in any currency"
 _JSON: Final = "print the result as JSON on standard output, and nothing else there"
 
 
@@ -36,6 +35,12 @@ def add_location(parser: argparse._ActionsContainer, *, region: bool = True) -> 
         parser.add_argument("--region", help="state of the USA or province of Canada")
 
 
+def add_price(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--price-per-kwh`` and ``--currency``."""
+    parser.add_argument("--price-per-kwh", type=float, metavar="P", help="price of a kilowatt-hour")
+    parser.add_argument("--currency", metavar="CODE", help="currency of the price, such as EUR")
+
+
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """Declare ``-q`` and ``-v``."""
     levels = parser.add_mutually_exclusive_group()
@@ -48,6 +53,20 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     levels.add_argument(
         "-v", "--verbose", action="store_true", help="also print details and tracebacks of errors"
     )
+
+
+def device_list(word: str) -> str | list[int | str]:
+    """Return the value of ``--devices``: ``all``, ``auto``, or a list of indices and UUIDs.
+
+    Raises:
+        ArgumentTypeError: if an entry of the list is empty.
+    """
+    if word in ("all", "auto"):
+        return word
+    devices = word.split(",")
+    if not all(devices):
+        raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
+    return [int(one) if one.isdecimal() else one for one in devices]
 
 
 def print_json(value: Any) -> None:
