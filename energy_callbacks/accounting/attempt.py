@@ -59,8 +59,8 @@ _ASK_S: Final = 0.05
 _ASK_AGAIN_S: Final = 0.005
 # Text for the journal if ``stop`` was not called and the exception is unknown.
 _LEFT: Final = (
-    "the run stopped unexpectedly: by Ctrl-C, SIGTERM, an exception that was caught, or without a "
-    "call of stop()"
+    "the run stopped unexpectedly: by Ctrl-C, SIGTERM or a caught exception, or because stop() "
+    "was not called"
 )
 # Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (

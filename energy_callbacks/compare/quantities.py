@@ -63,8 +63,8 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("duration_s", "Time of the run", formatting.duration, is_energy=False, is_whole=True),
     Quantity("samples_per_s", "Samples per second", formatting.grouped, is_energy=False),
     Quantity("power_w", "Mean power", formatting.power),
-    Quantity("peak_memory_bytes", "Peak card memory", formatting.size, is_energy=False),
-    Quantity("mean_memory_bytes", "Mean card memory", formatting.size, is_energy=False),
+    Quantity("peak_memory_bytes", "Peak GPU memory", formatting.size, is_energy=False),
+    Quantity("mean_memory_bytes", "Mean GPU memory", formatting.size, is_energy=False),
     Quantity("host_memory_bytes", "Peak host memory", formatting.size, is_energy=False),
     Quantity("host_mean_memory_bytes", "Mean host memory", formatting.size, is_energy=False),
 )

@@ -46,7 +46,7 @@ def give_up(owner: Abandonable, method: str) -> None:
         method: name of the method, for the message.
     """
     pass_on_signals()
-    owner._abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
+    owner._abandon(f"{type(owner).__name__}.{method} failed; energy is no longer measured")
 
 
 def pass_on_signals() -> None:

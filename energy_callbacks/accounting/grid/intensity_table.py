@@ -100,12 +100,15 @@ def read(path: str | Path) -> IntensityTable:
     try:
         status = path.stat()
         if status.st_size > _MOST_BYTES:
-            raise ValueError(f"{path} has {status.st_size} bytes; keep the rows that the run needs")
+            raise ValueError(
+                f"{path} has {status.st_size} bytes, which is too large; keep only "
+                "the rows that the run needs"
+            )
         return _parsed(path, status.st_mtime_ns, status.st_size)
     except OSError as error:
         raise ValueError(
-            f"the file of carbon intensities cannot be read: {error}; pass a number in gCO2e/kWh "
-            "or the path of a CSV file"
+            f"the file with carbon intensities cannot be read: {error}; pass a number in "
+            "gCO2e/kWh or the path of a CSV file"
         ) from error
 
 
@@ -115,7 +118,7 @@ def _parsed(path: Path, _mtime_ns: int, _size: int) -> IntensityTable:
         try:
             return _Reader(path, csv.reader(file)).table()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not a text in UTF-8: {error}") from error
+            raise ValueError(f"{path} is not encoded in UTF-8: {error}") from error
 
 
 class _Reader:
@@ -141,8 +144,8 @@ class _Reader:
         points = list(self._points(time, self._numbers[intensity], zones))
         if len(points) < 2:
             raise ValueError(
-                f"{self._path} needs at least two rows, got {len(points)}: the time between rows "
-                "says how long a row is valid; for one value, pass a number in gCO2e/kWh"
+                f"{self._path} needs at least two rows, got {len(points)}: a row is valid until "
+                "the time of the next one; for a single value, pass a number in gCO2e/kWh"
             )
         return IntensityTable(
             name=self._path.name,
@@ -175,7 +178,11 @@ class _Reader:
                 raise self._error(len(cells), "the line ends before this column")
             at_s = self._time(cells[at], at, is_utc=time.endswith("(utc)"))
             if at_s <= before_s:
-                raise self._error(at, f"{cells[at]!r} is not after the line before; sort the lines")
+                raise self._error(
+                    at,
+                    f"{cells[at]!r} is not later than the time in the line "
+                    "before; sort the lines by time",
+                )
             before_s = at_s
             if zone is not None:
                 self._note_zone(cells[zone], zone, zones)
@@ -185,7 +192,9 @@ class _Reader:
         zones[name] = None
         if len(zones) > 1:
             names = " and ".join(zones)
-            raise self._error(column, f"the file has several zones ({names}); keep one")
+            raise self._error(
+                column, f"the file has several zones ({names}); keep the rows of one zone"
+            )
 
     def _time(self, text: str, column: int, *, is_utc: bool) -> float:
         try:

@@ -74,7 +74,7 @@ class TorchRecorder:
         if _is_foreign():
             raise OccupiedError(_OCCUPIED)
         if not RUNNING.acquire(blocking=False):
-            raise NotNowError("another profiler of energy_callbacks has an open window")
+            raise NotNowError("another profiler of energy_callbacks is recording")
         warm_up, active = self._steps
         with ExitStack() as undo:
             undo.callback(RUNNING.release)
@@ -119,7 +119,7 @@ class TorchRecorder:
         try:
             self.step()  # PyTorch stops recording at the end of the last active step
             if not self._is_recorded:
-                raise RuntimeError("PyTorch's profiler has not ended its window")
+                raise RuntimeError("PyTorch's profiler has not finished its recording")
             self._check_size(len(self._profile.profiler.kineto_results.events()))
             self._profile.export_chrome_trace(str(self._path))
         finally:
