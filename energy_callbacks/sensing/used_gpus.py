@@ -97,7 +97,7 @@ class UsedGpus:
         """Look a last time, and report if no GPU was ever in use."""
         self.read()
         if not self._used and not self._refused:
-            self._report(self.name, "no GPU was seen in use by this run", _ALL_THE_SAME)
+            self._report(self.name, "no GPU was used by this run", _ALL_THE_SAME)
         return ()
 
     def found(self) -> DiscoveredSources:
@@ -123,7 +123,7 @@ class UsedGpus:
             return  # the mask is ambiguous; the CUDA driver may list the devices later
         self._visible = tuple(dict.fromkeys(choice.gpu for choice in choices))
         for gpu in self._visible:
-            self._report(gpu.key, f"{gpu.name}, visible to this run, but not used by it", "")
+            self._report(gpu.key, f"{gpu.name}: visible to this run, but not used by it", "")
 
     def _of_contexts(self, driver: Sequence[str] | None) -> Sequence[GpuChoice]:
         """Return the GPUs that the framework uses or on which this process has a context."""

@@ -237,9 +237,8 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
     if "dram_active" not in used:
         counters = "no counter of memory traffic was read"
     evidence = (
-        f"matrix products, convolutions and attention took {_percent(dense)} of the time of all "
-        "kernels",
-        f"kernels that mostly move bytes took {_percent(streaming)} of the time of all kernels",
+        f"matrix products, convolutions and attention: {_percent(dense)} of the kernels' time",
+        f"kernels that mostly move bytes: {_percent(streaming)} of the kernels' time",
         f"judged by the kinds of kernels: {counters}",
     )
     if streaming >= _MOST_KERNELS and used.get("dram_active", 1.0) >= _BANDWIDTH_STREAMING:
