@@ -149,7 +149,7 @@ def _sentence(
     effects: Sequence[Effect],
 ) -> str:
     best, cost_j = next(iter(costs_j.items()))
-    what = "a run"
+    what = "per run"
     if quantity == ENERGY_TO_TARGET and comparison.target is not None:
         what = f"to reach {comparison.metric} {comparison.target:.4g}"
     cheapest = f"{best} uses the least energy, {formatting.energy(cost_j)} {what}"

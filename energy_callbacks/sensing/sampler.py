@@ -257,7 +257,7 @@ class Sampler:
         worker.is_open = True
         if worker.was_opened:
             self._timeline.regain(channel.device.key for channel in worker.channels)
-            self._notify(worker, "back", "it responds again; it was not read in the meantime")
+            self._notify(worker, "back", "it answers again; it was not read in the meantime")
             return
         worker.channels = channels
         self._timeline.register(channels, worker.since_s)

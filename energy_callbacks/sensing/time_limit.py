@@ -29,7 +29,7 @@ def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
     """
     before = _hanging.get(name)
     if before is not None and before.is_alive():
-        raise TimeoutError(f"{name}: an earlier call has not returned yet")
+        raise TimeoutError(f"{name}: an earlier call has no answer yet")
     answer: Future[Answer] = Future()
 
     def run() -> None:
@@ -43,5 +43,5 @@ def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
     thread.join(timeout_s)
     _hanging[name] = thread
     if not answer.done():
-        raise TimeoutError(f"{name}: no response within {timeout_s:g} s")
+        raise TimeoutError(f"{name}: no answer within {timeout_s:g} s")
     return answer.result()

@@ -136,7 +136,7 @@ class Timeline:
         if any(channel.quantity in ("power", "energy") for channel in offered):
             if track.is_metered:
                 raise ValueError(
-                    f"the energy of {key!r} is already measured, got a second source for it; "
+                    f"the energy of {key!r} is measured already, got a second source for it; "
                     "leave one of them out"
                 )
             track.curve, track.is_metered = EnergyCurve(offered, self._keep_s), True

@@ -97,7 +97,7 @@ class UsedGpus:
         """Look a last time, and report if no GPU was ever in use."""
         self.read()
         if not self._used and not self._refused:
-            self._report(self.name, "no GPU was used by this run", _ALL_THE_SAME)
+            self._report(self.name, "no GPU was seen in use by this run", _ALL_THE_SAME)
         return ()
 
     def found(self) -> DiscoveredSources:

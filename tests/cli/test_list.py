@@ -99,10 +99,10 @@ def test_damaged_runs_come_last(place: Path, capsys: pytest.CaptureFixture[str])
     assert main(["list"]) == 0
     told = capsys.readouterr()
     assert told.out.splitlines()[-1].split()[1] == "unreadable"
-    assert "first line is no header" in told.err
+    assert "first line is not a header" in told.err
     last = listed(capsys)[-1]
     assert (last["status"], last["total_wh"]) == ("unreadable", None)
-    assert "no header" in last["problem"]
+    assert "not a header" in last["problem"]
     assert main(["report", "--format", "txt"]) == 0
 
 

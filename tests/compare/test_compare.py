@@ -446,7 +446,7 @@ def test_a_metric_with_a_name_that_says_nothing_needs_a_goal(groups):
         for name, g in groups.items()
     }
     assert compare(odd).metric is None
-    with pytest.raises(ValueError, match="say goal='lower' or goal='higher'"):
+    with pytest.raises(ValueError, match="pass goal='lower' or goal='higher'"):
         compare(odd, metric="val_reward")
     assert compare(odd, metric="val_reward", goal="higher").direction == "higher"
 
@@ -474,7 +474,7 @@ def test_one_run_a_side_is_judged_by_its_blocks_and_says_so(tmp_path):
     assert found.effect("b", "energy_j").low is None
     assert found.effect("b", "energy_j").verdict == "not resolved"
     assert "between these two runs alone" in found.answers[0]
-    assert "How much two runs of the same differ is not in them" in str(found)
+    assert "They do not include the differences between repeated runs" in str(found)
 
 
 def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
@@ -487,7 +487,7 @@ def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
     points = [line for line in axes.lines if line.get_marker() == "o"]
     assert len(points) == len(found.effects)
     assert len(axes.lines) == len(points) + 1  # one line is at no change
-    assert "a single run tells nothing of how runs differ" in found.answers[0]
+    assert "one run does not show how much repeated runs differ" in found.answers[0]
 
 
 def test_pairs_that_are_asked_for_are_those_given(tmp_path):

@@ -67,7 +67,7 @@ def test_of_several_runs_one_must_be_named(tmp_path):
     assert load(f"{path}#aaaa-1").energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
     assert load(f"{path}#last").energy.gpu.energy_j == pytest.approx(0.5 * 3.6e6)
     assert load(f"{path}#aaaa-1").run.run_id != load(f"{path}#last").run.run_id
-    with pytest.raises(JournalError, match="holds no run 'cccc'"):
+    with pytest.raises(JournalError, match="contains no run 'cccc'"):
         load(f"{path}#cccc")
     with pytest.raises(JournalError, match="does not exist"):
         load(f"{tmp_path}/other.csv#aaaa-1")
@@ -133,5 +133,5 @@ def test_a_row_that_was_cut_is_left_out(tmp_path):
     report = load(cut(path, lambda text: len(text) - 60))
     assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
     assert "damaged_lines" in _codes(report)
-    with pytest.raises(JournalError, match="holds no run"):
+    with pytest.raises(JournalError, match="contains no run"):
         load(_write(path, [ROW | {"duration": 1e9}]))

@@ -88,14 +88,14 @@ def test_a_log_never_takes_the_place_of_a_run(log, tmp_path):
     """A log is not kept in a folder that has the journals of a training or another log."""
     write(tmp_path / "run", Attempt())
     before = build(tmp_path / "run")
-    with pytest.raises(ValueError, match="holds another run already"):
+    with pytest.raises(ValueError, match="already contains another run"):
         importers.keep(log, tmp_path / "run")
     assert build(tmp_path / "run").energy == before.energy
     other = as_json(tmp_path / "other.json", [native(at) for at in times(31, 1.0)])
     importers.keep(log, tmp_path / "kept")
-    with pytest.raises(ValueError, match="holds another run already"):
+    with pytest.raises(ValueError, match="already contains another run"):
         importers.keep(other, tmp_path / "kept")
-    with pytest.raises(ValueError, match="no log that is known"):
+    with pytest.raises(ValueError, match="not a log in a known format"):
         importers.keep(tmp_path / "run" / "nothing", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -102,7 +102,7 @@ def test_windows_of_no_time_and_files_that_were_cut(tmp_path):
     assert report.energy.gpu.energy_j == pytest.approx(1000.0)
     [said] = [one.message for one in report.warnings if one.code == "damaged_lines"]
     assert said.startswith("3 damaged")
-    with pytest.raises(JournalError, match="no whole window"):
+    with pytest.raises(JournalError, match="no complete window"):
         load(_windows(path, rows[1:]))
 
 

@@ -142,4 +142,4 @@ def test_a_metric_that_nobody_has(tmp_path: Path) -> None:
     assert found["ranked_by"] == "energy_j"
     assert any("No report has the metric 'val_f1'; they have val_accuracy" in note
                for note in found["notes"])  # fmt: skip
-    assert any("odd number" in note for note in found["notes"])
+    assert any("is odd" in note for note in found["notes"])

@@ -23,7 +23,7 @@ USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1
         ({"ray": {"gpus": -1}}, "gpus in [ray] must be a whole number of at least 0, got -1"),
         ({"local": {"gpus": "some"}}, "got 'some'; write gpus = 2 or gpus = [0, 1]"),
         ({"local": {"gpus": []}}, "got []"),
-        ({"local": {"gpus": [0, 0]}}, "names a GPU twice"),
+        ({"local": {"gpus": [0, 0]}}, "contains a GPU twice"),
         ({"local": {"gpus_per_job": 0}}, "gpus_per_job must be a whole number of at least 1"),
         ({"local": 3}, "local must be a table, got 3; write [local]"),
         ({"slurm": {"array": "0-3"}}, "'array' in [slurm] is set by the matrix itself"),

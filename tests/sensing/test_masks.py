@@ -97,9 +97,9 @@ CASES = (
     Case(order="FASTEST_FIRST", shows=(0, 1)),
     Case(order="PCI_BUS_ID", cards=UNLIKE, shows=(0, 1)),
     Case(order="PCI_BUS_ID", mask="1", cards=UNLIKE, shows=(1,)),
-    Case(order="FASTEST_FIRST", cards=UNLIKE, refused="CUDA counts unlike cards"),
-    Case(order="FASTEST_FIRST", mask="1", cards=UNLIKE, refused="CUDA counts unlike cards"),
-    Case(mask="1", cards=UNLIKE, refused="CUDA counts unlike cards"),
+    Case(order="FASTEST_FIRST", cards=UNLIKE, refused="CUDA orders different cards"),
+    Case(order="FASTEST_FIRST", mask="1", cards=UNLIKE, refused="CUDA orders different cards"),
+    Case(mask="1", cards=UNLIKE, refused="CUDA orders different cards"),
     Case(order="FASTEST_FIRST", mask=SECOND, cards=UNLIKE, shows=(1,)),
     # ROCm's masks speak of AMD cards
     Case(rocm={"ROCR_VISIBLE_DEVICES": "1"}, shows=(0, 1)),
@@ -369,9 +369,9 @@ def test_training_on_amd(
     assert counted_w(report) == {}
     assert report.energy.gpu.energy_j is None
     (warning,) = [one for one in report.warnings if "AMD GPU" in one.message]
-    assert "no figure holds them" in warning.message
+    assert "the figures do not include them" in warning.message
     assert "devices=" in warning.fix
-    assert "AMD GPUs are not read" in caplog.text
+    assert "which are not measured" in caplog.text
 
 
 @pytest.mark.usefixtures("on_rocm")

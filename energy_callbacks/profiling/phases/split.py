@@ -174,7 +174,7 @@ def _checked(times_s: Array, names: tuple[str, ...], found: PhaseSplit) -> Phase
     if relative[worst] <= _WIDEST:
         return found
     return Refusal(
-        why=f"the energy of {names[worst]} would be known to {100.0 * relative[worst]:.0f} % only",
+        why=f"the energy of {names[worst]} has an error of {100.0 * relative[worst]:.0f} %",
         help="more steps, longer phases or steps of varied length would help",
         phase=worst,
     )

@@ -58,7 +58,7 @@ def tune_batch_size(
     if isinstance(launcher, _LAUNCHERS):
         raise ValueError(
             "ranks must not be child processes of this process, got "
-            f"{launcher._start_method!r}: the size that they find would stay in them; pass "
+            f"{launcher._start_method!r}: the size that they find would stay in them; pass "  # noqa: SLF001
             "BatchSizeTuner in callbacks, or use strategy='ddp'"
         )
     tuner = BatchSizeTuner(batch_arg_name=batch_arg_name, length_fn=length_fn, **options)

@@ -101,7 +101,7 @@ def test_an_error_after_the_construction_leaves_the_place_unknown(tmp_path: Path
     found, problem = grid_or_unknown(config)
     assert found is not None
     assert found.intensity == carbon.intensity(Place())
-    assert "the file of carbon intensities cannot be read" in problem
+    assert "the file with carbon intensities cannot be read" in problem
 
 
 def intensity(kg: float | None, low: float, high: float) -> Intensity:

@@ -71,7 +71,7 @@ def test_readings_outside_phases_do_not_count():
 
 
 @pytest.mark.parametrize(
-    ("steps", "why"), [(10, "10 steps are too few"), (60, "spoken too seldom")]
+    ("steps", "why"), [(10, "10 steps are too few"), (60, "too few readings")]
 )
 def test_too_little_is_refused(steps, why):
     """Ten steps, or six seconds, are refused."""
@@ -132,7 +132,7 @@ def test_shuffled_names_are_refused():
     labels = np.random.default_rng(5).permutation(one.spans.labels)
     found = split(replace(one.spans, labels=labels), one.readings, lab.NAMES, one.steps)
     assert isinstance(found, Refusal)
-    assert found.why == "the readings do not follow the phases"
+    assert found.why == "the readings do not change with the phases"
 
 
 def test_edges_that_are_off_are_in_the_interval():

@@ -309,7 +309,7 @@ def _family(psutil: Any) -> set[int]:
 def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
     if card.is_gone(error):
         return SourceLost(
-            f"{card.device.name} ({card.device.key}) is lost: NVML reports {error}; 'dmesg | "
+            f"{card.device.name} ({card.device.key}) is gone: NVML reports {error}; 'dmesg | "
             "grep -i xid' shows why; it is measured again when it is back"
         )
     return ReadingMissed(
