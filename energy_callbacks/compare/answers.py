@@ -10,7 +10,7 @@ from energy_callbacks.core import formatting
 
 # Text that follows the result of ``change``, such as "-5.1 % (-6.0 to -4.2)", in the sentence on an
 # effect. The key is the basis of the effect: the kind of data from which its interval is computed.
-_BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs alone"}
+_BASIS = {"runs": "", "pairs": ", compared in pairs", "blocks": ", for these two runs only"}
 
 
 def answers(comparison: Comparison) -> Iterator[str]:

@@ -58,7 +58,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("j_per_token", "Energy per token", _joules),
     Quantity("j_per_step", "Energy per step", _joules),
     Quantity("energy_j", "Energy of the run", formatting.energy, is_whole=True),
-    Quantity("gpu_energy_j", "of it, GPUs", formatting.energy, is_whole=True),
+    Quantity("gpu_energy_j", "GPU energy of the run", formatting.energy, is_whole=True),
     Quantity(TIME_TO_TARGET, "Time to the target", formatting.duration, is_energy=False),
     Quantity("duration_s", "Time of the run", formatting.duration, is_energy=False, is_whole=True),
     Quantity("samples_per_s", "Samples per second", formatting.grouped, is_energy=False),

@@ -83,7 +83,7 @@ def notes(comparison: Comparison) -> list[str]:
     if any(effect.systematic for effect in comparison.effects):
         lines.append(
             "Intervals of energy include systematic errors that do not cancel: those of "
-            "different cards, polled power, imported logs and estimates."
+            "different cards, polled power readings, imported logs and estimates."
         )
     if comparison.target is not None:
         way = "at most" if comparison.direction == "lower" else "at least"

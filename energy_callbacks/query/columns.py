@@ -151,17 +151,17 @@ def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
     return (
         *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
         *_watt_hours("host", f"{path}host", "CPU and RAM"),
-        *_watt_hours("total", f"{path}total", "both"),
+        *_watt_hours("total", f"{path}total", "GPUs, CPU and RAM"),
     )
 
 
 def _ratios() -> tuple[SqlColumn, ...]:
     """Return the columns of the energy per step, per sample and per token, with intervals."""
     columns = []
-    for scope in ("gpu", "total"):
+    for scope, title in (("gpu", "GPU"), ("total", "total")):
         for unit in ("step", "sample", "token"):
             name, path = f"{scope}_j_per_{unit}", f"efficiency.{scope}.j_per_{unit}"
-            what = f"energy per {unit} in training, {scope}, in joules"
+            what = f"{title} energy per {unit} in training, J"
             columns += [
                 _number(name, f"{path}.value_j", what),
                 _number(f"{name}_low", f"{path}.low_j", "lower end of its 95 % interval"),

@@ -473,7 +473,7 @@ def test_one_run_a_side_is_judged_by_its_blocks_and_says_so(tmp_path):
     assert effect.low < 550.0 / 600.0 < effect.high
     assert found.effect("b", "energy_j").low is None
     assert found.effect("b", "energy_j").verdict == "not resolved"
-    assert "between these two runs alone" in found.answers[0]
+    assert "for these two runs only" in found.answers[0]
     assert "They do not include the differences between repeated runs" in str(found)
 
 

@@ -180,7 +180,7 @@ def intensity(place: Place) -> Intensity:
             kg_per_kwh * (1 + _ANNUAL_SPREAD), kilograms_from_grams(water_g_per_kwh)
         ),
         place=place.label,
-        source=f"{_table_name()}, annual average, assumed error 20 %; location {place.origin}",
+        source=f"{_table_name()}, annual average, typical error 20 %; location {place.origin}",
         year=_year(place),
     )
 

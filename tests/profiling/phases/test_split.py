@@ -70,9 +70,7 @@ def test_readings_outside_phases_do_not_count():
     np.testing.assert_allclose(found.power_w, [100.0, 400.0], atol=1.0)
 
 
-@pytest.mark.parametrize(
-    ("steps", "why"), [(10, "10 steps are too few"), (60, "too few readings")]
-)
+@pytest.mark.parametrize(("steps", "why"), [(10, "10 steps are too few"), (60, "too few readings")])
 def test_too_little_is_refused(steps, why):
     """Ten steps, or six seconds, are refused."""
     found = split(*two_phases(steps), NAMES, steps)
