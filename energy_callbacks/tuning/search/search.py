@@ -338,8 +338,8 @@ class Search:
         size, loss, error = choice.knee_that_ran(share)
         return SearchAnswer(
             size,
-            f"{size} is the knee, the smallest size tried with nearly the highest throughput: it "
-            f"is {loss:.1%} below the best (standard error {error:.1%}), and {share:.0%} is allowed",
+            f"{size} is the knee, the smallest size tried with nearly the highest throughput: "
+            f"{loss:.1%} below the best (standard error {error:.1%}), and {share:.0%} is allowed",
         )
 
     def _best(self, choice: Choice) -> SearchAnswer:
