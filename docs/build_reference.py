@@ -15,34 +15,47 @@ FOLDER = Path(__file__).parent / "reference"
 
 METRICS = """# Metrics
 
-These tags are the same in every framework.
-The unit is the end of the name: `_w` watt, `_wh` watt-hour, `_j` joule, `_g` gram of CO2 equivalent, `_gib` 2**30 bytes, `_s` second, `_c` degree Celsius, `_mhz` megahertz, `_fraction` 0 to 1.
-
-A tag is absent where its figure is not known: on a machine without a GPU there is no `power/gpu_w`, not even as zero.
-A value that is logged at step N covers the newest span that was fully seen since the value before it; sensors lag behind by up to about a second, and no hook waits for them.
-`efficiency/*` reach back beyond that span, over earlier steps of the same phase and up to a minute, until the random part of their 95 % interval is 5 % or less: so neighbouring values may share steps, and a change shows up a little later in them than in `power/*` and `throughput/*`.
-Where a minute is not enough, the value stands there with its wide interval, and the report has one notice, `short_span`, with what was reached and what would help.
-The systematic bound is a share of every span alike, so it neither widens a span nor shrinks with it.
-Where CUDA events date the steps (`step_events=True`), mean power times the bound of each end's error is part of the random error; the error of a host mark is not known and adds nothing.
-Where nothing new has been seen since the row before, its values stand there again: so do not sum rows, take `energy/*_wh`.
-The last value of a run reaches to its very end.
-With several processes the figures are those of the first host: all its GPUs, and the samples of all its ranks.
-The energy of waiting for data has no tag, because waits of a few seconds tell too little of it: the report has it for the whole run, `throughput.data_wait`, with its interval (see [the report](report.md#waiting-for-data)).
+These metrics are logged during the training, under the same names (tags) in every framework.
+The end of a name is its unit: `_w` watt, `_wh` watt-hour, `_j` joule, `_g` gram of CO2 equivalent, `_gib` 2**30 bytes, `_s` second, `_c` degree Celsius, `_mhz` megahertz, `_fraction` 0 to 1.
+A *run* is a training from its first start to its last end. Each start is an *attempt*, so a run that was resumed has several.
 
 | tag | meaning |
 |---|---|
 {rows}
 
-{intervals} have `_lo` and `_hi` beside them: the ends of the 95 % interval, from noise (1.96 standard errors), the error from the edges of time spans, and the systematic bound of the sensor or model.
-`emissions/total_g` itself is absent where nobody said which place the machine stands at; its interval is there all the same.
+Unknown values are absent: on a machine without a GPU there is no `power/gpu_w`, not even with the value zero.
 
-At the end of a training these stand once, at the last step; what is not known is absent.
-They cover the whole run, over all its attempts, unlike the last rows of the tags above; see [TensorBoard](../tensorboard.md).
+## Intervals
+
+{intervals} also have tags with the suffixes `_lo` and `_hi`.
+These are the ends of the 95 % interval. It includes noise (1.96 standard errors), the error from the edges of time spans, and the systematic bound of the sensor or model.
+If the location of the machine is not set, `emissions/total_g` is absent, but its interval is logged.
+
+## The time that a value covers
+
+- A value that is logged at step N covers the time since the previous value, up to the newest complete readings. Sensors are delayed by up to about a second, and no hook waits for them.
+- `energy/*` and `emissions/*` are totals since the start of the run. To get the energy of a run, use the last value of `energy/*_wh`, not a sum over rows.
+- If there are no new readings since the previous row, its values are repeated.
+- The last values of a run cover it up to its end.
+- With several processes, values are those of the first host: all its GPUs, and the samples of all ranks.
+
+`efficiency/*` cover a longer time: earlier steps of the same phase are included, up to a minute, until the random part of the 95 % interval is at most 5 %.
+So successive values may share steps, and show a change later than `power/*` and `throughput/*`.
+If a minute is not enough, the value is logged with its wide interval. The report then has one note, `short_span`, with the error that was reached and what would help.
+The systematic bound is the same share of every time span, so it does not affect this choice.
+If CUDA events measure the ends of steps (`step_events=True`), the random error includes the mean power times the error bound of each end. Otherwise the error of the ends is not known, and nothing is added.
+
+The energy of waiting for data has no tag, because short waits are not sufficient to measure it. The report has it for the whole run, with its interval, as `throughput.data_wait` (see [the report](report.md#waiting-for-data)).
+
+## At the end of the training
+
+The following values are logged once, at the last step; unknown values are absent.
+They cover the whole run over all its attempts, unlike the last rows of the tags above; see [TensorBoard](../tensorboard.md).
 
 | tag | meaning |
 |---|---|
 {final}
-| `final/<name>` | the last value of your own metric `<name>` |
+| `final/<name>` | the last value of your metric `<name>` |
 """
 
 

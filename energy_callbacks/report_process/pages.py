@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FINAL: Final = {
     "final/total_wh": "energy of GPUs and host, Wh",
-    "final/emissions_g": "emissions, gCO2e; absent if the location is not known",
+    "final/emissions_g": "emissions, gCO2e; absent without a location",
     "final/gpu_j_per_sample": "GPU energy of training per sample, J",
     "final/gpu_j_per_token": "GPU energy of training per token, J",
     "final/total_j_per_sample": "total energy of training per sample, J",

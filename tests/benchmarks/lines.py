@@ -266,7 +266,7 @@ def main() -> int:
     )
     judged = [
         Bar(
-            name="share of the time that a loop stands still",
+            name="share of the time that a loop is stopped",
             value=still_s * looks / still_for_s,
             at_most=CHANGE_BAR,
         ),

@@ -9,31 +9,26 @@ TAGS: Final = {
     "energy/gpu_wh": "energy of the GPUs, over all attempts of the run, Wh",
     "energy/host_wh": "energy of CPU and RAM, over all attempts of the run, Wh",
     "energy/total_wh": "energy of GPUs and host, over all attempts of the run, Wh",
-    "energy/measured_fraction": "share of the total energy that sensors measured; the rest is "
-    "estimated by models",
+    "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
     "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
     "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",
     "efficiency/gpu_j_per_token": "GPU energy of training per token, J",
     "efficiency/total_j_per_sample": "total energy of training per sample, J",
-    "emissions/total_g": "emissions over all attempts of the run, gCO2e; absent if the location "
-    "is not known",
-    "memory/device_used_gib": "GPU memory in use, by all processes, GiB",
-    "memory/peak_allocated_gib": "peak memory in the framework's device allocator, GiB",
-    "memory/host_rss_gib": "resident memory of this process and its workers, where shared pages "
-    "count for each, GiB",
+    "emissions/total_g": "emissions over all attempts of the run, gCO2e; absent without a location",
+    "memory/device_used_gib": "memory in use on the GPUs, by all processes, GiB",
+    "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
+    "memory/host_rss_gib": "resident memory of process and workers, shared pages in each, GiB",
     "throughput/samples_per_s": "samples per second of training",
     "throughput/tokens_per_s": "tokens per second of training",
-    "throughput/data_wait_fraction": "share of training spent waiting for data",
-    "gpu/utilisation": "share of time in which a kernel was running, mean over the GPUs",
-    "gpu/sm_active": "share of time in which a multiprocessor was busy, mean over all of them; "
-    "Hopper or newer",
-    "gpu/sm_occupancy": "resident warps, as a share of the maximum number; Hopper or newer",
-    "gpu/tensor_active": "share of time in which the tensor cores were busy; Hopper or newer",
-    "gpu/dram_active": "memory bandwidth in use, as a share of the peak; Hopper or newer",
+    "throughput/data_wait_fraction": "share of the training time spent waiting for data",
+    "gpu/utilisation": "share of time in which a kernel ran, mean over the GPUs",
+    "gpu/sm_active": "share of time with work, mean over all multiprocessors; Hopper and newer",
+    "gpu/sm_occupancy": "resident warps, as a share of the maximum number; Hopper and newer",
+    "gpu/tensor_active": "share of time in which the tensor cores were busy; Hopper and newer",
+    "gpu/dram_active": "memory bandwidth, as a share of the maximum; Hopper and newer",
     "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
-    "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
-    "gpu/throttled_fraction": "share of time in which the GPU that was throttled most was "
-    "throttled",
+    "gpu/sm_clock_mhz": "clock rate of the multiprocessors, mean over the GPUs, MHz",
+    "gpu/throttled_fraction": "share of time with reduced clocks, of the most throttled GPU",
 }
 """Meaning of each tag; a tag is the name of a figure."""
 

@@ -24,7 +24,7 @@ class BesideContract:
             found = metafunc.cls.lab.stock
             metafunc.parametrize("stock", found, ids=[one.name for one in found])
 
-    def test_every_stock_callback_before_and_after_ours(self, bench: Bench, stock: Stock) -> None:
+    def test_other_callbacks_before_and_after_this_one(self, bench: Bench, stock: Stock) -> None:
         """With every callback of the framework, rows, metrics, weights and steps stay the same."""
         plan = Plan(samples=20, validation_samples=8, settings=stock.settings)
         without = bench.training(plan, *stock.made(bench.folder / "0"), folder="without")
@@ -40,7 +40,7 @@ class BesideContract:
             assert ours.report().run.status == "finished"
             assert ours.report().throughput.steps == without.steps()
 
-    def test_checkpoints_are_the_same_but_for_our_key(self, bench: Bench) -> None:
+    def test_checkpoints_are_the_same_except_for_one_key(self, bench: Bench) -> None:
         """All values of all files are bit-identical; only the callback's key and rows are new."""
         without, with_us = bench.without_us(SMALL), bench.with_us(SMALL).training
         wanted, found = without.checkpoint(), with_us.checkpoint()
@@ -50,7 +50,7 @@ class BesideContract:
         new = [place for place in found.keys() - wanted.keys() if not place.endswith(ours)]
         assert [place for place in new if "energy" not in place.lower()] == []
 
-    def test_metrics_are_the_same_but_for_our_keys(self, bench: Bench) -> None:
+    def test_metrics_are_the_same_except_for_energy_metrics(self, bench: Bench) -> None:
         """The framework returns the same metrics, apart from the keys of the callback."""
         _assert_same(bench.with_us(SMALL).training, bench.without_us(SMALL))
 

@@ -65,7 +65,7 @@ class BoardContract:
             assert session.status == api_pb2.STATUS_SUCCESS
 
     @pytest.mark.charts
-    def test_the_report_stands_in_tensorboard(self, bench: Bench) -> None:
+    def test_the_report_is_in_tensorboard(self, bench: Bench) -> None:
         """The text report appears once and unchanged, and its charts appear as images."""
         ours = bench.callback()
         run = bench.fit(Plan(validation_samples=20), ours).run_folder()

@@ -29,7 +29,7 @@ class CountsContract:
             )
         assert sum(phases(report).values()) == pytest.approx(report.run.duration_s, rel=1e-9)
 
-    def test_validation_is_apart_from_training(self, bench: Bench) -> None:
+    def test_validation_is_separate_from_training(self, bench: Bench) -> None:
         """5 batches after each of 2 epochs are 4 s of validation and not part of training."""
         report = bench.with_us(Plan(validation_samples=20)).callback.report()
         by_name = {phase.name: phase for phase in report.phases}
@@ -53,14 +53,14 @@ class CountsContract:
         expected = POWER_W * STEP_S * 20 / 76
         assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(expected, rel=1e-9)
 
-    def test_waiting_for_data_is_seen(self, bench: Bench) -> None:
+    def test_waiting_for_data_is_measured(self, bench: Bench) -> None:
         """If loading a batch takes as long as training on it, half of the training is waiting."""
         report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report()
         waited_s = report.throughput.data_wait_s
         # The first batch may be loaded before the training phase begins.
         assert 19 * STEP_S - 1e-6 <= waited_s <= 20 * STEP_S + 1e-6
 
-    def test_waiting_for_data_has_its_joules(self, bench: Bench) -> None:
+    def test_waiting_for_data_has_an_energy(self, bench: Bench) -> None:
         """The energy is power times waiting time, within the stated range, and part of training."""
         report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report()
         done = report.throughput
@@ -75,7 +75,7 @@ class CountsContract:
         by_name = {phase.name: phase for phase in report.phases}
         assert by_name["train"].gpu.energy_j > done.data_wait.gpu.value_j
 
-    def test_a_checkpoint_is_no_waiting(self, bench: Bench) -> None:
+    def test_a_checkpoint_is_not_waiting(self, bench: Bench) -> None:
         """A 1 s checkpoint and a validation after each epoch are not counted as waiting."""
         ours = bench.callback()
         bench.fit(Plan(validation_samples=20, checkpoint_s=1.0, epochs=3, waits=True), ours)
@@ -89,7 +89,7 @@ class CountsContract:
         assert by_name["checkpoint"].gpu.energy_j == pytest.approx(POWER_W * 1.5, rel=1e-3)
         assert by_name["train"].duration_s == pytest.approx(30 * STEP_S, abs=1e-3)
 
-    def test_evaluate_by_itself(self, bench: Bench) -> None:
+    def test_evaluate_alone(self, bench: Bench) -> None:
         """The report is finished and has ten batches of validation and no training."""
         ours = bench.callback()
         bench.training(Plan(), ours).evaluate()
@@ -98,7 +98,7 @@ class CountsContract:
         assert ours.report().throughput.steps == 0
         assert "train" not in phases(ours.report())
 
-    def test_predict_by_itself(self, bench: Bench) -> None:
+    def test_predict_alone(self, bench: Bench) -> None:
         """The report is finished and has ten batches of prediction and no training."""
         ours = bench.callback()
         bench.training(Plan(), ours).predict()

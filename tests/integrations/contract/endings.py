@@ -38,7 +38,7 @@ class EndingsContract:
     """Exceptions, Ctrl-C, second calls and resuming."""
 
     def test_an_exception_leaves_a_report(self, bench: Bench) -> None:
-        """The exception is raised to the user; the report holds what was measured until then."""
+        """The exception is raised to the user; the report has what was measured until then."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 8)), ours)
         with pytest.raises(RuntimeError, match="boom"):
@@ -49,7 +49,7 @@ class EndingsContract:
         assert (ours._meter.run_folder / "energy_report.json").is_file()
 
     def test_ctrl_c_leaves_a_report(self, bench: Bench) -> None:
-        """After a KeyboardInterrupt the report holds what was measured until then."""
+        """After a KeyboardInterrupt the report has what was measured until then."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(KeyboardInterrupt(), 8)), ours)
         with pytest.raises((KeyboardInterrupt, SystemExit)):
@@ -81,7 +81,7 @@ class EndingsContract:
         assert second.samples == 20 * BATCH_SIZE
 
     def test_evaluate_after_an_exception(self, bench: Bench) -> None:
-        """The evaluation is an attempt of its own, not a validation of the failed training."""
+        """The evaluation is a separate attempt, not a validation of the failed training."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 8)), ours)
         with pytest.raises(RuntimeError, match="boom"):
@@ -118,7 +118,7 @@ class EndingsContract:
         assert (report.throughput.steps, report.throughput.replayed_steps) == (30, 5)
         assert report.throughput.samples == 35 * BATCH_SIZE
 
-    def test_totals_go_on_after_a_resume(self, bench: Bench) -> None:
+    def test_totals_continue_after_a_resume(self, bench: Bench) -> None:
         """The energy curve continues where the failed attempt ended, up to the report's total."""
         first, second = bench.callback(), bench.callback()
         broken = Plan(epochs=3, checkpoint_s=0.0, before_batch=raising(RuntimeError("boom"), 15))
@@ -142,7 +142,7 @@ class EndingsContract:
         assert report.run.status == "finished"
         assert "budget_used_up" in [warning.code for warning in report.warnings]
 
-    def test_a_checkpoint_without_us_resumes_with_us(self, bench: Bench) -> None:
+    def test_a_checkpoint_without_the_callback_resumes_with_it(self, bench: Bench) -> None:
         """The callback can be added when a training is resumed."""
         seen: list[int] = []
         bench.fit(Plan(epochs=1, checkpoint_s=0.0))
@@ -151,7 +151,7 @@ class EndingsContract:
         assert len(seen) == 10
         assert ours.report().attempts[-1].samples == 10 * BATCH_SIZE
 
-    def test_a_checkpoint_with_us_resumes_without_us(self, bench: Bench) -> None:
+    def test_a_checkpoint_with_the_callback_resumes_without_it(self, bench: Bench) -> None:
         """The callback can be removed when a training is resumed."""
         seen: list[int] = []
         bench.fit(Plan(epochs=1, checkpoint_s=0.0), bench.callback())
@@ -159,7 +159,7 @@ class EndingsContract:
         assert len(seen) == 10
 
     def test_the_report_can_be_read_at_any_time(self, bench: Bench) -> None:
-        """During the training its status is running, and it holds what was measured so far."""
+        """During the training its status is running, and it has what was measured so far."""
         reports = []
         ours = bench.callback()
         with pytest.raises(JournalError, match="train first"):

@@ -111,7 +111,7 @@ class FaultsContract:
         return bench.without_us(PLAN)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_fault_of_a_card_harms_no_step_and_is_named(
+    def test_a_faulty_gpu_changes_no_step_and_is_reported(
         self, bench: Bench, fake_nvml: Play, without_us: Training, kind: str
     ) -> None:
         """On errors, hangs, resets and spikes, rows do not change; energy is right or a gap."""
@@ -123,7 +123,7 @@ class FaultsContract:
         faults.assert_case(run, case)
         _assert_all_counted(run)
 
-    def test_a_driver_that_hangs_holds_up_no_batch(self, bench: Bench) -> None:
+    def test_a_driver_that_hangs_delays_no_batch(self, bench: Bench) -> None:
         """In real time, all batches finish while a call hangs; the report names the source."""
         source = HangingSource(SystemClock())
         began_s: list[float] = []
@@ -208,7 +208,7 @@ class FaultsContract:
         monkeypatch: pytest.MonkeyPatch,
         begins: str,
     ) -> None:
-        """At the start: the report has no emissions and says so. Later, it does not matter."""
+        """At the start: the report has no emissions, and a warning. Later, it does not matter."""
         faulty = FaultyTraining(bench, faults.clock_of(fake_nvml, h200(LOAD)))
         if begins == "at the start":
             faults.break_codecarbon(monkeypatch)

@@ -42,7 +42,7 @@ class HarmlessContract:
         ("settings", "message"),
         [({"country": "Atlantis"}, "Atlantis"), ({"pue": 0.5}, "pue"), ({"devices": []}, "card")],
     )
-    def test_a_wrong_setting_is_refused_at_once(
+    def test_a_wrong_setting_raises_an_error_at_once(
         self, bench: Bench, settings: dict, message: str
     ) -> None:
         """The constructor raises an error that names the setting and its value."""
@@ -56,7 +56,7 @@ class HarmlessContract:
             ours.on_an_event_of_another_framework  # noqa: B018 - asking is what raises
         assert not hasattr(ours, "on_an_event_of_another_framework")
 
-    def test_an_unwritable_folder_is_refused_before_the_first_step(self, bench: Bench) -> None:
+    def test_an_unwritable_folder_raises_an_error_before_the_first_step(self, bench: Bench) -> None:
         """PermissionError is raised to the user before any batch has been trained."""
         (bench.folder / "taken").write_text("a file, because tests may run as root")
         seen: list[int] = []
@@ -65,7 +65,7 @@ class HarmlessContract:
             bench.fit(Plan(before_batch=seen.append), ours)
         assert seen == []
 
-    def test_switched_off_it_writes_nothing(
+    def test_a_disabled_callback_writes_nothing(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With ENERGY_CALLBACKS_DISABLED=1 there are only the training's own rows and files."""
@@ -101,7 +101,7 @@ class HarmlessContract:
         bench.fit(Plan(epochs=1), twin)
         assert twin.report().throughput.steps == 10
 
-    def test_no_setting_and_no_thread_left(self, bench: Bench) -> None:
+    def test_default_settings_leave_no_thread(self, bench: Bench) -> None:
         """With this machine's sensors in real time, a report is made and no thread remains."""
         before = set(threading.enumerate())
         ours = bench.lab.callback()
@@ -112,7 +112,7 @@ class HarmlessContract:
         left = [t.name for t in set(threading.enumerate()) - before if "energy" in t.name]
         assert left == []
 
-    def test_a_bug_of_ours_does_not_end_the_training(
+    def test_an_internal_error_does_not_end_the_training(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """An error inside the meter causes one warning, and all rows of the training are logged."""
@@ -158,7 +158,7 @@ class HarmlessContract:
         assert gpu.coverage < 0.99 or kind == "not finite" or "scripted" in says or "gpu0" in says
 
     def test_a_sensor_that_fails_is_a_gap(self, bench: Bench) -> None:
-        """The report has the card's energy until it is lost, a warning, and all host energy."""
+        """The report has the GPU's energy until it is lost, a warning, and all host energy."""
         card = BreakingSource(
             bench.clock, power_w=lambda t_s: POWER_W, energy_j=lambda t_s: POWER_W * t_s
         )

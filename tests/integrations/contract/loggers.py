@@ -55,7 +55,7 @@ class LoggersContract:
     """Loggers of the user that fail, are slow, or are interrupted by a signal."""
 
     @pytest.mark.parametrize("kind", ERRORS)
-    def test_a_logger_may_refuse_our_rows(
+    def test_a_logger_may_reject_energy_rows(
         self,
         bench: Bench,
         monkeypatch: pytest.MonkeyPatch,
@@ -93,10 +93,10 @@ class LoggersContract:
         assert warnings(caplog) == 1
         assert training.rows()[ROW][-1][1] > 0.0
 
-    def test_the_framework_s_own_rows_may_raise(
+    def test_rows_of_the_framework_may_raise(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An error in a row of the framework ends the training, as it does without us."""
+        """Its exception ends the training, as without the callback."""
 
         def refuse(tag: str) -> None:
             if tag in bench.lab.loss_tags:

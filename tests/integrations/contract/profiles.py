@@ -36,7 +36,7 @@ class Heard:
 class ProfilesContract:
     """Events reported to profilers, and errors in profilers."""
 
-    def test_profilers_hear_every_step(self, bench: Bench) -> None:
+    def test_profilers_receive_every_step(self, bench: Bench) -> None:
         """Between start and stop, a profiler receives all steps and the phases of the training."""
         heard = Heard()
         bench.fit(Plan(validation_samples=20), bench.lab.callback(profilers=[heard]))
@@ -57,7 +57,7 @@ class ProfilesContract:
         assert heard.told.count("step") == 20
 
     @pytest.mark.parametrize("where", ["start", "step", "stop"])
-    def test_a_profiler_that_fails_ends_alone(
+    def test_only_the_profiler_that_fails_stops(
         self, bench: Bench, caplog: pytest.LogCaptureFixture, where: str
     ) -> None:
         """There is one warning; the training and its figures are the same as without it."""

@@ -57,7 +57,7 @@ class ReportsContract:
         assert found.energy_j == pytest.approx(report.energy.total.energy_j, rel=0.02)
         assert found.duration_s == pytest.approx(report.run.duration_s, rel=0.02)
 
-    def test_the_users_metrics_stand_beside_the_joules(self, bench: Bench) -> None:
+    def test_the_report_has_the_users_metrics(self, bench: Bench) -> None:
         """The report has training and validation losses as logged, and no energy metrics."""
         trained = bench.with_us(FIVE_EPOCHS)
         rows, report = trained.training.rows(), trained.callback.report()
@@ -75,8 +75,8 @@ class ReportsContract:
             assert metric.step[-1] == FIVE_EPOCHS.batches
         assert not {metric.name for metric in report.metrics} & set(TAGS)
 
-    def test_the_run_folder_is_beside_the_logs(self, bench: Bench) -> None:
-        """The run folder is called energy and lies in the user's own folder."""
+    def test_the_run_folder_is_next_to_the_logs(self, bench: Bench) -> None:
+        """The run folder is called energy and is in the user's own folder."""
         trained = bench.with_us(Plan())
         folder = trained.callback._meter.run_folder
         assert folder.name == "energy"
@@ -85,7 +85,7 @@ class ReportsContract:
     def test_a_card_of_known_power_reads_the_same_everywhere(
         self, bench: Bench, fake_nvml, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """For a 200 W card read through NVML, P x t / n lies in every stated interval."""
+        """For a 200 W GPU that is read through NVML, P x t / n is in every stated interval."""
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)))
         clock = CardClock(nvml.time)

@@ -34,10 +34,10 @@ class RowsContract:
         assert "energy/gpu_wh" in set(with_us) - set(without)
 
     @pytest.mark.parametrize("name", PLANS)
-    def test_our_rows_stand_at_steps_of_the_loss(self, bench: Bench, name: str) -> None:
+    def test_energy_rows_are_at_steps_of_the_loss(self, bench: Bench, name: str) -> None:
         """Energy rows are in the run of the loss, in order, at its steps up to the last one.
 
-        Only steps before the first figures have none, and those within ``ROW_S`` after a row.
+        Steps before the first figures have no row, nor have steps within 1 s after a row.
         """
         found = bench.with_us(PLANS[name]).training.rows()
         loss = {step for tag in bench.lab.loss_tags for step in steps(found[tag])}
@@ -100,7 +100,7 @@ class RowsContract:
         assert found["energy/host_wh"][-1][1] > 0.0
         assert [tag for tag in found if "gpu" in tag] == []
 
-    def test_without_a_logger_our_own_file_carries_the_loss(self, bench: Bench) -> None:
+    def test_without_a_logger_an_event_file_has_the_loss(self, bench: Bench) -> None:
         """If the user logs nothing, an event file in the run folder has the loss and the energy."""
         ours = bench.callback()
         logged = bench.without_us(Plan()).rows()

@@ -104,7 +104,7 @@ class StagesContract:
     def test_what_a_handler_of_sigterm_raises_ends_the_training(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, stage: str, kind: str
     ) -> None:
-        """At each stage, ``fit`` raises it as without us, and the report says how it ended."""
+        """At each stage ``fit`` raises it as without the callback; the report says how it ended."""
         handler, error = HANDLERS[kind]
         ours = bench.callback()
         training = training_with_signal(bench, monkeypatch, stage, ours)
@@ -125,7 +125,7 @@ class StagesContract:
     def test_a_signal_in_a_batch_leaves_the_same_rows(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
     ) -> None:
-        """Rows and exception are those of the training without us that got the same signal."""
+        """Rows and exception are those of the same training and signal without the callback."""
         handler, error = HANDLERS[kind]
         found = []
         for callbacks in ((), (bench.callback(),)):

@@ -24,9 +24,9 @@ COLUMNS: Final = {
 
 
 def situations(part: type) -> dict[str, str]:
-    """Return the docstring of each test of a part of the contract, by test name."""
+    """Return the docstring of each test of a part of the contract in one line, by test name."""
     return {
-        name: inspect.cleandoc(test.__doc__)
+        name: " ".join(test.__doc__.split())
         for name, test in vars(part).items()
         if name.startswith("test_")
     }

@@ -190,7 +190,7 @@ class TerminatedContract:
         [("with", "without"), ("caught", "without, caught"), ("hung", "without, caught")],
         ids=["no handler", "a handler that exits", "a sensor hangs"],
     )
-    def test_sigterm_ends_the_process_as_without_us(
+    def test_sigterm_ends_the_process_as_without_the_callback(
         self, terminated: Terminated, name: str, reference: str
     ) -> None:
         """The exit status is the same, with or without a handler, and even if a sensor hangs."""
@@ -218,7 +218,7 @@ class TerminatedContract:
     def test_a_handler_of_sigterm_that_exits_leaves_a_saved_report(
         self, terminated: Terminated, name: str
     ) -> None:
-        """As after an exception, the report is saved; if a sensor hangs, the report says so."""
+        """As after an exception, the report is saved; it names a sensor that hangs."""
         assert terminated.training(name).status
         report = terminated.saved_report(name)
         assert report.run.status in ("failed", "interrupted")
@@ -227,7 +227,7 @@ class TerminatedContract:
         codes = [warning.code for warning in report.warnings]
         assert ("source_hangs" in codes) == (name == "hung")
 
-    def test_a_training_goes_on_after_sigterm(self, terminated: Terminated) -> None:
+    def test_a_training_continues_after_sigterm(self, terminated: Terminated) -> None:
         """After a resume from epoch 1, steps count once, and energy includes both attempts."""
         terminated.resume()
         before, report = terminated.report("as it was killed"), terminated.report("with")

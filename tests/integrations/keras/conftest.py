@@ -24,17 +24,17 @@ _ONE, _FOR_LONG_TRAININGS = "torch", "jax"
 # Their cases differ in what our meter meets, not in what Keras does: other backends run one each.
 _OF_THE_METER = frozenset(
     {
-        "test_a_fault_of_a_card_harms_no_step_and_is_named",
+        "test_a_faulty_gpu_changes_no_step_and_is_reported",
         "test_the_wall_clock_may_be_set",
         "test_no_driver_at_the_start",
         "test_codecarbon_may_raise",
         "test_the_disk_may_be_full",
-        "test_a_profiler_that_fails_ends_alone",
+        "test_only_the_profiler_that_fails_stops",
         "test_a_sensor_may_return_garbage",
-        "test_a_logger_may_refuse_our_rows",
+        "test_a_logger_may_reject_energy_rows",
         "test_what_a_handler_of_sigterm_raises_ends_the_training",
         "test_ctrl_c_twice",
-        "test_a_wrong_setting_is_refused_at_once",
+        "test_a_wrong_setting_raises_an_error_at_once",
         "test_a_handler_of_sigterm_that_exits_leaves_a_saved_report",
     }
 )
