@@ -484,7 +484,7 @@ class ActiveAttempt:
 
     def _fail(self) -> None:
         self._is_broken = True
-        self._on_failure("keeping the energy journal failed; measuring ends here")
+        self._on_failure("writing the energy journal failed; energy is no longer measured")
 
     def _look_after_call(self) -> None:
         """End the attempt if two checks in a row find that the user's call has ended.

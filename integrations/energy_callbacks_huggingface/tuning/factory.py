@@ -76,7 +76,7 @@ def _check_training(trainer: Any) -> None:
         raise ValueError(
             "the batch size can be searched for on one device or with DistributedDataParallel, "
             f"got {'a sharded model' if is_sharded else kind}; ranks that share one model step "
-            "together, so if one runs out of memory, the others wait for ever"
+            "together, so if one runs out of memory, the others wait forever"
         )
     if args.world_size > 1 and args.torch_compile:
         raise ValueError(
