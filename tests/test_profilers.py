@@ -115,7 +115,9 @@ def test_what_is_no_profiler_is_refused_at_once():
     with pytest.raises(TypeError, match=r"got the class; write Heard\(\)"):
         EnergyMeter(profilers=[Heard])
     names = "'kernels', 'lines', 'host', 'phases'"
-    with pytest.raises(ValueError, match=f"no profiler 'kernel'; .* a list of the names {names}"):
+    with pytest.raises(
+        ValueError, match=f"unknown profiler 'kernel'; .* a list of the names {names}"
+    ):
         EnergyMeter(profilers=["kernel"])
 
 

@@ -78,4 +78,4 @@ def _check_keys(table: Mapping[str, Any], known: Collection[str], place: str) ->
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else (f"known names are {', '.join(known)}")
-            raise ValueError(f"unknown name {name!r}{place}; {hint}")
+            raise ValueError(f"{name!r}{place} is not known; {hint}")

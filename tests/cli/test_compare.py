@@ -98,7 +98,7 @@ def test_a_regression_has_an_exit_code(capsys, words, code, said):
         (["old"], 2, "needs at least two groups"),
         (["old", "again=old"], 2, "is the same run as"),
         (["old", "x=,"], 2, "group 'x=,' has no run"),
-        (["old", "old"], 2, "two groups are called 'old'; name them: NAME=PATH"),
+        (["old", "old"], 2, "two groups have the name 'old'; name them: NAME=PATH"),
         (["old", "nowhere"], 2, "nowhere does not exist"),
         (["old", "new", "--metric", "acc"], 2, "no run has a metric 'acc'"),
         (

@@ -124,7 +124,9 @@ def test_report_without_a_path_shows_the_newest_run(
     told = capsys.readouterr()
     assert "Energy report: third" in told.out
     assert (place / "new/energy_report.txt").exists()
-    assert "3 runs below ., the newest is new; energy-callbacks list . shows all" in told.err
+    assert (
+        "3 runs below .; the newest, new, is shown. energy-callbacks list . lists all" in told.err
+    )
 
 
 def test_report_finds_the_run_below_a_folder(

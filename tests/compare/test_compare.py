@@ -98,7 +98,7 @@ def test_the_same_against_itself_is_not_resolved(tmp_path):
     """The answer names the smallest detectable change."""
     found = compare({"a": group(tmp_path / "a", 500.0), "b": group(tmp_path / "b", 500.0)})
     assert {effect.verdict for effect in found.effects} == {"not resolved"}
-    assert "not resolved (this number of runs detects changes of" in found.answers[0]
+    assert "not resolved (this number of runs can detect changes of" in found.answers[0]
 
 
 def test_runs_made_in_turn_are_pairs(tmp_path):
@@ -220,7 +220,7 @@ def test_nothing_but_estimates_is_not_measured(tmp_path):
         assert {found.effect(name, one).verdict for one in energies} == {"not measured"}
         assert found.effect(name, "duration_s").verdict == "not resolved"
         assert found.effect(name, "j_per_sample").high < 0.7
-    assert "not measured (models estimate the energy that differs" in found.answers[0]
+    assert "not measured (the energy that differs is estimated by models" in found.answers[0]
     assert "not measured" in str(found)
 
 
@@ -425,11 +425,13 @@ def test_wrong_settings_are_told(groups, arguments, message):
 
 def test_wrong_groups_are_told(groups):
     """Errors name the problem, the value and the alternatives."""
-    with pytest.raises(ValueError, match="needs two groups of runs at least, got 1"):
+    with pytest.raises(ValueError, match="needs at least two groups of runs, got 1"):
         compare({"old": groups["old"]})
     with pytest.raises(ValueError, match="group 'new' has no run"):
         compare(groups | {"new": []})
-    with pytest.raises(ValueError, match="as many runs in each group, got old: 5, new: 1"):
+    with pytest.raises(
+        ValueError, match="the same number of runs in each group, got old: 5, new: 1"
+    ):
         compare(groups | {"new": groups["new"][0]}, paired=True)
     with pytest.raises(ValueError, match="target=3 needs a metric"):
         compare({n: [replace(r, metrics=()) for r in g] for n, g in groups.items()}, target=3)
@@ -555,7 +557,10 @@ def test_a_row_that_one_run_does_not_know_is_missed_in_words(groups):
     found = compare(groups | {"new": [lacking, *groups["new"][1:]]})
     assert found.effect("new", "j_per_sample") is None
     assert found.effect("new", "j_per_step").verdict == "lower"
-    assert "1 of 5 runs of new do not know: energy per sample." in found.caveats[0].message
+    assert (
+        "In 1 of 5 runs of new, this quantity is not known: energy per sample."
+        in found.caveats[0].message
+    )
 
 
 def test_a_shared_card_says_nothing_of_memory_either(groups, tmp_path):
@@ -572,7 +577,7 @@ def test_the_note_counts_the_questions_that_were_asked(tmp_path):
     found = compare({"a": long(tmp_path / "a", 500.0, 1), "b": long(tmp_path / "b", 450.0, 2)})
     asked = sum(effect.p is not None for effect in found.effects)
     assert asked == 2
-    assert "Verdicts allow for the 2 questions asked at once" in str(found)
+    assert "verdicts are corrected for the 2 comparisons made at once" in str(found)
 
 
 def test_three_groups_are_each_against_the_first(groups, tmp_path):

@@ -54,7 +54,7 @@ def test_one_run_is_its_totals(tmp_path):
     assert report.energy.gpu.systematic_j == pytest.approx(0.1 * 0.25 * 3.6e6)
     assert (report.run.name, report.run.duration_s) == ("resnet", 3600.0)
     assert report.emissions.place == "Germany"
-    assert any("stated 0.2 kg CO2e itself" in note for note in report.method_notes)
+    assert any("CodeCarbon stated 0.2 kg CO2e" in note for note in report.method_notes)
     assert not {"sum_differs", "place_unknown", "damaged_lines"} & set(_codes(report))
 
 

@@ -64,7 +64,7 @@ def test_files_that_nobody_knows_are_refused(tmp_path):
 def test_a_log_of_too_many_samples_is_refused(log, monkeypatch):
     """A log with more than the maximum of samples is refused."""
     monkeypatch.setattr(samples, "MOST_SAMPLES", 20)
-    with pytest.raises(JournalError, match=r"stats\.json holds more than 20 samples; split it"):
+    with pytest.raises(JournalError, match=r"stats\.json contains more than 20 samples; split it"):
         load(log)
 
 

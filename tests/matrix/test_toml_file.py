@@ -27,10 +27,10 @@ USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1
         ({"local": {"gpus_per_job": 0}}, "gpus_per_job must be a whole number of at least 1"),
         ({"local": 3}, "local must be a table, got 3; write [local]"),
         ({"slurm": {"array": "0-3"}}, "'array' in [slurm] is set by the matrix itself"),
-        ({"slurm": {"Time!": "1"}}, "'Time!' in [slurm] is no option of sbatch"),
-        ({"slurm": {"time": "1\nrm"}}, "time in [slurm] must be a text, a number, or true"),
+        ({"slurm": {"Time!": "1"}}, "'Time!' in [slurm] is not an option of sbatch"),
+        ({"slurm": {"time": "1\nrm"}}, "time in [slurm] must be a string, a number, or true"),
         ({"slurm": {"at_once": 0}}, "at_once must be a whole number of at least 1, got 0"),
-        ({"slurm": {"setup": 1}}, "setup must be lines of shell, got 1"),
+        ({"slurm": {"setup": 1}}, "setup must be a string with shell commands, got 1"),
         ({"pue": "high"}, "pue must be a number, got 'high'"),
     ],
 )

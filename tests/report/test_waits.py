@@ -112,8 +112,10 @@ def test_waits_that_were_too_short_have_an_upper_end_only(tmp_path):
     told(tmp_path, Attempt(wait_energy={"gpu0": waited(720.0, 0.0, 720.0)}))
     report = build(tmp_path)
     assert not report.throughput.data_wait.gpu.is_resolved
-    assert "GPU < 0.400 Wh, waits too short to measure" in " ".join(render(report).split())
-    assert "<dd>&lt; 0.400 Wh, waits too short to measure" in page(report)
+    assert "(GPU): < 0.400 Wh, waiting times too short to measure" in " ".join(
+        render(report).split()
+    )
+    assert "<dd>&lt; 0.400 Wh, waiting times too short to measure" in page(report)
 
 
 def test_a_report_from_before_can_be_read(tmp_path):

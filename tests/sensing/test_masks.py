@@ -406,7 +406,10 @@ def pages(report: EnergyReport, folder: Path) -> dict[str, str]:
     ("masked", "sentence"),
     [
         ((PART, (0,)), "whole card: 1 of its 3 MIG instances is yours"),
-        ((f"{PART},{OTHER_PART}", (0, 1)), "whole card: 2 of its 3 MIG instances are yours"),
+        (
+            (f"{PART},{OTHER_PART}", (0, 1)),
+            "whole card: 2 of its 3 MIG instances are used by this run",
+        ),
         ((f"{PART},{OTHER_PART}", (1,)), "whole card: 1 of its 3 MIG instances is yours"),
         ((FIRST, (0,)), "whole card: shared by its 3 MIG instances"),
     ],
@@ -449,7 +452,7 @@ def test_ranks_on_two_instances_of_a_card(
     report = build(tmp_path)
 
     (device,) = (device for device in report.devices if device.scope == "gpu")
-    assert device.notes == ("whole card: 2 of its 3 MIG instances are yours",)
+    assert device.notes == ("whole card: 2 of its 3 MIG instances are used by this run",)
     assert counted_w(report) == {"gpu0": 100.0}
 
 

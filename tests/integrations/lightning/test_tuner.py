@@ -716,7 +716,7 @@ def test_misuse_is_told_at_once(tmp_path: Path) -> None:
         BatchSizeTuner(objective="size")
     with pytest.raises(ValueError, match="has another BatchSizeFinder"):
         tune_batch_size(trainer(tmp_path, BatchSizeFinder()), Net())
-    with pytest.raises(ValueError, match="children of this process, got 'spawn'"):
+    with pytest.raises(ValueError, match="child processes of this process, got 'spawn'"):
         tune_batch_size(trainer(tmp_path, strategy="ddp_spawn", devices=2), Net())
     with pytest.raises(ValueError, match="fast_dev_run must be off"):
         tune_batch_size(trainer(tmp_path, fast_dev_run=True), Net())

@@ -97,7 +97,7 @@ def test_three_periods_of_the_sensor_are_refused():
     one = lab.trial(0.060, 0.0, np.random.default_rng(0))
     found = split(one.spans, one.readings, lab.NAMES, one.steps)
     assert isinstance(found, Refusal)
-    assert "at 3 places of the step" in found.why
+    assert "on only 3 positions within the step" in found.why
     assert "varied length" in found.help
 
 

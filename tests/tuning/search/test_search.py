@@ -442,7 +442,7 @@ def test_powers_of_two_is_a_switch():
 @pytest.mark.parametrize(
     ("trial", "said"),
     [
-        (ran(12), "of a size that the settings allow, got 12"),
+        (ran(12), "a size that the settings allow, got 12"),
         (Trial(size=16), "needs steps and their time, got steps=0"),
     ],
 )

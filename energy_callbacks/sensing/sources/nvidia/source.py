@@ -313,7 +313,7 @@ def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
             "grep -i xid' shows why; it is measured again when it is back"
         )
     return ReadingMissed(
-        f"{card.device.key} did not respond: NVML reports {error}; it is tried again"
+        f"{card.device.key} did not answer: NVML reports {error}; it is tried again"
     )
 
 
