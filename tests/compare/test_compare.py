@@ -357,7 +357,7 @@ def test_a_metric_that_is_as_good_is_said_to_be(groups):
     groups["new"] = scored(groups["new"], [0.998 * score for score in EVEN])
     found = compare(groups)
     assert [one.verdict for one in found.qualities] == ["as good"]
-    assert "with val_accuracy as good" in found.answers[0]
+    assert "and val_accuracy is as good" in found.answers[0]
     strict = compare(groups, margin=0.0001)
     assert [one.verdict for one in strict.qualities] == ["worse"]
 

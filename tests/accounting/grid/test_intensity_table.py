@@ -119,7 +119,7 @@ WRONG = [
     (["time,intensity", "2026-01-01T01:00Z,1", "2026-01-01T00:00Z,1"],
      r"line 3, column 1 .*'2026-01-01T00:00Z' is not later than the time in the line before"),
     (["time,zone,intensity", "2026-01-01T01:00Z,DE,1", "2026-01-01T02:00Z,FR,1"],
-     r"line 3, column 2 \(zone\): the file has several zones \(DE and FR\); keep the rows of one zone"),
+     r"line 3, column 2 \(zone\): the file has several zones \(DE and FR\); keep the rows"),
     (["time,intensity", "2026-01-01T01:00Z"], r"line 2, column 2 \(intensity\): the line ends"),
     (["time;intensity"], r"line 1: no column has times, got 'time;intensity'; .*with ',' between"),
     (["time,power"], r"line 1: no column has carbon intensities, got 'time,power'; .*'intensity'"),

@@ -130,7 +130,7 @@ def test_nothing_fits_is_no_answer_and_has_a_reason(objective):
     assert search.answer().size is None
     assert search.answer().why == (
         "batch size 1 does not fit: CUDA out of memory; make min_size or the model smaller, or "
-        "free the device of other work"
+        "end other programs on the device"
     )
 
 
