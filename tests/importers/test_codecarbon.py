@@ -62,7 +62,9 @@ def test_of_several_runs_one_must_be_named(tmp_path):
     """``#RUN_ID`` and ``#last`` choose a run; the error for no or a wrong choice names the runs."""
     rows = [ROW, ROW | {"run_id": "bbbb-2", "gpu_energy": 0.5, "energy_consumed": 0.65}]
     path = _write(tmp_path / "emissions.csv", rows)
-    with pytest.raises(JournalError, match=r"holds 2 runs.*emissions\.csv#last.*aaaa-1 \(resnet"):
+    with pytest.raises(
+        JournalError, match=r"contains 2 runs.*emissions\.csv#last.*aaaa-1 \(resnet"
+    ):
         load(path)
     assert load(f"{path}#aaaa-1").energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
     assert load(f"{path}#last").energy.gpu.energy_j == pytest.approx(0.5 * 3.6e6)

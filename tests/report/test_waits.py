@@ -101,7 +101,9 @@ def test_page_text_and_json_tell_it(tmp_path):
     """Joules with their interval beside the seconds; the JSON holds it as it is."""
     told(tmp_path, Attempt(wait_energy=WAITS))
     report = build(tmp_path)
-    assert "waiting for data; GPU 0.200 Wh (0.190 to 0.210 Wh)" in " ".join(render(report).split())
+    assert "waiting for data; energy while waiting (GPU): 0.200 Wh (0.190 to 0.210 Wh)" in " ".join(
+        render(report).split()
+    )
     assert "Energy while waiting, GPU</dt><dd>0.200 Wh (0.190 to 0.210 Wh)" in page(report)
     assert "Energy while waiting, in total</dt><dd>0.300 Wh" in page(report)
     assert from_json(to_json(report)) == report

@@ -405,12 +405,15 @@ def pages(report: EnergyReport, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("masked", "sentence"),
     [
-        ((PART, (0,)), "whole card: 1 of its 3 MIG instances is yours"),
+        ((PART, (0,)), "whole card: 1 of its 3 MIG instances is used by this run"),
         (
             (f"{PART},{OTHER_PART}", (0, 1)),
             "whole card: 2 of its 3 MIG instances are used by this run",
         ),
-        ((f"{PART},{OTHER_PART}", (1,)), "whole card: 1 of its 3 MIG instances is yours"),
+        (
+            (f"{PART},{OTHER_PART}", (1,)),
+            "whole card: 1 of its 3 MIG instances is used by this run",
+        ),
         ((FIRST, (0,)), "whole card: shared by its 3 MIG instances"),
     ],
     ids=["one", "two", "one of two", "the card"],

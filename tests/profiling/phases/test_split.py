@@ -89,7 +89,7 @@ def test_a_mean_over_a_second_is_refused():
         spans, replace(readings, power_w=smooth_w + noise_w, window_s=window_s), NAMES, 600
     )
     assert isinstance(found, Refusal)
-    assert "% only" in found.why
+    assert "has an error of" in found.why
 
 
 def test_three_periods_of_the_sensor_are_refused():
