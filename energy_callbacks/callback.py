@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from energy_callbacks.accounting.profiler_names import ProfilerName
-from energy_callbacks.accounting.profilers import Profiler
+from energy_callbacks.accounting.profilers import OneOrMoreProfilers
 from energy_callbacks.core.config import ConfigSettings, check_names
 from energy_callbacks.meter import EnergyMeter
 
@@ -20,11 +19,11 @@ class CallbackSettings(ConfigSettings, total=False):
 
     Attributes:
         profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
-            ``"lines"``, ``"phases"`` and ``"host"``.
+            ``"lines"``, ``"phases"`` and ``"host"``; one, or a list.
         meter: a meter with its own settings; no other of these settings may be combined with it.
     """
 
-    profilers: Sequence[Profiler | ProfilerName]
+    profilers: OneOrMoreProfilers
     meter: EnergyMeter | None
 
 
@@ -77,9 +76,12 @@ class EnergyCallback:
         """
         if hasattr(type(self), name):  # a property raised AttributeError: raise it again
             return object.__getattribute__(self, name)
+        # With ``obj``, the interpreter would propose a similar hook of the wrong framework.
         raise AttributeError(
-            f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "
-            f"another framework needs the class of the same name from {_MODULES}"
+            f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; its methods are "
+            "report and wait_for_report, and another framework needs the class of the same name "
+            f"from {_MODULES}",
+            name=name,
         )
 
     def report(self) -> "EnergyReport":

@@ -23,8 +23,7 @@ from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.metrics.tags import with_prefix
-from energy_callbacks.accounting.profiler_names import ProfilerName
-from energy_callbacks.accounting.profilers import Profiler, Profilers
+from energy_callbacks.accounting.profilers import OneOrMoreProfilers, Profilers
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
@@ -50,6 +49,7 @@ _RANKS_S = 5.0
 # Maximum wait in seconds for the energies of phases in the report of a running meter. Computing
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
+_NOT_STARTED: Final = "the meter was never started in this process; train first, or call start()"
 _KEYWORDS: Final = (
     "config", "sources", "clock", "outputs", "profilers", *ConfigSettings.__annotations__
 )  # fmt: skip
@@ -99,7 +99,7 @@ class EnergyMeter:
         clock: clock for all times; ``None`` is the system's clock.
         outputs: outputs to which ``log`` writes.
         profilers: profilers to run in each attempt: objects such as ``KernelProfiler()``, or the
-            names ``"kernels"``, ``"lines"``, ``"phases"`` and ``"host"``.
+            names ``"kernels"``, ``"lines"``, ``"phases"`` and ``"host"``; one, or a list.
         **settings: settings by name, such as ``country="DEU"``; see ``EnergyConfig``.
 
     Attributes:
@@ -119,7 +119,7 @@ class EnergyMeter:
         sources: Sequence[Source] | None = None,
         clock: Clock | None = None,
         outputs: Sequence[Output] = (),
-        profilers: Sequence[Profiler | ProfilerName] = (),
+        profilers: OneOrMoreProfilers = (),
         **settings: Unpack[ConfigSettings],
     ) -> None:
         self.config = _config(config, settings)
@@ -168,7 +168,7 @@ class EnergyMeter:
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: run id, run folder and the joules used so far.
+        """Return the state for a checkpoint: the run, its energy so far, and the carbon intensity.
 
         The state can be encoded as JSON and is empty before the first start. To continue the run,
         pass the state to ``start``.
@@ -760,9 +760,7 @@ class EnergyMeter:
 
         self._lifecycle.end_if_left()
         if (folder := self.run_folder) is None:
-            raise JournalError(
-                "there is nothing yet: the meter was never started; train first, or call start()"
-            )
+            raise JournalError(f"there is nothing yet: {_NOT_STARTED}")
         self._complete_journals()
         return build(folder)
 
@@ -777,14 +775,17 @@ class EnergyMeter:
 
     @harmless
     def save_report(self) -> str | None:
-        """Write ``energy_report.*`` into the run folder.
+        """Write ``energy_report.*`` into the run folder; log a warning if nothing can be written.
 
         Returns:
             A summary in one line; ``None`` if this process has measured nothing or an error
             occurred.
         """
-        last = self._lifecycle.own
-        return None if last is None else self._save(last)
+        if (last := self._lifecycle.own) is not None:
+            return self._save(last)
+        if not is_disabled():
+            logger.warning("no report is written: %s", _NOT_STARTED)
+        return None
 
     def _save(self, last: ActiveAttempt) -> str | None:
         from energy_callbacks.report import build, save

@@ -29,6 +29,8 @@ def test_a_hook_of_another_framework_names_all_doors() -> None:
     with pytest.raises(AttributeError) as caught:
         Ours().on_step_begin()
     message = str(caught.value)
+    assert caught.value.obj is None, "otherwise the interpreter proposes a hook of this framework"
+    assert "its methods are report and wait_for_report" in message
     assert "of Sandcastle has no 'on_step_begin'" in message
     for door in ("lightning", "keras", "huggingface"):
         assert f"energy_callbacks.{door}" in message

@@ -933,6 +933,19 @@ def test_the_report_is_written_and_summed_up_in_one_line(tmp_path: Path, clock: 
     assert names == ["energy_report.html", "energy_report.json", "energy_report.txt"]
 
 
+def test_a_report_of_a_meter_that_was_never_started(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written, and a warning says why, unless measuring is disabled."""
+    assert EnergyMeter().save_report() is None
+    [warning] = caplog.messages
+    assert "no report is written: the meter was never started" in warning
+    assert "call start()" in warning
+    monkeypatch.setenv(DISABLED_VARIABLE, "1")
+    assert EnergyMeter().save_report() is None
+    assert len(caplog.messages) == 1
+
+
 def test_the_report_can_be_asked_for_at_any_time(tmp_path: Path, clock: FakeClock) -> None:
     """During a run, the report covers the readings so far."""
     with meter_of(tmp_path, clock) as meter:

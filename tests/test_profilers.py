@@ -115,9 +115,7 @@ def test_what_is_no_profiler_is_refused_at_once():
     with pytest.raises(TypeError, match=r"got the class; write Heard\(\)"):
         EnergyMeter(profilers=[Heard])
     names = "'kernels', 'lines', 'host', 'phases'"
-    with pytest.raises(
-        ValueError, match=f"unknown profiler 'kernel'; .* a list of the names {names}"
-    ):
+    with pytest.raises(ValueError, match=f"unknown profiler 'kernel'; .* takes the names {names}"):
         EnergyMeter(profilers=["kernel"])
 
 
@@ -202,3 +200,25 @@ def test_of_two_meters_at_once_the_first_has_it(tmp_path, offered):
     with two:
         pass
     assert [told[0] for told in heard.told].count("start") == 2
+
+
+@pytest.mark.parametrize("one", ["phases", profiling.StepPhases()])
+def test_a_single_profiler_needs_no_list(one):
+    """A name is not read as a list of letters."""
+    assert [type(member) for member in EnergyMeter(profilers=one)._profilers] == [
+        profiling.StepPhases
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "kind", "message"),
+    [
+        ("phase", ValueError, "there is no profiler 'phase'"),
+        (profiling.StepPhases, TypeError, r"got the class; write StepPhases\(\)"),
+        (3, TypeError, "got 3 without start"),
+    ],
+)
+def test_a_single_wrong_profiler_is_refused(one, kind, message):
+    """The message has the whole value."""
+    with pytest.raises(kind, match=message):
+        EnergyMeter(profilers=one)

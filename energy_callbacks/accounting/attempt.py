@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
-from energy_callbacks.accounting.grid.intensity_log import IntensityLog
+from energy_callbacks.accounting.grid.intensity_log import IntensityLog, intensity_in
 from energy_callbacks.accounting.journal import disk_sync, journal, redaction
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
@@ -169,7 +169,12 @@ class ActiveAttempt:
         if problem:
             self.recorder.warn("place", problem)
         self._emissions_kg = IntensityLog(
-            grid, self.recorder, unix_s, config.pue, clock.monotonic_s
+            grid,
+            self.recorder,
+            unix_s,
+            config.pue,
+            clock.monotonic_s,
+            earlier=(earlier.of("total"), intensity_in(state)),
         )
         self.board = ScalarBoard(
             self.recorder,
@@ -279,9 +284,17 @@ class ActiveAttempt:
         self.recorder.event("profile", self.now_s(), of=kind, record=record)
 
     def state(self) -> Record:
-        """Return the state for a checkpoint: run id, run folder, and joules so far by scope."""
-        used_j = dict(self.board.used_j)
-        return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
+        """Return the state for a checkpoint.
+
+        Run id, run folder, joules so far by scope, and their mean carbon intensity.
+        """
+        mean = self._emissions_kg.mean
+        return {
+            "run_id": self.run_id,
+            "folder": str(self.run_folder),
+            "energy_j": dict(self.board.used_j),
+            "intensity": None if mean is None else asdict(mean),
+        }
 
     def budget_share(self) -> float:
         """Return the share of the run's budget that this host has used.

@@ -56,7 +56,7 @@ def create(name: str, **settings: Any) -> Any:
     if name not in PROFILERS:
         known = ", ".join(repr(one) for one in PROFILERS)
         raise ValueError(
-            f"unknown profiler {name!r}; profilers= must be a list of the names {known}, or of "
-            "objects such as KernelProfiler()"
+            f"unknown profiler {name!r}; profilers= takes the names {known}, and objects such as "
+            "KernelProfiler()"
         )
     return resolve_name(f"energy_callbacks.profiling:{PROFILERS[name].class_name}")(**settings)

@@ -1,10 +1,11 @@
 """Passes the events of a meter to the meter's profilers, and stops a profiler that fails."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from energy_callbacks.accounting import profiler_names
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.core.guard import logger, pass_on_signals
 
 
@@ -43,6 +44,9 @@ class Profiler(Protocol):
         ...
 
 
+OneOrMoreProfilers = Profiler | ProfilerName | Sequence[Profiler | ProfilerName]
+"""The setting ``profilers``: objects or names; one of them needs no list."""
+
 _METHODS = ("start", "mark", "step", "stop")
 
 
@@ -50,8 +54,8 @@ class Profilers:
     """Passes events to all profilers of a meter.
 
     Args:
-        members: the profilers, as objects or names. They are called in this order, but stopped in
-            reverse order.
+        members: the profilers, as objects or names; one of them needs no list. They are called in
+            this order, but stopped in reverse order.
 
     Attributes:
         running: the profilers that are running.
@@ -65,7 +69,9 @@ class Profilers:
 
     offer: "ClassVar[ProfilerOffer | None]" = None
 
-    def __init__(self, members: Sequence[Profiler | str]) -> None:
+    def __init__(self, members: OneOrMoreProfilers) -> None:
+        if isinstance(members, str) or not isinstance(members, Iterable):
+            members = (members,)
         self._members = tuple(_as_profiler(member) for member in members)
         self.running: list[Profiler] = []
 

@@ -227,10 +227,9 @@ class JournalRecorder:
         self._note_period()
         self._write_series(now_s)
         self._writer.flush()  # before all that may take long while the training runs Python code
-        self._waiting.update(now_s, is_final=is_final)
         self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
         is_asked = self.is_asked
-        self._write_so_far(is_due=has_windows or is_asked)
+        self._write_so_far(now_s, is_due=has_windows or is_asked)
         if is_asked and not is_final:
             self._write_phases(self._so_far_s, self._by_phase.energies_until)
         self._writer.flush()
@@ -281,6 +280,7 @@ class JournalRecorder:
             )
             self._write_queued()
         self._write_phases(now_s, lambda _: self._by_phase.energies())
+        self._waiting.update(now_s, is_final=True)
         self._by_phase.give_up()  # the meter keeps this object; the sums take 0.2 MB for each phase
         energy = self._energies(self.start_s, now_s)
         values = self._waiting.record() | values
@@ -433,7 +433,7 @@ class JournalRecorder:
                 self._row_ends[key] = first_s
                 yield key, first_s - self.start_s
 
-    def _write_so_far(self, *, is_due: bool) -> None:
+    def _write_so_far(self, now_s: float, *, is_due: bool) -> None:
         """Write a ``so_far`` line if the last one is old or ``is_due`` is set.
 
         The line is due after a window: then no window ends after the newest line.
@@ -442,6 +442,7 @@ class JournalRecorder:
         wait_s = min(_SO_FAR_SHARE * (end_s - self.start_s), _SO_FAR_S)
         if is_due or end_s - self._so_far_s >= max(wait_s, _SHORTEST_S):
             self._so_far_s = end_s
+            self._waiting.update(now_s)
             energies = self._energies(self.start_s, end_s)
             line = {"type": "so_far", "t_s": end_s - self.start_s, "energy": energies}
             self._writer.write(line | self._waiting.record())

@@ -9,7 +9,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from typing import Final
 
 from energy_callbacks.cli.common import messages
 from energy_callbacks.cli.common.completion import PrintCompletion
@@ -32,6 +34,9 @@ COMMANDS: tuple[str, ...] = (
     "monitor",
     "doctor",
 )
+# Minimum ratio of ``difflib`` between an unknown option and one that the message proposes; 0.94 for
+# --contry and --country, 0.62 for --foo and --format.
+_SIMILAR: Final = 0.75
 _DESCRIPTION = "Measure the energy of trainings and other programs."
 _EXIT_CODES = (
     "Exit codes: 0 for success, 1 if the command failed, 2 if an argument or an input file is "
@@ -54,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argument or an input file was wrong, 130 after Ctrl-C.
     """
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = _parse(argv)
         with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
             code = _run(arguments)
         sys.stdout.flush()
@@ -63,6 +68,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments; for an unknown option, exit with a message that has a similar one."""
+    arguments, unknown = build_parser().parse_known_args(argv)
+    if unknown:
+        command: argparse.ArgumentParser = arguments.parser
+        known = command._option_string_actions  # noqa: SLF001 - argparse has no public access
+        names = [word.partition("=")[0] for word in unknown]
+        close = [one for name in names for one in get_close_matches(name, known, 1, _SIMILAR)]
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return arguments
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -110,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
         module = import_module(f"{__name__}.{name}")
         text = module.HELP
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, parser=command)
         module.add_arguments(command)
         add_verbosity(command)
     return parser

@@ -81,13 +81,12 @@ class ListedRun:
         """Return the text of each column of the table."""
         if (report := self.report) is None:
             return ["-", "unreadable", "-", "-", "-", str(self.folder)]
-        name = formatting.one_line(report.run.name or "-")
         return [
             time.strftime("%Y-%m-%d %H:%M", time.localtime(report.run.started_unix_s)),
             report.run.status,
             formatting.duration(report.run.duration_s),
             figure_format.figure(report.energy.total),
-            name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…",
+            formatting.clipped(report.run.name or "-", _LONGEST_NAME),
             str(self.folder),
         ]
 

@@ -3,12 +3,13 @@
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.core import formatting
+from energy_callbacks.core.formatting import or_dash
 from energy_callbacks.core.units import megahertz
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sampler import Notice
@@ -183,15 +184,11 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
 
 def _cells(look: DeviceLook) -> tuple[str, ...]:
     mark = "[yellow]~[/]" if look.device.origin == "estimated" else ""
-
-    def known(value: float | None, form: Callable[[float], str]) -> str:
-        return "-" if value is None else form(value)
-
     return (
-        known(look.power_w, lambda power_w: f"{mark}{formatting.power(power_w)}"),
-        known(look.energy.energy_j, lambda energy_j: f"{mark}{formatting.energy(energy_j)}"),
-        known(look.utilisation, lambda share: f"{100 * share:.0f} %"),
-        known(look.memory_used_bytes, formatting.size),
-        known(look.temperature_c, "{:.0f}".format),
-        known(look.clock_hz, lambda clock_hz: f"{megahertz(clock_hz):.0f}"),
+        or_dash(look.power_w, lambda power_w: f"{mark}{formatting.power(power_w)}"),
+        or_dash(look.energy.energy_j, lambda energy_j: f"{mark}{formatting.energy(energy_j)}"),
+        or_dash(look.utilisation, lambda share: f"{100 * share:.0f} %"),
+        or_dash(look.memory_used_bytes, formatting.size),
+        or_dash(look.temperature_c, "{:.0f}".format),
+        or_dash(look.clock_hz, lambda clock_hz: f"{megahertz(clock_hz):.0f}"),
     )

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="carbon intensity of the electricity in kg of CO2 equivalents per kWh, instead of a "
         "country",
     )
-    add("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
+    options.add_price(parser)
     options.add_json(parser, markdown="print the projection as Markdown")
 
 
@@ -151,15 +151,17 @@ def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -
 def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
     """Return the number of jobs per day and the properties of the data centre.
 
-    Carbon intensity, power usage effectiveness (PUE) and price that are not in the arguments are
-    those of the report, if there is one.
+    Carbon intensity, power usage effectiveness (PUE), price and currency that are not in the
+    arguments are those of the report, if there is one.
     """
-    pue, price, emissions = arguments.pue, arguments.price_per_kwh, None
+    pue, emissions = arguments.pue, None
+    price, currency = arguments.price_per_kwh, arguments.currency
     if report is not None:
         place = {"country": arguments.country, "region": arguments.region}
-        shown = view(report, **place, pue=pue, price_per_kwh=price)
+        shown = view(report, **place, pue=pue, price_per_kwh=price, currency=currency)
         emissions = shown.emissions
-        price = shown.cost.price_per_kwh if price is None and shown.cost else price
+        if shown.cost is not None:
+            price, currency = shown.cost.price_per_kwh, shown.cost.currency
         pue = emissions.pue if pue is None and emissions else pue
     return Fleet(
         jobs_per_day=arguments.jobs_per_day,
@@ -167,6 +169,7 @@ def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
         pue=1.0 if pue is None else pue,
         scheduler_overhead=arguments.scheduler_overhead,
         price_per_kwh=price,
+        currency=currency,
     )
 
 

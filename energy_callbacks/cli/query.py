@@ -98,8 +98,8 @@ def _cell(value: Any) -> str:
     """
     if value is None:
         return "-"
-    text = f"{value:.6g}" if isinstance(value, float) else formatting.one_line(str(_plain(value)))
-    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+    text = f"{value:.6g}" if isinstance(value, float) else str(_plain(value))
+    return formatting.clipped(text, _LONGEST_CELL)
 
 
 def _plain(value: Any) -> Any:

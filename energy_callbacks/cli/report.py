@@ -2,20 +2,26 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from energy_callbacks import importers
 from energy_callbacks.cli.common import options, run_folders
 from energy_callbacks.core import atomic_files
-from energy_callbacks.report import FORMATS, Format, load, save, view
-from energy_callbacks.report.model import schema
+from energy_callbacks.report import FORMATS, EnergyReport, Format, load, save, view
+from energy_callbacks.report.model import schema, time_series
+from energy_callbacks.report.model.runs import Series
 from energy_callbacks.report.render import emissions_csv
 from energy_callbacks.report.render.terminal import print_report
 
 # Formats that are written only if requested, and the option that requests each of them.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
-_VIEW = ("country", "region", "pue", "price_per_kwh")
+_VIEW = ("country", "region", "pue", "price_per_kwh", "currency")
+# Functions that return the time series in the format of each ending of ``--time-series``.
+_SERIES: Mapping[str, Callable[[Sequence[Series]], str | bytes]] = {
+    ".csv": time_series.as_csv,
+    ".parquet": time_series.as_parquet,
+}
 HELP = "show the report of a run, by default the newest, and write its files"
 
 
@@ -51,13 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interactive",
         action="store_true",
         help="also write energy_report_interactive.html, a page whose charts can be zoomed (about "
-        "5 MB; needs Plotly: pip install 'energy-callbacks[interactive]')",
+        "5 MB; needs Plotly, which the extra 'interactive' installs)",
     )
     add(
         "--emissions-csv",
         type=Path,
         metavar="FILE",
         help="also write a CSV file with one row in the format of CodeCarbon's emissions.csv",
+    )
+    add(
+        "--time-series",
+        type=_series_file,
+        metavar="FILE",
+        help="also write power, memory and other values of each device over time to a .csv or "
+        ".parquet file (Parquet needs the extra 'dataframe')",
     )
     elsewhere = parser.add_argument_group(
         "another location or price",
@@ -66,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_location(elsewhere)
     elsewhere.add_argument("--pue", type=float, help=options.PUE_HELP)
-    elsewhere.add_argument("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
+    options.add_price(elsewhere)
     options.add_json(parser)
 
 
@@ -90,9 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = out or _folder_of(path)
         atomic_files.make_folder(folder)
         paths = save(report, folder, formats)
-    if arguments.emissions_csv is not None:
-        emissions_csv.write(report, arguments.emissions_csv)
-        paths.append(arguments.emissions_csv)
+    paths += _save_tables(report, arguments)
     if arguments.json:
         sys.stdout.write(schema.to_json(report))
         return 0
@@ -100,6 +111,22 @@ def run(arguments: argparse.Namespace) -> int:
     for written in paths:
         print(written)
     return 0
+
+
+def _save_tables(report: EnergyReport, arguments: argparse.Namespace) -> list[Path]:
+    """Write the files of ``--emissions-csv`` and ``--time-series``, and return their paths."""
+    emissions, series = arguments.emissions_csv, arguments.time_series
+    if emissions is not None:
+        emissions_csv.write(report, emissions)
+    if series is not None:
+        atomic_files.write(series, _SERIES[series.suffix](report.series))
+    return [path for path in (emissions, series) if path is not None]
+
+
+def _series_file(word: str) -> Path:
+    if Path(word).suffix not in _SERIES:
+        raise argparse.ArgumentTypeError(f"must end with {' or '.join(_SERIES)}, got {word!r}")
+    return Path(word)
 
 
 def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:

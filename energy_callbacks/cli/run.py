@@ -88,8 +88,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="gCO2e per kWh of electricity, or a CSV file with times and intensities",
     )
     add("--pue", type=float, help="power usage effectiveness of the building (default: 1)")
-    add("--price-per-kwh", type=float, metavar="P", help=options.PRICE_HELP)
-    add("--currency", metavar="CODE", help="currency of the price, such as EUR")
+    options.add_price(parser)
     add("--no-html", action="store_true", help="write no HTML page, only JSON and text")
     add("--graphs", action="store_true", help="also write each chart of the report as a PNG file")
     add(

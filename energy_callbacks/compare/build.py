@@ -258,8 +258,7 @@ def _interval(
 ) -> tuple[RatioInterval | None, Basis | None]:
     before, after = ([run.values[quantity] for run in s.group.runs] for s in (old, new))
     basis: Basis = "pairs" if in_pairs else "runs"
-    ratio = statistics.ratio_of_pairs if in_pairs else statistics.ratio_of_runs
-    interval = ratio(before, after)
+    interval = statistics.ratio_of_runs(before, after, in_pairs=in_pairs)
     if interval is None and len(before) == len(after) == 1:
         old_blocks, new_blocks = (blocks(side.reports[0], quantity) for side in (old, new))
         if old_blocks is not None and new_blocks is not None:

@@ -2,16 +2,14 @@
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import install_command
+from energy_callbacks.report.model import schema
 from energy_callbacks.report.model.display import as_text, write_files
 from energy_callbacks.report.model.metrics import Direction
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 FORMAT = "energy_callbacks.comparison"
 SCHEMA_VERSION = 2
@@ -257,21 +255,9 @@ class Comparison:
         return as_text(self)
 
 
-@cache
-def _adapter() -> "TypeAdapter[Comparison]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Comparison)
-
-
 def to_json(comparison: Comparison) -> str:
     """Return the comparison as JSON, with each top-level field on one line."""
-    parts = _adapter().dump_python(comparison, mode="json")
-    lines = [
-        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False)}'
-        for name, part in parts.items()
-    ]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return schema.as_lines(schema.adapter(Comparison).dump_python(comparison, mode="json"))
 
 
 def from_json(text: str) -> Comparison:
@@ -291,11 +277,10 @@ def from_json(text: str) -> Comparison:
     if not isinstance(value.get("schema_version"), int) or value["schema_version"] > SCHEMA_VERSION:
         raise JournalError(
             f"this comparison has schema version {value.get('schema_version')!r}, this "
-            f"installation reads up to {SCHEMA_VERSION}; run: pip install --upgrade "
-            "energy-callbacks"
+            f"installation reads up to {SCHEMA_VERSION}; run: {install_command(upgrade=True)}"
         )
     try:
-        return _adapter().validate_python(value)
+        return schema.from_record(Comparison, value)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

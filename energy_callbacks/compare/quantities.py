@@ -106,20 +106,16 @@ def _values(report: EnergyReport) -> Iterator[tuple[str, float | None]]:
         if ratio is not None and ratio.is_resolved:
             yield name, ratio.value_j
     whole = report.energy.total
-    yield "energy_j", _resolved_j(whole)
-    yield "gpu_energy_j", _resolved_j(report.energy.gpu)
+    yield "energy_j", whole.resolved_j
+    yield "gpu_energy_j", report.energy.gpu.resolved_j
     yield "duration_s", report.run.duration_s
     yield "samples_per_s", report.throughput.samples_per_s
     known_s = report.run.duration_s * whole.coverage
-    yield "power_w", (_resolved_j(whole) or 0.0) / known_s if known_s else None
+    yield "power_w", (whole.resolved_j or 0.0) / known_s if known_s else None
     yield "peak_memory_bytes", report.memory.device_used_peak_bytes
     yield "mean_memory_bytes", report.memory.device_used_mean_bytes
     yield "host_memory_bytes", report.memory.host_rss_peak_bytes
     yield "host_mean_memory_bytes", report.memory.host_rss_mean_bytes
-
-
-def _resolved_j(figure: Figure) -> float | None:
-    return figure.energy_j if figure.is_resolved else None
 
 
 def estimated_share(reports: Sequence[EnergyReport], scope: Scope) -> float:

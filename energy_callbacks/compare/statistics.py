@@ -95,36 +95,22 @@ class _Difference(NamedTuple):
     freedom: float
 
 
-def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Return the ratio new / old of two groups of runs that are independent of each other.
+def ratio_of_runs(
+    old: Sequence[float], new: Sequence[float], *, in_pairs: bool = False
+) -> RatioInterval | None:
+    """Return the ratio new / old of two groups of runs.
 
     Args:
         old: (n,) positive value of each run of the first group.
         new: (m,) positive value of each run of the other group.
+        in_pairs: whether the runs were made in pairs (then m = n), in each of which slow changes,
+            such as of the machine's temperature, mostly cancel; otherwise all runs are independent
+            of each other.
 
     Returns:
         The ratio of the geometric means. ``None`` if a group has fewer than two runs, because the
         spread of runs is then unknown.
     """
-    return _ratio(old, new, in_pairs=False)
-
-
-def ratio_of_pairs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Return the ratio new / old of runs that were made in pairs.
-
-    Slow changes, such as of the machine's temperature, mostly cancel in each pair.
-
-    Args:
-        old: (n,) positive value of the first group in each pair.
-        new: (n,) positive value of the other group in each pair.
-
-    Returns:
-        The geometric mean of the pairs' ratios; ``None`` if there are fewer than two pairs.
-    """
-    return _ratio(old, new, in_pairs=True)
-
-
-def _ratio(old: Sequence[float], new: Sequence[float], *, in_pairs: bool) -> RatioInterval | None:
     if min(len(old), len(new)) < 2:
         return None
     rng = np.random.default_rng(_SEED)

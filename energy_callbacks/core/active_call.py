@@ -43,7 +43,7 @@ class ActiveCall:
             names: possible names of the function, such as ``fit``.
             package: top-level package of the function, such as ``keras``.
         """
-        for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
+        for frame in outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
             if frame.f_code.co_name in names and _package(frame) == package:
                 return cls(frame, package)
         return None
@@ -111,7 +111,7 @@ def find_callback_list(member: object) -> list[Any] | None:
     Returns:
         ``None`` if no caller has such a list.
     """
-    for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
+    for frame in outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
         owner = frame.f_locals.get("self")
         callbacks = getattr(owner, "__dict__", {}).get("callbacks")  # does not run a property
         if isinstance(callbacks, list) and any(one is member for one in callbacks):
@@ -119,7 +119,8 @@ def find_callback_list(member: object) -> list[Any] | None:
     return None
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame, its caller, the caller's caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back

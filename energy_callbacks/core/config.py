@@ -284,6 +284,18 @@ def check_settings(**values: Any) -> None:
     _check_region(values.get("region"), values.get("country"))
 
 
+def check_currency(currency: str | None, price_per_kwh: float | None) -> None:
+    """Check the currency of a price.
+
+    Raises:
+        ValueError: if it is not a code of three capital letters, or if there is no price.
+        TypeError: if it is not a text.
+    """
+    _check_currency(currency)
+    if currency is not None and price_per_kwh is None:
+        raise ValueError(f"currency={currency!r} needs a price of electricity; set price_per_kwh")
+
+
 def settings_in_use(config: EnergyConfig) -> dict[str, layers.Found]:
     """Return the value that is used for each setting, and its origin.
 

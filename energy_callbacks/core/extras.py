@@ -1,9 +1,16 @@
 """Replaces import errors for missing optional packages by errors that name the extra to install."""
 
+import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from energy_callbacks.core.errors import MissingExtraError
+
+_NAME: Final = "energy-callbacks"
 
 
 @contextmanager
@@ -26,5 +33,46 @@ def requires(*packages: str, extra: str) -> Iterator[None]:
         if error.name not in packages:
             raise
         raise MissingExtraError(
-            f"{error.name!r} is not installed; run: pip install 'energy-callbacks[{extra}]'"
+            f"{error.name!r} is not installed; run: {install_command(extra)}"
         ) from error
+
+
+def install_command(extra: str = "", *, upgrade: bool = False) -> str:
+    """Return the command that installs this package again, from where it was installed.
+
+    Args:
+        extra: names of extras that the command also installs, such as ``"keras"``.
+        upgrade: whether the command installs the newest version.
+    """
+    name = f"[{extra}]" if extra else ""
+    pip = ["pip", "install", *(["--upgrade"] if upgrade else [])]
+    origin = _origin()
+    if "dir_info" in origin:
+        folder = unquote(urlsplit(origin["url"]).path)
+        editable = ["-e"] if origin["dir_info"].get("editable") else []
+        command = shlex.join([*pip, *editable, folder + name])
+        return f"{shlex.join(['git', '-C', folder, 'pull'])} && {command}" if upgrade else command
+    if vcs := origin.get("vcs_info"):
+        revision = None if upgrade else vcs.get("requested_revision")
+        name += f" @ {vcs['vcs']}+{origin['url']}" + (f"@{revision}" if revision else "")
+    elif origin:
+        name += f" @ {origin['url']}"
+    return shlex.join([*pip, _NAME + name])
+
+
+def _origin() -> dict[str, Any]:
+    """Return where this package was installed from; empty for a package index such as PyPI.
+
+    The contents are those of ``direct_url.json`` (PEP 610). If the package is imported from a
+    checkout and is not installed, this is the folder of the checkout.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        text = distribution(_NAME).read_text("direct_url.json")
+    except PackageNotFoundError:
+        checkout = Path(__file__).resolve().parents[2]
+        is_checkout = (checkout / "pyproject.toml").is_file()
+        return {"url": checkout.as_uri(), "dir_info": {}} if is_checkout else {}
+    origin: dict[str, Any] = json.loads(text) if text else {}
+    return origin

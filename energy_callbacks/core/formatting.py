@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from energy_callbacks.core.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
 
@@ -175,6 +175,17 @@ def one_line(text: str) -> str:
     Such characters can be in names from users and drivers, and terminals interpret them.
     """
     return re.sub(r"\s", " ", "".join(" " if _is_control(c) else c for c in text))
+
+
+def clipped(text: str, length: int) -> str:
+    """Return a text on one line, cut to at most ``length`` characters."""
+    line = one_line(text)
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def or_dash(value: float | None, say: Callable[[float], str]) -> str:
+    """Return ``say(value)``; ``-`` if the value is not known."""
+    return "-" if value is None else say(value)
 
 
 def _is_control(character: str) -> bool:

@@ -44,8 +44,16 @@ def give_up(owner: Abandonable, method: str) -> None:
     Args:
         owner: object whose method failed.
         method: name of the method, for the message.
+
+    Raises:
+        TypeError: if the method was called on its class, so that ``owner`` is the first argument.
     """
     pass_on_signals()
+    if not hasattr(owner, "_abandon"):
+        raise TypeError(
+            f"{method}() needs an object, but was called on a class; add parentheses, as in "
+            "GpuEnergyCallback()"
+        )
     owner._abandon(f"{type(owner).__name__}.{method} failed; energy is no longer measured")
 
 

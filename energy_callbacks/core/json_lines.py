@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import install_command
 
 Record = dict[str, Any]
 
@@ -95,5 +96,5 @@ def check_version(header: Record, version: int, what: str, path: Path) -> None:
     if found > version:
         raise JournalError(
             f"{path} is a {what} of version {found}, this installation reads up to "
-            f"{version}; run: pip install --upgrade energy-callbacks"
+            f"{version}; run: {install_command(upgrade=True)}"
         )

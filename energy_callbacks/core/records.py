@@ -190,6 +190,11 @@ class Energy:
         """
         return is_resolved(self.energy_j, self.stderr_j, self.edge_j)
 
+    @property
+    def resolved_j(self) -> float | None:
+        """The energy if it is resolved; ``None`` if it is not known or not resolved."""
+        return self.energy_j if self.is_resolved else None
+
     def __str__(self) -> str:
         """Return the energy with its error, its upper bound if not resolved, or ``not known``."""
         if self.energy_j is None:

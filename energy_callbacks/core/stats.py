@@ -1,4 +1,12 @@
-"""Computes quantiles of Student's t distribution, for intervals from few values."""
+"""Computes sums of known values, and quantiles of Student's t distribution."""
+
+from collections.abc import Iterable
+
+
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """Return the sum of the values that are not ``None``; ``None`` if there are none."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:

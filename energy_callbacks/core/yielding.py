@@ -23,12 +23,22 @@ _PIECE_S: Final = 0.00025
 # length, but only in 80 % of the calls of ``time.sleep(0)``, which often takes the interpreter back
 # before the other thread has woken up (Python 3.11, two cores without other programs).
 _PAUSE_S: Final = 0.00005
+# After a long pause, the next piece may take this share of the pause. A C function that holds the
+# interpreter for 0.1 s makes each pause as long, so ten pauses would take a second. Pauses of 5 ms,
+# as in a training that runs Python code, do not make pieces longer.
+_SHARE: Final = 0.05
 
 
 class _Piece(threading.local):
-    """Moment at which the present piece of work began; infinite on threads that do not pause."""
+    """The present piece of work of a thread.
+
+    Attributes:
+        began_s: moment at which it began; infinite on threads that do not pause.
+        length_s: time after which the thread pauses.
+    """
 
     began_s = math.inf
+    length_s = _PIECE_S
 
 
 _piece = _Piece()
@@ -50,14 +60,16 @@ def yield_if_due() -> None:
     On other threads, such as that of the training, this does nothing. The caller must not hold a
     lock for which the training could wait.
     """
-    if time.monotonic() - _piece.began_s > _PIECE_S:
+    if time.monotonic() - _piece.began_s > _piece.length_s:
         pause()
 
 
 def pause() -> None:
     """Let other threads run, whatever the thread."""
+    paused_s = time.monotonic()
     time.sleep(_PAUSE_S)
     begin()
+    _piece.length_s = max(_SHARE * (_piece.began_s - paused_s), _PIECE_S)
 
 
 def pieces(values: NDArray[Element], size: int) -> Iterator[NDArray[Element]]:

@@ -116,7 +116,7 @@ def _row(
 def _energy_j(report: EnergyReport, scope: Scope) -> float | None:
     """Return the energy of a scope in a report, J; ``None`` if it is unknown or not resolved."""
     figure = report.energy.gpu if scope == "gpu" else report.energy.total
-    return figure.energy_j if figure.is_resolved else None
+    return figure.resolved_j
 
 
 def _best_metric(report: EnergyReport, plan: MatrixPlan) -> float | None:

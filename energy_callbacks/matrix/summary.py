@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -77,10 +76,7 @@ def heads(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict) -> list[s
 
 def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> list[str]:
     """Return the cells of one row as text, in the order of ``heads``."""
-
-    def known(value: float | None, form: Callable[[float], str]) -> str:
-        return "-" if value is None else form(value)
-
+    known = formatting.or_dash
     cost_j = known(answer.costs_j.get(row.name), formatting.energy)
     failed = f", {len(row.failed)} failed" if row.failed else ""
     shown = [

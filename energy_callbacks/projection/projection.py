@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from energy_callbacks.core.config import check_currency
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR, hours
 
 if TYPE_CHECKING:
@@ -115,10 +116,11 @@ class Fleet:
         pue: power usage effectiveness: energy of the data centre divided by energy of its machines.
         scheduler_overhead: energy of nodes while they start, wait and shut down, divided by the
             energy of the jobs.
-        price_per_kwh: price of electricity in any currency; ``None`` if not known.
+        price_per_kwh: price of electricity; ``None`` if not known.
+        currency: ISO 4217 code of the currency of the price; ``None`` if not known.
 
     Raises:
-        ValueError: if a number is out of range.
+        ValueError: if a number is out of range, or if there is a currency without a price.
     """
 
     jobs_per_day: float
@@ -126,6 +128,7 @@ class Fleet:
     pue: float = 1.0
     scheduler_overhead: float = 0.0
     price_per_kwh: float | None = None
+    currency: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.jobs_per_day < 1e15:
@@ -142,6 +145,7 @@ class Fleet:
             )
         if self.price_per_kwh is not None and not 0.0 <= self.price_per_kwh < 1e9:
             raise ValueError(f"price per kWh must not be negative, got {self.price_per_kwh}")
+        check_currency(self.currency, self.price_per_kwh)
 
     @property
     def kg_per_kwh(self) -> Amount:

@@ -31,7 +31,6 @@ _QUANTITIES: Final = (
     ("emissions", "emissions_kg", "kgCO2e", "gCO2e"),
     ("GPU-hours", "gpu_h", "h", ""),
     ("hours of jobs", "wall_h", "h", ""),
-    ("cost of electricity", "money", "", ""),
 )
 _FACTORS: Final = "Energy per day = jobs x energy of a job x PUE x (1 + scheduler overhead)"
 _INTERVALS: Final = (
@@ -130,17 +129,20 @@ def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[
         columns: the jobs or savings to compare, each with the title of its rows.
         fleet: number of jobs and properties of the data centre.
     """
-    has_price = fleet.price_per_kwh is not None
+    quantities = [*_QUANTITIES]
+    if fleet.price_per_kwh is not None:
+        quantities.append(("cost of electricity", "money", fleet.currency or "", ""))
     for period, days in PERIODS:
         projections = [over(column.job, fleet, days) for column in columns]
         rows: list[_Row] = []
-        for title, field, unit, small_unit in _QUANTITIES if has_price else _QUANTITIES[:-1]:
+        for title, field, unit, small_unit in quantities:
             for i, column in enumerate(columns):
                 amount, shown_unit = getattr(projections[i], field), unit
                 if not days and small_unit:
                     amount, shown_unit = amount and amount.times(1e3), small_unit
                 cells = (value(amount, shown_unit), interval(amount))
-                rows.append(("" if i else title, _clipped(column.title), *cells))
+                name = formatting.clipped(column.title, _LONGEST_NAME)
+                rows.append(("" if i else title, name, *cells))
         yield (period, "", "", "95 % interval"), rows
 
 
@@ -162,7 +164,8 @@ def _concluded(change: Change, fleet: Fleet) -> _Row:
     if change.time_ratio is not None:
         impact = _percents(change.time_ratio.minus(exact(1.0)), "time", change.time_verdict)
     savings = _percents(exact(1.0).minus(change.energy_ratio), "", change.energy_verdict)
-    return (_clipped(change.name), *map("\n".join, (impact, savings, scale)))
+    name = formatting.clipped(change.name, _LONGEST_NAME)
+    return (name, *map("\n".join, (impact, savings, scale)))
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
@@ -180,14 +183,10 @@ def _percents(share: Amount, what: str, verdict: str) -> list[str]:
     return lines + [verdict] * verdict.startswith("not ")
 
 
-def _clipped(name: str) -> str:
-    clean = formatting.one_line(name)
-    return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"
-
-
 def terms(fleet: Fleet) -> str:
     """Return the factors of the projection as one line of text."""
-    price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
+    currency = f" {fleet.currency}" if fleet.currency else ""
+    price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g}{currency} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs per day, PUE {fleet.pue:g}, scheduler "
         f"overhead {formatting.percent(fleet.scheduler_overhead)}{price}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from energy_callbacks.core.config import Devices, check_settings
+from energy_callbacks.core.config import Devices
 from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -65,16 +65,6 @@ class GpuChoice(NamedTuple):
     def is_split(self) -> bool:
         """Whether the choice is a whole card that MIG splits into instances."""
         return bool(self.gpu.mig_uuids) and self.uuid == self.gpu.uuid
-
-
-def check_devices_argument(devices: Devices) -> None:
-    """Check a ``devices=`` argument with the rules of ``EnergyConfig``.
-
-    Raises:
-        ValueError: for an empty list, a negative index or an unknown word.
-        TypeError: for a device that is neither an index nor a UUID.
-    """
-    check_settings(devices=devices)
 
 
 _Inventory = Sequence[GpuInfo]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from energy_callbacks.core.config import Devices
+from energy_callbacks.core.config import Devices, check_settings
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.devices import GpuInfo, check_devices_argument, choose, resolve
+from energy_callbacks.sensing.devices import GpuInfo, choose, resolve
 from energy_callbacks.sensing.frameworks import loaded_frameworks
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
@@ -98,7 +98,7 @@ def _nvidia(
 
     Raises only if the user named cards in ``devices``.
     """
-    check_devices_argument(devices)
+    check_settings(devices=devices)
     amd = _amd(used_ordinals)
     if devices == "auto" and amd:
         return DiscoveredSources(unavailable=amd)

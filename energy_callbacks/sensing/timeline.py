@@ -87,6 +87,7 @@ class Timeline:
         self._keep_s = keep_s
         self._lock = YieldingLock()
         self._tracks: dict[str, _Track] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}  # results of ``keys``, until a source opens
         # Pinned moments, kept for sources that open later, because a source may return readings
         # from before it was opened.
         self._pins: deque[float] = deque(maxlen=1000)
@@ -127,6 +128,7 @@ class Timeline:
             since_s = max(used_since_s, settled_s) if used_since_s > -math.inf else used_since_s
             tracks = {key: self._track(key, offered, since_s) for key, offered in by_device.items()}
             self._tracks.update(tracks)
+            self._keys = {}
 
     def _track(self, key: str, offered: Sequence[Channel], used_since_s: float) -> _Track:
         new = _Track(offered[0].device, (), EnergyCurve(()), used_since_s=used_since_s)
@@ -231,6 +233,12 @@ class Timeline:
         Raises:
             ValueError: for an unknown scope.
         """
+        known = self._keys
+        if scope not in known:
+            known[scope] = self._keys_of(scope)
+        return known[scope]
+
+    def _keys_of(self, scope: str) -> tuple[str, ...]:
         with self._lock:
             metered = {key: t.device for key, t in self._tracks.items() if t.is_metered}
         if scope in metered:
@@ -366,6 +374,8 @@ class Timeline:
         with self._lock:
             tracks = tuple(self._tracks.values())
         for track in tracks:
+            with self._lock:
+                track.curve.process_anchors()
             with self._lock:
                 track.curve.process()
 

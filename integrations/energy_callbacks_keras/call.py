@@ -59,7 +59,8 @@ class EnergyCalls(keras.callbacks.Callback):
         """Stop measuring, and log the message with the current exception."""
         self._meter._abandon(message)
 
-    def set_model(self, model: Any) -> None:
+    @harmless
+    def set_model(self, /, model: Any) -> None:
         """Store the model, and put this callback before those of other classes in Keras' list.
 
         Keras calls this hook when it creates its list of callbacks.

@@ -4,7 +4,6 @@ A row contains the figures that are logged at one step.
 """
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
@@ -12,6 +11,7 @@ from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
+from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_lightning import metrics, tensorboard
 
@@ -62,7 +62,8 @@ class Rows:
         output = self._outputs.get(id(logger))  # a logger need not be hashable
         if output is None:
             name = type(logger).__name__
-            output = FaultTolerantOutput(_LoggerOutput(logger), name, self._meter.now_s)
+            write = FunctionOutput(lambda scalars, step: logger.log_metrics(scalars, step=step))
+            output = FaultTolerantOutput(write, name, self._meter.now_s)
             self._outputs[id(logger)] = output
         return output
 
@@ -78,20 +79,3 @@ class Rows:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
         return vars(self) | {"_outputs": {}, "_offered": None}
-
-
-class _LoggerOutput:
-    """Passes scalars to a logger of Lightning, which Lightning closes.
-
-    Args:
-        logger: the logger.
-    """
-
-    def __init__(self, logger: Any) -> None:
-        self._logger = logger
-
-    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        self._logger.log_metrics(scalars, step=step)
-
-    def close(self) -> None:
-        pass

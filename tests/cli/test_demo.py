@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from energy_callbacks.cli import demo, main
+from energy_callbacks.core.extras import install_command
 from energy_callbacks.report import build
 
 RUN = Path("demo/lightning_logs/version_0/energy")
@@ -82,8 +83,7 @@ def test_a_missing_framework(
     hide(missing)
     assert main(["demo", "--framework", framework]) == 1
     assert capsys.readouterr().err == (
-        f"energy-callbacks demo: {missing!r} is not installed; "
-        f"run: pip install 'energy-callbacks[{extra}]'\n"
+        f"energy-callbacks demo: {missing!r} is not installed; run: {install_command(extra)}\n"
     )
 
 

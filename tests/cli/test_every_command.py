@@ -227,3 +227,26 @@ def test_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--print-completion", "ksh"])
     assert "bash" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_misspelled_option_is_named_with_the_right_one(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message is that of the command, and proposes an option only if one is similar."""
+    command, *others = RESULTS[name]
+    for option, hint in (("--quite", "; did you mean --quiet?"), ("--xyz", "")):
+        with pytest.raises(SystemExit) as ended:
+            main([command, option, *others])
+        assert ended.value.code == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"usage: energy-callbacks {name} ")
+        assert told.endswith(f"{name}: error: unrecognized arguments: {option}{hint}\n")
+
+
+def test_a_misspelled_option_with_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the command to measure, too."""
+    for words in (["--contry=DEU"], ["--contry", "DEU"]):
+        with pytest.raises(SystemExit):
+            main(["run", *words, "--", "true"])
+        assert capsys.readouterr().err.endswith("did you mean --country?\n")

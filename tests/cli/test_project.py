@@ -1,6 +1,7 @@
 """Tests of ``energy-callbacks project`` through its command line."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -89,6 +90,22 @@ def test_place_pue_and_price_are_those_of_the_run_or_given(tmp_path, capsys):
     emitted = given["jobs"][0]["per_day"]["emissions_kg"]
     assert emitted["low"] < emitted["value"] < emitted["high"]
     assert emitted["value"] == pytest.approx(energy * given["fleet"]["intensity"]["kg_per_kwh"])
+
+
+def test_a_price_has_a_currency(tmp_path, comparison, capsys):
+    """It is that of the run or given; without a price it is refused."""
+    folder = job(tmp_path / "a", config={"price_per_kwh": 0.3, "currency": "EUR"})
+    assert asked(capsys, folder)["fleet"]["currency"] == "EUR"
+    assert main(["project", str(folder), "--jobs-per-day", "1", "--currency", "CHF"]) == 0
+    told = capsys.readouterr().out
+    assert "0.3 CHF per kWh" in told
+    assert re.search(r"cost of electricity +a +0.0045 CHF", told)
+    for paths in ([job(tmp_path / "b")], [comparison]):
+        arguments = ["project", *map(str, paths), "--jobs-per-day", "1", "--currency"]
+        assert main([*arguments, "EUR"]) == 2
+        assert "currency='EUR' needs a price" in capsys.readouterr().err
+        assert main([*arguments, "euro", "--price-per-kwh", "1"]) == 2
+        assert "three capital letters" in capsys.readouterr().err
 
 
 def test_an_unknown_place_is_an_interval(tmp_path, capsys):

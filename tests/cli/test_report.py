@@ -7,6 +7,7 @@ import pytest
 
 from energy_callbacks import __version__
 from energy_callbacks.cli import COMMANDS, main
+from energy_callbacks.report import save
 from energy_callbacks.report.build import build
 from energy_callbacks.report.model.schema import from_json
 from tests.charts import no_charts  # noqa: F401 - a fixture
@@ -135,3 +136,32 @@ def test_the_newest_run_of_a_folder_is_shown(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "Energy report: new" in out
     assert "1 older run in the same folder" in out
+
+
+def test_a_price_has_a_currency(run_folder, capsys):
+    """``--currency`` is the currency of ``--price-per-kwh``, or of the run's own price."""
+    assert main(["report", str(run_folder), "--price-per-kwh", "0.3", "--currency", "EUR"]) == 0
+    assert "at 0.3 EUR per kWh" in capsys.readouterr().out
+    for wrong, words in (("EUR", "currency='EUR' needs a price"), ("euro", "three capital")):
+        assert main(["report", str(run_folder), "--currency", wrong]) == 2
+        assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["power.csv", "power.parquet"])
+def test_the_time_series_is_written(run_folder, tmp_path, capsys, name):
+    """With the contents of ``save``, also if the report is not written."""
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+        pytest.importorskip("pandas")
+    file = tmp_path / name
+    assert main(["report", str(run_folder), "--country", "FRA", "--time-series", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(file)
+    [saved] = save(build(run_folder), tmp_path / "own", [file.suffix[1:]])
+    assert file.read_bytes() == saved.read_bytes()
+
+
+def test_the_ending_of_a_time_series_is_checked(run_folder, capsys):
+    """Before the report is computed."""
+    with pytest.raises(SystemExit):
+        main(["report", str(run_folder), "--time-series", "power.xlsx"])
+    assert "must end with .csv or .parquet, got 'power.xlsx'" in capsys.readouterr().err

@@ -482,7 +482,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["--", "no-such-program"], 127, "command not found"),
+        (["--", "no-such-program"], 127, "command not found\n"),
+        (["--", "train.py"], 127, "command not found; write: python train.py\n"),
         (["--", "./plain"], 126, "permission denied"),
         ([], 2, "write it after --"),
         (["--pue", "0.5", "--", "true"], 2, "pue"),

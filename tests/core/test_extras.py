@@ -1,21 +1,85 @@
 """Imports of optional frameworks."""
 
 import importlib
+import importlib.metadata
+import json
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from energy_callbacks.core import extras
 from energy_callbacks.core.errors import MissingExtraError
-from energy_callbacks.core.extras import requires
+from energy_callbacks.core.extras import install_command, requires
 
 
 def test_a_missing_framework_is_named_with_what_to_install() -> None:
-    """The message holds the command; the original error is its cause."""
+    """The message has the command; the original error is its cause."""
     with pytest.raises(MissingExtraError) as caught, requires("no_such_framework", extra="keras"):
         importlib.import_module("no_such_framework")
-    assert "run: pip install 'energy-callbacks[keras]'" in str(caught.value)
+    assert f"run: {install_command('keras')}" in str(caught.value)
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+GIT = {"url": "https://example.org/e.git", "vcs_info": {"vcs": "git"}}
+TAG = {"url": GIT["url"], "vcs_info": {"vcs": "git", "requested_revision": "v1"}}
+WHEEL = {"url": "file:///w/e.whl", "archive_info": {}}
+
+
+@pytest.mark.parametrize(
+    ("origin", "install", "upgrade"),
+    [
+        (None, "'energy-callbacks[keras]'", "energy-callbacks"),
+        (
+            GIT,
+            "'energy-callbacks[keras] @ git+https://example.org/e.git'",
+            "'energy-callbacks @ git+https://example.org/e.git'",
+        ),
+        (
+            TAG,
+            "'energy-callbacks[keras] @ git+https://example.org/e.git@v1'",
+            "'energy-callbacks @ git+https://example.org/e.git'",
+        ),
+        (
+            WHEEL,
+            "'energy-callbacks[keras] @ file:///w/e.whl'",
+            "'energy-callbacks @ file:///w/e.whl'",
+        ),
+        ({"url": "file:///my%20code", "dir_info": {}}, "'/my code[keras]'", "'/my code'"),
+        ({"url": "file:///e", "dir_info": {"editable": True}}, "-e '/e[keras]'", "-e /e"),
+    ],
+)
+def test_the_command_names_where_the_package_came_from(
+    origin: Any, install: str, upgrade: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index, a repository, an archive, and a checkout, which is updated by git."""
+    text = None if origin is None else json.dumps(origin)
+    installed = SimpleNamespace(read_text={"direct_url.json": text}.get)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: installed)
+    assert install_command("keras") == f"pip install {install}"
+    command = install_command(upgrade=True)
+    assert command.endswith(f"pip install --upgrade {upgrade}")
+    assert command.startswith("git -C ") == ("dir_info" in (origin or {}))
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_package_that_is_not_installed_is_installed_from_its_checkout(
+    is_checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it was found through ``PYTHONPATH``; without a checkout, it comes from an index."""
+
+    def distribution(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "energy_callbacks/core/extras.py"))
+    if is_checkout:
+        (tmp_path / "pyproject.toml").touch()
+    source = f"{tmp_path}[zstd]" if is_checkout else "energy-callbacks[zstd]"
+    assert install_command("zstd") == f"pip install '{source}'"
 
 
 def test_any_of_several_packages_may_be_the_missing_one() -> None:
@@ -92,4 +156,4 @@ def test_a_door_without_its_framework_says_what_to_install() -> None:
     assert len(shown) == len(HIDDEN), answer.stderr
     for case, line in zip(HIDDEN, shown, strict=True):
         assert line.startswith("MissingExtraError")
-        assert f"energy-callbacks[{case.split()[0]}]" in line
+        assert f"[{case.split()[0]}]" in line

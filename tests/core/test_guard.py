@@ -49,6 +49,14 @@ def test_an_exception_becomes_none_and_the_owner_gives_up() -> None:
     assert "divide" in owner.messages[0]
 
 
+def test_a_method_of_the_class_says_that_an_object_is_needed() -> None:
+    """Frameworks call hooks of a class, if ``callbacks=`` has a class instead of an object."""
+    with pytest.raises(
+        TypeError, match=r"^divide\(\) needs an object.* as in GpuEnergyCallback\(\)"
+    ):
+        Owner.divide(2.0)  # type: ignore[arg-type]
+
+
 def test_ctrl_c_passes_through() -> None:
     """KeyboardInterrupt passes through."""
     with pytest.raises(KeyboardInterrupt):

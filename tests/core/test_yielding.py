@@ -61,6 +61,23 @@ def test_a_pause_really_sleeps(pauses: list[float]) -> None:
     assert pauses[0] > 0.0
 
 
+@pytest.mark.parametrize(("pause_ms", "piece_ms"), [(0.1, 0.25), (5.0, 0.25), (100.0, 5.0)])
+def test_after_a_long_pause_the_next_piece_is_longer(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch, pause_ms: float, piece_ms: float
+) -> None:
+    """If the training calls C functions that take 0.1 s, a beat with ten pauses takes no second."""
+    monkeypatch.setattr(yielding, "_piece", yielding._Piece())
+    monkeypatch.setattr(yielding.time, "sleep", lambda _: pass_ms(pause_ms))
+    yielding.pause()
+    monkeypatch.setattr(yielding, "pause", lambda: pauses.append(0.0))
+    pass_ms(0.99 * piece_ms)
+    yielding.yield_if_due()
+    assert not pauses
+    pass_ms(0.02 * piece_ms)
+    yielding.yield_if_due()
+    assert pauses
+
+
 def test_the_training_thread_never_pauses(pauses: list[float]) -> None:
     """Without ``begin``, and after ``leave``, no work is interrupted."""
     pass_ms(1e6)

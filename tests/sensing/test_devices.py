@@ -2,10 +2,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from energy_callbacks.core.config import check_settings
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.devices import (
     GpuInfo,
-    check_devices_argument,
     choose,
     in_use,
     one_per_card,
@@ -132,11 +132,11 @@ def test_wrong_index_is_named() -> None:
 def test_argument_that_is_wrong_anywhere(devices: object) -> None:
     """A negative index, an empty list or an unknown word is refused on any machine."""
     with pytest.raises(ValueError, match="device"):
-        check_devices_argument(devices)  # type: ignore[arg-type]
+        check_settings(devices=devices)
 
 
 @pytest.mark.parametrize("devices", [[0.5], [True], [None]])
 def test_argument_of_a_wrong_type(devices: object) -> None:
     """A device that is neither an index nor a UUID is a wrong type."""
     with pytest.raises(TypeError, match="index or a UUID"):
-        check_devices_argument(devices)  # type: ignore[arg-type]
+        check_settings(devices=devices)

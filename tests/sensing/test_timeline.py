@@ -82,6 +82,14 @@ def test_a_part_whose_whole_is_not_measured_counts() -> None:
     assert timeline_of(power(DRAM)).keys("host") == ("dram0",)
 
 
+def test_a_scope_includes_a_source_that_opens_later() -> None:
+    """The keys of a scope are kept until the next source opens."""
+    timeline = timeline_of(power(CPU))
+    assert timeline.keys("total") == ("cpu0",)
+    timeline.register([power(GPU)])
+    assert timeline.keys("total") == ("cpu0", "gpu0")
+
+
 def test_an_unknown_scope_is_refused_with_the_choices() -> None:
     """The message names the scope that was asked for and those that exist."""
     with pytest.raises(ValueError, match=r"'gpu7'.*'gpu', 'host', 'total'.*cpu0"):

@@ -189,6 +189,8 @@ def profilers() -> EnergyMeter:
     """All profilers, with some of their settings."""
     assert_type(run_quick_profile("simple_cnn", "synthetic", max_steps=1), QuickProfile)
     host = HostProfiler(steps=5)
+    EnergyMeter(profilers="phases")
+    EnergyMeter(profilers=host)
     return EnergyMeter(profilers=[KernelProfiler(), LineProfiler(), StepPhases(), host, "kernels"])
 
 

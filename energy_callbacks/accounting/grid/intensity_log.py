@@ -1,10 +1,10 @@
 """Writes the carbon intensities of an attempt to its journal, and computes emissions during it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from energy_callbacks.accounting.grid.grid import Grid, mean
 from energy_callbacks.accounting.metrics import carbon
@@ -12,6 +12,14 @@ from energy_callbacks.accounting.metrics.carbon import EmissionsEstimate, Intens
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Energy
+
+
+def intensity_in(state: Mapping[str, Any]) -> Intensity | None:
+    """Return the mean carbon intensity in the state of a meter; ``None`` if there is none."""
+    try:
+        return Intensity(**state["intensity"])
+    except (KeyError, TypeError):  # the state is from another version
+        return None
 
 
 class _Part(NamedTuple):
@@ -24,9 +32,9 @@ class _Part(NamedTuple):
 class IntensityLog:
     """Follows the carbon intensity during an attempt.
 
-    An instance is a function from energy to emissions. It uses the mean carbon intensity of the
-    attempt so far, weighted with energy, also for the energy of earlier attempts and for forecasts.
-    The report has the intensities of each attempt.
+    An instance is a function from energy to emissions. It uses the mean carbon intensity of the run
+    so far, weighted with energy, so that the emissions of the energy so far are the sum over all
+    windows of energy times intensity. Forecasts use the same mean.
 
     Args:
         grid: the grid that supplies the machine; with ``None``, all emissions are unknown.
@@ -34,6 +42,11 @@ class IntensityLog:
         unix_s: wall time of the attempt's start, in seconds since 1970.
         pue: power usage effectiveness, by which energies are multiplied.
         now_s: returns the monotonic time.
+        earlier: energy of earlier attempts in J, and their mean intensity, from ``intensity_in``;
+            ``None`` if it is not known: then their energy has the mean of this attempt.
+
+    Attributes:
+        mean: the mean carbon intensity of the run so far; ``None`` without a grid.
     """
 
     def __init__(
@@ -43,6 +56,8 @@ class IntensityLog:
         unix_s: float,
         pue: float,
         now_s: Callable[[], float],
+        *,
+        earlier: tuple[float, Intensity | None] = (0.0, None),
     ) -> None:
         self._grid = grid
         self._recorder = recorder
@@ -50,29 +65,29 @@ class IntensityLog:
         self._pue = pue
         self._now_s = now_s
         # Energy and mean intensity of the parts whose energy is final.
-        self._past: list[tuple[float, Intensity]] = []
-        self._parts: list[_Part] = []
+        self._past = [] if earlier[1] is None else [(earlier[0], earlier[1])]
+        self._parts = [_Part(recorder.start_s, grid.intensity)] if grid else []
         self._end_unix_s = math.inf
         self._has_warned = False
         self._file = grid.table.name if grid and grid.table else ""
-        self._mean = grid.intensity if grid else None
         if grid is not None and grid.table is not None:
+            self._parts = []
             self._begin(grid, unix_s)
-            self._mean = self._parts[0].intensity
+        self.mean = self._parts[0].intensity if self._parts else None
+        self._renew()
 
     def __call__(self, energy: Energy) -> EmissionsEstimate:
         """Return the emissions of an energy."""
-        if self._mean is None:
+        if self.mean is None:
             return EmissionsEstimate(None, None, None)
-        return carbon.emissions(energy, self._mean, self._pue)
+        return carbon.emissions(energy, self.mean, self._pue)
 
     def update(self) -> None:
         """Write the intensities up to now, and renew the mean; runs on the journal's thread."""
         now_unix_s = self._now_s() + self._to_unix_s
         while self._grid is not None and self._end_unix_s <= now_unix_s:
             self._begin(self._grid, self._end_unix_s)
-        if self._past or len(self._parts) > 1:
-            self._renew()
+        self._renew()
 
     def _begin(self, grid: Grid, unix_s: float) -> None:
         """Begin the part of the attempt that starts at a wall time."""
@@ -92,12 +107,14 @@ class IntensityLog:
             )
 
     def _renew(self) -> None:
+        if not self._parts or (len(self._parts) == 1 and not self._past):
+            return  # the mean is that of the only part
         recorder, ends = self._recorder, [part.start_s for part in self._parts[1:]]
         used = [
             (self._energy_j(part.start_s, end_s), part.intensity)
             for part, end_s in zip(self._parts, [*ends, recorder.seen_s], strict=True)
         ]
-        self._mean = mean([*self._past, *used])
+        self.mean = mean([*self._past, *used])
         final = sum(end_s <= recorder.settled_s for end_s in ends)
         if final:
             past = [*self._past, *used[:final]]

@@ -10,7 +10,7 @@ countries.
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -42,6 +42,9 @@ _CANADIAN_KG_PER_KWH: Final = {
 _KG_PER_KWH: Final = 0.00045359237
 # As a factor, so that the last digit is that of CodeCarbon; a division may round otherwise.
 _KG_PER_G: Final = 0.001
+# Minimum ratio of ``difflib`` between a given name and a name that a message proposes. Its default
+# of 0.6 proposes Albania for Atlantis (0.67); "Germny" has 0.92.
+_SIMILAR: Final = 0.8
 # Beginning of the environment variables that configure CodeCarbon.
 _PREFIX: Final = "codecarbon_"
 
@@ -137,12 +140,14 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         return Place()
     origin = "CodeCarbon's configuration"
     try:
-        return _known_place(country, region, origin)
-    except _RegionError as error:
-        # CodeCarbon also ignores an unknown region and uses the figure of the country.
-        return _known_place(country, None, f"{origin}, whose region is left out: {error}")
+        whole = _known_place(country, None, origin)
     except ValueError as error:
         raise ValueError(f"in {origin} (country_iso_code): {error}") from error
+    try:
+        return _known_place(country, region, origin)
+    except ValueError as error:
+        # CodeCarbon also ignores an unknown region and uses the figure of the country.
+        return replace(whole, origin=f"{origin}, whose region is left out: {error}")
 
 
 def configured_g_per_kwh() -> float | None:
@@ -216,10 +221,6 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
     )
 
 
-class _RegionError(ValueError):
-    """Raised if the country is known, but the region is not."""
-
-
 def _known_place(country: str, region: str | None, origin: str) -> Place:
     code, name = _country(country)
     key = None if region is None else _region(code, name, region)
@@ -233,31 +234,31 @@ def _country(text: str) -> tuple[str, str]:
         text: ISO code or English name, in any case.
     """
     advice = "give an ISO 3166 code such as DEU or DE, or the English name"
-    code = _look_up(text, _country_names(), "country", advice, ValueError)
+    code = _look_up(text, _country_names(), "country", advice)
     return code, _english_names()[code]
 
 
 def _region(code: str, country_name: str, text: str) -> str:
     regions = _regions(code)
     if not regions:
-        raise _RegionError(
-            f"there are no regional figures for {country_name}: got region={text!r}; leave it out"
+        raise ValueError(
+            f"there are no regional figures for {country_name}: got region={text!r}; leave it out "
+            "or set carbon_intensity="
         )
     advice = f"give one of {', '.join(sorted(set(regions.values())))}"
-    return _look_up(text, regions, f"region of {country_name}", advice, _RegionError)
+    return _look_up(text, regions, f"region of {country_name}", advice)
 
 
-def _look_up(
-    text: str, known: Mapping[str, str], what: str, advice: str, error: type[ValueError]
-) -> str:
+def _look_up(text: str, known: Mapping[str, str], what: str, advice: str) -> str:
     key = text.strip().casefold()
     if key in known:
         return known[key]
     from difflib import get_close_matches
 
-    close = get_close_matches(key, known, n=3)
+    names = [name for name in known if len(name) > 3]  # codes are similar to each other
+    close = get_close_matches(key, names, n=3, cutoff=_SIMILAR)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
-    raise error(f"{what} is not known: got {text!r}; {hint}{advice}")
+    raise ValueError(f"{what} is not known: got {text!r}; {hint}{advice}")
 
 
 @cache

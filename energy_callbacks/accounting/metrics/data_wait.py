@@ -18,6 +18,7 @@ waiting time (``x = w``), as inside a long wait, or if no part of it is (``x = 0
 bounds is ``edge_j`` of the energy.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -148,6 +149,25 @@ def _edge_j(
     return np.where(is_part, bound_j, 0.0)
 
 
+class _Ends:
+    """Starts and ends of waits, and the total waiting time up to each of them.
+
+    Args:
+        waits: start and end of each wait, (n, 2).
+    """
+
+    def __init__(self, waits: Array) -> None:
+        self._t_s = np.append(0.0, waits)
+        self._waited_s = np.zeros(len(self._t_s))
+        self._waited_s[2::2] = np.cumsum(waits[:, 1] - waits[:, 0])
+        self._waited_s[3::2] = self._waited_s[2:-1:2]
+
+    def waited_s(self, t_s: Array) -> Array:
+        """Return the total waiting time up to each moment, s, shape (n,)."""
+        found: Array = np.interp(t_s, self._t_s, self._waited_s)
+        return found
+
+
 class DataWaitEnergy:
     """Sums the energy of each device during the waits for data; runs on the journal's thread.
 
@@ -176,34 +196,26 @@ class DataWaitEnergy:
         if not self._steps.sees_waits:
             return
         known_s = now_s if is_final else known_s
-        if new:
-            self._waits = np.concatenate([self._waits, np.array(new)])
-            self._waited_s += sum(end_s - start_s for start_s, end_s in new)
+        self._waits = np.concatenate([self._waits, new])
+        self._waited_s += float((new[:, 1] - new[:, 0]).sum())
+        ends = _Ends(self._waits)
         metered = self._timeline.metered
         for device in self._timeline.devices:
             if device.key in metered:
-                so_far = self._sums.get(device.key) or self._new_sum(device)
+                so_far = self._sums.get(device.key) or self._new_sum(device, ends)
                 found = self._timeline.intervals(device.key, so_far.until_s, known_s)
                 if found is not None:
-                    so_far.add(found, np.diff(self._waited_until(found.t_s)))
+                    so_far.add(found, np.diff(ends.waited_s(found.t_s)))
         reached_s = min((total.until_s for total in self._sums.values()), default=known_s)
         is_needed = self._waits[:, 1] > max(reached_s, known_s - _KEPT_S)
         self._waits = self._waits[is_needed]
 
-    def _new_sum(self, device: Device) -> _Sum:
-        has_joined = self._timeline.used_since_s(device.key) > self._start_s
-        unused_s = self._waited_s if has_joined else 0.0
+    def _new_sum(self, device: Device, ends: "_Ends") -> _Sum:
+        used_s = max(self._timeline.used_since_s(device.key), self._start_s)
+        since_s = np.diff(ends.waited_s(np.array([used_s, math.inf])))
+        unused_s = self._waited_s - float(since_s[0]) if used_s > self._start_s else 0.0
         new = self._sums[device.key] = _Sum(self._start_s, device.limit_w, unused_s)
         return new
-
-    def _waited_until(self, t_s: Array) -> Array:
-        """Return the total waiting time in the kept waits up to each moment, s, shape (n,)."""
-        if not len(self._waits):
-            return np.zeros(len(t_s))
-        ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])
-        rises = np.column_stack([np.append(0.0, ends_s[:-1]), ends_s])
-        found: Array = np.interp(t_s, self._waits.ravel(), rises.ravel())
-        return found
 
     def record(self) -> Record:
         """Return fields for a line of the journal; empty if waits are not measured."""

@@ -209,6 +209,7 @@ class PhaseEnergy:
                     self._add_noise(device, t_s, intervals.noise_j2[start:end], edges)
                     is_exact = bool(kinds[start] == 2) or device.sums.is_exact
                     energy_j = intervals.energy_j[start:end]
+                    yield_if_due()
                     device.sums.add(
                         Stretch(t_s=t_s, energy_j=energy_j, edges=edges, is_exact=is_exact)
                     )

@@ -1,12 +1,16 @@
 """Queues optimizer steps on the training thread, and counts them on the journal's thread."""
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
+from energy_callbacks.sensing.estimation.series import Array
 
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
@@ -102,7 +106,7 @@ class StepLog:
         self._is_paused = True
         self._durations_s: deque[float] = deque(maxlen=_MOST_STEPS)
         self._wait_s = 0.0
-        self._waits: list[tuple[float, float]] = []
+        self._waits = array("d")  # start and end of each wait
         self._marked_s = start_s
         self.sees_waits = False
         self.tally = StepCounts(t_s=start_s)
@@ -168,7 +172,7 @@ class StepLog:
                 done_s, self._done_s = self._done_s, None
                 if done_s is not None and t_s > done_s:
                     self._wait_s += t_s - done_s
-                    waits.append((done_s, t_s))
+                    waits.extend((done_s, t_s))
             elif kind == DONE:
                 self._done_s = t_s
             elif kind == _COUNTS:
@@ -176,13 +180,13 @@ class StepLog:
             else:
                 self._done_s, self._is_paused = None, True
 
-    def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
+    def take_waits(self, now_s: float) -> tuple[Array, float]:
         """Return the waits that ended since the last call, and the time up to which all are known.
 
-        Each wait is a pair of monotonic times, start and end.
+        Each wait is a pair of monotonic times, start and end, (n, 2).
         """
         self._read_events()
-        waits, self._waits = self._waits, []
+        waits, self._waits = np.array(self._waits).reshape(-1, 2), array("d")
         return waits, now_s if self._done_s is None else min(self._done_s, now_s)
 
     def advance(self, until_s: float) -> StepCounts:

@@ -22,7 +22,8 @@ def problem(program: str) -> tuple[int, str] | None:
     if shutil.which(program) is not None:
         return None
     exists = os.sep in program and Path(program).exists()
-    return (126, "permission denied") if exists else (127, "command not found")
+    code, reason = (126, "permission denied") if exists else (127, "command not found")
+    return code, f"{reason}; write: python {program}" if program.endswith(".py") else reason
 
 
 class Child:

@@ -23,7 +23,7 @@ class PrintCompletion(argparse.Action):
             known = ", ".join(shtab.SUPPORTED_SHELLS)
             parser.error(f"no completion for the shell {values!r}; choose from {known}")
         for action in _actions(parser):
-            is_file = action.type is Path or action.metavar == "GROUP"
+            is_file = action.type is Path or action.metavar in ("FILE", "GROUP")
             if action.metavar in ("DIR", "FOLDER"):
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
             elif is_file or action.nargs == argparse.REMAINDER:

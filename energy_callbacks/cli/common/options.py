@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redir
 from typing import Any, Final
 
 PUE_HELP: Final = "power usage effectiveness of the building: 1 or more (default: that of the run)"
-PRICE_HELP: Final = "price of a kilowatt-hour in any currency"
 _JSON: Final = "print the result as JSON on standard output, and nothing else there"
 
 
@@ -33,6 +32,12 @@ def add_location(parser: argparse._ActionsContainer, *, region: bool = True) -> 
     )
     if region:
         parser.add_argument("--region", help="state of the USA or province of Canada")
+
+
+def add_price(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--price-per-kwh`` and ``--currency``."""
+    parser.add_argument("--price-per-kwh", type=float, metavar="P", help="price of a kilowatt-hour")
+    parser.add_argument("--currency", metavar="CODE", help="currency of the price, such as EUR")
 
 
 def add_verbosity(parser: argparse.ArgumentParser) -> None:

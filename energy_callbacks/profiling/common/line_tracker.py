@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, Final
 
 from energy_callbacks.core import forks
+from energy_callbacks.core.active_call import outwards
 from energy_callbacks.profiling.common.source_location import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
@@ -43,14 +44,13 @@ class LineTracker:
         if sys.gettrace() is not None:
             return False
         self._is_on = True
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no public function returns a frame
-        self.add(time.time_ns(), _nearest(frame))
+        here = sys._getframe()  # noqa: SLF001 - no public function returns a frame
+        self.add(time.time_ns(), _nearest(here))
         # ``sys.settrace`` applies only to calls that begin later, so ``f_trace`` is set in the
         # frames of the calls that are already running.
-        while frame is not None:
+        for frame in outwards(here):
             if is_users(frame.f_code.co_filename):
                 frame.f_trace = self._trace_line
-            frame = frame.f_back
         sys.settrace(self._trace_call)
         return True
 
@@ -62,11 +62,9 @@ class LineTracker:
             return
         if sys.gettrace() == self._trace_call:
             sys.settrace(None)
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no public function returns a frame
-        while frame is not None:
+        for frame in outwards(sys._getframe()):  # noqa: SLF001 - no public function returns a frame
             if frame.f_trace == self._trace_line:
                 frame.f_trace = None
-            frame = frame.f_back
 
     @property
     def _is_over(self) -> bool:
@@ -117,11 +115,8 @@ class LineTracker:
 
 def _nearest(frame: FrameType | None) -> Line | None:
     """Return the line of the innermost user frame on a stack; ``None`` if there is none."""
-    while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return _line(frame)
-        frame = frame.f_back
-    return None
+    users = (one for one in outwards(frame) if is_users(one.f_code.co_filename))
+    return next(map(_line, users), None)
 
 
 def _line(frame: FrameType) -> Line:

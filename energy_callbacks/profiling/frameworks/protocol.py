@@ -4,6 +4,7 @@ In profilers, a window consists of a few consecutive training steps. The first o
 for warm-up and are not recorded.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,32 @@ class OccupiedError(EnergyCallbacksError):
 
 class NotNowError(OccupiedError):
     """Another profiler of this package is recording a window, which ends soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowLimits:
+    """The length of a window, and the maximum size of its trace.
+
+    Attributes:
+        warm_up_steps: number of steps before the recorded ones.
+        active_steps: number of recorded steps; used for PyTorch only.
+        max_events: maximum number of events in the trace; used for PyTorch only.
+        max_bytes: maximum size of the trace in bytes.
+    """
+
+    warm_up_steps: int
+    active_steps: int
+    max_events: int
+    max_bytes: int
+
+    def too_large(self, size_bytes: int) -> TooLargeError | None:
+        """Return the error for a trace of this size; ``None`` if the size is allowed."""
+        if size_bytes <= self.max_bytes:
+            return None
+        return TooLargeError(
+            f"the trace of a window has {size_bytes:,} bytes, more than max_trace_bytes="
+            f"{self.max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
+        )
 
 
 class TraceRecorder(Protocol):

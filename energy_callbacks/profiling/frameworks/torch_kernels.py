@@ -19,7 +19,11 @@ from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.common.spans import length, spans, union
 from energy_callbacks.profiling.frameworks.kineto import Trace
-from energy_callbacks.profiling.frameworks.protocol import OccupiedError, TooLargeError
+from energy_callbacks.profiling.frameworks.protocol import (
+    OccupiedError,
+    TooLargeError,
+    WindowLimits,
+)
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 
 MOST_BYTES: Final = 100 * 2**20
@@ -137,14 +141,10 @@ class KernelWindow:
         self._trace: str | None = None
         self._tracker = LineTracker()
         self._folder = tempfile.TemporaryDirectory()
-        self._recorder = TorchRecorder(
-            Path(self._folder.name) / "trace",
-            warm_up_steps=1,
-            active_steps=steps,
-            max_events=MOST_BYTES,
-            max_bytes=MOST_BYTES,
-            activities=_activities,
+        limits = WindowLimits(
+            warm_up_steps=1, active_steps=steps, max_events=MOST_BYTES, max_bytes=MOST_BYTES
         )
+        self._recorder = TorchRecorder(Path(self._folder.name) / "trace", limits, _activities)
 
     def open(self) -> bool:
         """Start the warm-up; return ``False`` if a profiler or a debugger is already running."""

@@ -19,6 +19,7 @@ from energy_callbacks.profiling.frameworks.protocol import (
     NotNowError,
     OccupiedError,
     TooLargeError,
+    WindowLimits,
 )
 
 RUNNING: Final = threading.Lock()
@@ -37,10 +38,7 @@ class TorchRecorder:
 
     Args:
         path: path of the trace file without its suffix ``.json``.
-        warm_up_steps: number of steps before the recorded ones; CUDA tracing starts in the warm-up.
-        active_steps: number of recorded steps.
-        max_events: maximum number of events of a trace.
-        max_bytes: maximum size of a trace in bytes.
+        limits: length of the window and size of the trace; CUDA tracing starts in the warm-up.
         activities: returns the ``torch.profiler.ProfilerActivity`` values to record; ``None``
             records operators of the CPU and kernels of CUDA and XPU devices.
     """
@@ -50,17 +48,11 @@ class TorchRecorder:
     def __init__(
         self,
         path: Path,
-        *,
-        warm_up_steps: int,
-        active_steps: int,
-        max_events: int,
-        max_bytes: int,
+        limits: WindowLimits,
         activities: Callable[[], list[Any]] | None = None,
     ) -> None:
         self._path = path.with_suffix(".json")
-        self._steps = (warm_up_steps, active_steps)
-        self._max_events = max_events
-        self._max_bytes = max_bytes
+        self._limits = limits
         self._activities = activities or _all_activities
         self._thread = threading.get_ident()
         self._profile: Any = None
@@ -75,7 +67,7 @@ class TorchRecorder:
             raise OccupiedError(_OCCUPIED)
         if not RUNNING.acquire(blocking=False):
             raise NotNowError("another profiler of energy_callbacks is recording")
-        warm_up, active = self._steps
+        warm_up, active = self._limits.warm_up_steps, self._limits.active_steps
         with ExitStack() as undo:
             undo.callback(RUNNING.release)
             profile = _profile(
@@ -124,20 +116,17 @@ class TorchRecorder:
             self._profile.export_chrome_trace(str(self._path))
         finally:
             self._end()
-        size_bytes = self._path.stat().st_size
-        if size_bytes > self._max_bytes:
+        if error := self._limits.too_large(self._path.stat().st_size):
             self._path.unlink()
-            raise TooLargeError(
-                f"the trace of a window has {size_bytes:,} bytes, more than max_trace_bytes="
-                f"{self._max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
-            )
+            raise error
         return self._path
 
     def _check_size(self, events: int) -> None:
-        if events > self._max_events or events * _BYTES_OF_EVENT > self._max_bytes:
+        limits = self._limits
+        if events > limits.max_events or events * _BYTES_OF_EVENT > limits.max_bytes:
             raise TooLargeError(
-                f"a window has {events:,} events, more than max_events={self._max_events:,} or "
-                f"than fit into max_trace_bytes={self._max_bytes:,}; give KernelProfiler fewer "
+                f"a window has {events:,} events, more than max_events={limits.max_events:,} or "
+                f"than fit into max_trace_bytes={limits.max_bytes:,}; give KernelProfiler fewer "
                 "active_steps, or allow more"
             )
 

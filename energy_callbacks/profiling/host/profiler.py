@@ -152,8 +152,7 @@ class _HostRun:
         energy_j = None
         if self._end_s > self._start_s:
             self._meter.wait_until_seen(self._end_s, _PATIENCE_S)
-            energy = self._meter.energy(self._start_s, self._end_s, "host")
-            energy_j = energy.energy_j if energy.is_resolved else None
+            energy_j = self._meter.energy(self._start_s, self._end_s, "host").resolved_j
         return {
             "file": "host.prof",
             "steps": self._seen - self._first_step,

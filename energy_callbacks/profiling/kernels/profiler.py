@@ -17,6 +17,7 @@ from energy_callbacks.profiling.frameworks.protocol import (
     OccupiedError,
     TooLargeError,
     TraceRecorder,
+    WindowLimits,
 )
 from energy_callbacks.profiling.kernels import select_backend
 from energy_callbacks.profiling.kernels.capture import Capture, KernelRun
@@ -172,14 +173,14 @@ class _Run(KernelRun):
     def _open(self, t_s: float) -> None:
         atomic_files.make_folder(self.folder)
         settings, name = self.settings, f"kernels-{self.meter.rank}-{len(self.captures) + 1}"
-        self.recorder = select_backend.recorder(
-            settings.framework or select_backend.framework(),
-            self.folder / name,
+        limits = WindowLimits(
             warm_up_steps=settings.warm_up_steps,
             active_steps=settings.active_steps,
             max_events=settings.max_events,
             max_bytes=settings.max_trace_bytes - self.used_bytes,
         )
+        framework = settings.framework or select_backend.framework()
+        self.recorder = select_backend.recorder(framework, self.folder / name, limits)
         self.framework = self.recorder.framework
         self.opened_s, self.waits_s, self.done_s = t_s, [], None
         if self.captures:

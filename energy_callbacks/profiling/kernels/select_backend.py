@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Final, Literal
 
-from energy_callbacks.profiling.frameworks.protocol import TraceRecorder
+from energy_callbacks.profiling.frameworks.protocol import TraceRecorder, WindowLimits
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 from energy_callbacks.profiling.frameworks.xplane_profilers import start_and_stop
 from energy_callbacks.profiling.kernels.xplane import XplaneRecorder
@@ -33,40 +33,16 @@ def framework() -> Framework:
     )
 
 
-def recorder(
-    chosen: Framework,
-    path: Path,
-    *,
-    warm_up_steps: int,
-    active_steps: int,
-    max_events: int,
-    max_bytes: int,
-) -> TraceRecorder:
+def recorder(chosen: Framework, path: Path, limits: WindowLimits) -> TraceRecorder:
     """Return a recorder of one window: a ``TorchRecorder`` or an ``XplaneRecorder``.
 
     Args:
         chosen: name of the framework.
         path: path of the trace file without its suffix (PyTorch), or of a folder for the trace
             (TensorFlow, JAX).
-        warm_up_steps: number of steps before the recorded ones.
-        active_steps: number of recorded steps; used for PyTorch only.
-        max_events: maximum number of events in the trace; used for PyTorch only.
-        max_bytes: maximum size of the trace in bytes.
+        limits: length of the window and size of the trace.
     """
     if chosen == "torch":
-        return TorchRecorder(
-            path,
-            warm_up_steps=warm_up_steps,
-            active_steps=active_steps,
-            max_events=max_events,
-            max_bytes=max_bytes,
-        )
+        return TorchRecorder(path, limits)
     start, stop = start_and_stop(chosen)
-    return XplaneRecorder(
-        chosen,
-        start=lambda folder: start(str(folder)),
-        stop=stop,
-        path=path,
-        warm_up_steps=warm_up_steps,
-        max_bytes=max_bytes,
-    )
+    return XplaneRecorder(chosen, lambda folder: start(str(folder)), stop, path, limits)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core.units import seconds_from_microseconds
-from energy_callbacks.profiling.frameworks.protocol import TooLargeError
+from energy_callbacks.profiling.frameworks.protocol import WindowLimits
 from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
 from energy_callbacks.profiling.kernels.tally import KernelTally
 
@@ -46,23 +46,21 @@ class XplaneRecorder:
         stop: function that stops recording and writes the trace.
         path: folder for this window only. The frameworks name traces by the time in seconds, so two
             traces in one folder could get the same name.
-        warm_up_steps: number of steps before recording starts.
-        max_bytes: maximum size of the trace in bytes.
+        limits: length of the window and size of the trace.
     """
 
     framework: str
     start: Callable[[Path], None]
     stop: Callable[[], None]
     path: Path
-    warm_up_steps: int
-    max_bytes: int
+    limits: WindowLimits
     _steps_to_start: int = field(default=0, init=False)
     _is_running: bool = field(default=False, init=False)
 
     def open(self) -> None:
         """Open the window; see ``TraceRecorder.open``."""
         shutil.rmtree(self.path, ignore_errors=True)  # may contain files of an earlier attempt
-        self._steps_to_start = self.warm_up_steps + 1
+        self._steps_to_start = self.limits.warm_up_steps + 1
         self.step()
 
     def step(self) -> None:
@@ -79,12 +77,9 @@ class XplaneRecorder:
         if written is None:
             raise FileNotFoundError(f"{self.framework}'s profiler wrote nothing to {self.path}")
         size_bytes = sum(part.stat().st_size for part in self.path.rglob("*") if part.is_file())
-        if size_bytes > self.max_bytes:
+        if error := self.limits.too_large(size_bytes):
             shutil.rmtree(self.path)
-            raise TooLargeError(
-                f"the trace of a window has {size_bytes:,} bytes, more than max_trace_bytes="
-                f"{self.max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
-            )
+            raise error
         return written
 
     def abort(self) -> None:

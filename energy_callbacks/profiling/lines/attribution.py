@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.core.stats import sum_known
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines.tally import Bin, LineTally, LineTime, Site
 from energy_callbacks.report.model.profile_lines import ScopeShare
@@ -40,18 +41,12 @@ class LineShare(LineTime):
     @property
     def host_j(self) -> float | None:
         """Energy of the host for the line; ``None`` if unknown."""
-        return sum_known(self.work_j, self.waiting_j)
+        return sum_known((self.work_j, self.waiting_j))
 
     @property
     def energy_j(self) -> float | None:
         """Sum of the known energies of host and GPUs; ``None`` if both are unknown."""
-        return sum_known(self.work_j, self.waiting_j, self.gpu_j)
-
-
-def sum_known(*values: float | None) -> float | None:
-    """Return the sum of the values that are not ``None``; ``None`` if there are none."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+        return sum_known((self.work_j, self.waiting_j, self.gpu_j))
 
 
 Shares = dict[Line, LineShare]

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
+from energy_callbacks.core.stats import sum_known
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines import listing, scalene, stacks
-from energy_callbacks.profiling.lines.attribution import LineShare, Shares, sum_known
+from energy_callbacks.profiling.lines.attribution import LineShare, Shares
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 
@@ -83,6 +84,6 @@ def functions(shares: Shares) -> tuple[SourceLine, ...]:
         total = totals.setdefault(key, LineShare())
         total.merge(share)
         for name in ("work_j", "waiting_j", "gpu_s", "gpu_j"):
-            setattr(total, name, sum_known(getattr(total, name), getattr(share, name)))
+            setattr(total, name, sum_known(getattr(one, name) for one in (total, share)))
     by_line = {Line(file, first[file, name], name): total for (file, name), total in totals.items()}
     return tuple(replace(line, source="") for line in source_lines(by_line))

@@ -11,6 +11,7 @@ import linecache
 from collections.abc import Sequence
 from typing import Any, Final
 
+from energy_callbacks.core.stats import sum_known
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines.listing import by_file
 from energy_callbacks.profiling.lines.stacks import Stack
@@ -95,11 +96,10 @@ def _seen(found: LineProfile, line: SourceLine, before: dict[str, Any]) -> dict[
     wait_s = min(line.wait_s, line.wall_s)
     shares = [(line.wall_s - wait_s) / found.duration_s, wait_s / found.duration_s]
     shares.append(line.gpu_share or 0.0)
-    known_j = [j for j in (before.get("energy_j"), line.energy_j) if j is not None]
     return {
         "line": f"{line.source}\n",
         "n_core_utilization": min(line.cpu_s / line.wall_s, 1.0) if line.wall_s > 0.0 else 0.0,
-        "energy_j": sum(known_j) if known_j else None,
+        "energy_j": sum_known((before.get("energy_j"), line.energy_j)),
     } | {
         name: before[name] + min(max(100.0 * share, 0.0), 100.0)
         for name, share in zip(_TIMES, shares, strict=True)

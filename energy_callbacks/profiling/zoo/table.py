@@ -81,14 +81,13 @@ def cells(one: ModelRow) -> tuple[str, ...]:
     """Return the text of each column of ``HEAD``; unknown values are ``-``."""
     busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
     largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
-    joules = "-" if one.j_per_sample is None else formatting.joules(one.j_per_sample)
     return (
         one.model,
         formatting.grouped(one.parameters),
-        "-" if one.samples_per_s is None else formatting.grouped(one.samples_per_s),
-        "-" if one.peak_bytes is None else formatting.size(one.peak_bytes),
-        joules if one.j_per_sample is None else f"{joules} ({one.scope})",
-        "-" if one.busy_share is None else formatting.percent(one.busy_share),
+        formatting.or_dash(one.samples_per_s, formatting.grouped),
+        formatting.or_dash(one.peak_bytes, formatting.size),
+        formatting.or_dash(one.j_per_sample, lambda j: f"{formatting.joules(j)} ({one.scope})"),
+        formatting.or_dash(one.busy_share, formatting.percent),
         ", ".join(f"{name} {formatting.percent(share)}" for name, share in largest[:_CLASSES])
         or "-",
     )

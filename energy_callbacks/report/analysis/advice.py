@@ -11,7 +11,6 @@ import numpy as np
 
 from energy_callbacks.core.formatting import duration, grouped, one_line, percent
 from energy_callbacks.report.analysis.late_stop import late_stop
-from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
@@ -87,7 +86,7 @@ def _data_wait(report: EnergyReport) -> Iterator[Advice]:
 
 def _idle(report: EnergyReport) -> Iterator[Advice]:
     for phase in report.phases:
-        energy_j = _known_j(phase.total)
+        energy_j = phase.total.resolved_j
         share, of = phase.share or 0.0, "energy"
         if energy_j is None and report.run.duration_s > 0.0:
             share, of = phase.duration_s / report.run.duration_s, "time"
@@ -101,11 +100,6 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
                 saves_j=energy_j,
                 saves_s=phase.duration_s,
             )
-
-
-def _known_j(figure: Figure) -> float | None:
-    """Return an energy in joules; ``None`` if it is not known or not resolved."""
-    return figure.energy_j if figure.is_resolved else None
 
 
 def _batch_size(report: EnergyReport) -> Iterator[Advice]:
@@ -179,7 +173,7 @@ def _saved_share(
 
 
 def _late_stop(report: EnergyReport) -> Iterator[Advice]:
-    late, total_j = late_stop(report.metrics), _known_j(report.energy.total)
+    late, total_j = late_stop(report.metrics), report.energy.total.resolved_j
     if late is None or late.after_s < _LONG_S:
         return
     metric, best, name = late.metric, late.best, one_line(late.metric.name)

@@ -4,7 +4,7 @@ from dataclasses import asdict, fields, replace
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place
-from energy_callbacks.core.config import check_settings
+from energy_callbacks.core.config import check_currency, check_settings
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.analysis import warnings
 from energy_callbacks.report.model import figure_format
@@ -75,8 +75,8 @@ def view(
             ``report``, unless there is a new price.
 
     Raises:
-        ValueError: if the location is unknown, if ``region`` is given without ``country``, or if a
-            number is out of range.
+        ValueError: if the location is unknown, if ``region`` is given without ``country``, if a
+            number is out of range, or if there is a currency without a price.
     """
     total = report.energy.total
     pue = _pue(report) if pue is None else pue
@@ -84,7 +84,8 @@ def view(
         price_per_kwh = report.cost.price_per_kwh
         currency = currency or report.cost.currency
     names = {"country": country, "region": region, "pue": pue}
-    check_settings(**names, price_per_kwh=price_per_kwh, currency=currency)
+    check_settings(**names, price_per_kwh=price_per_kwh)
+    check_currency(currency, price_per_kwh)
     place, intensity = _grid(report, country, region)
     emissions = None
     if total.energy_j is not None and intensity is not None:

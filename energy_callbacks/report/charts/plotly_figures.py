@@ -176,8 +176,7 @@ def _device_name(device: DeviceUse, has_hosts: bool) -> str:
 
 def _name(text: str, length: int = 40) -> str:
     """Return up to ``length`` characters of a text, escaped because Plotly interprets HTML."""
-    clean = formatting.one_line(text)
-    return escape(clean if len(clean) <= length else f"{clean[: length - 1]}…", quote=False)
+    return escape(formatting.clipped(text, length), quote=False)
 
 
 def batch_sizes(curve: BatchSizeCurve) -> Plot | None:

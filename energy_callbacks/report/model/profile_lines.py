@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Final
 
 from energy_callbacks.core import formatting
+from energy_callbacks.core.stats import sum_known
 
 HEAD = ("source line", "time", "CPU", "waiting", "GPU", "attributed", "share")
 FUNCTION_HEAD = ("function", *HEAD[1:])
@@ -50,8 +51,7 @@ class SourceLine:
     @property
     def energy_j(self) -> float | None:
         """Sum of the known values of ``host_j`` and ``gpu_j``; ``None`` if both are unknown."""
-        known = [value for value in (self.host_j, self.gpu_j) if value is not None]
-        return sum(known) if known else None
+        return sum_known((self.host_j, self.gpu_j))
 
     @property
     def place(self) -> str:
@@ -104,13 +104,12 @@ class LineProfile:
     @property
     def energy_j(self) -> float | None:
         """Energy of all scopes; ``None`` if not known."""
-        return sum(one.energy_j for one in self.scopes) if self.scopes else None
+        return sum_known(one.energy_j for one in self.scopes)
 
     @property
     def attributed_j(self) -> float | None:
         """Energy that is attributed to lines; ``None`` if not known."""
-        known = [one.attributed_j for one in self.scopes if one.attributed_j is not None]
-        return sum(known) if known else None
+        return sum_known(one.attributed_j for one in self.scopes)
 
     @property
     def unattributed_j(self) -> float | None:

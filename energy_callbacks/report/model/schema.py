@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import install_command
 from energy_callbacks.report.model import amounts, runs, time_series
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
@@ -124,7 +125,7 @@ class EnergyReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary with the content of its JSON file."""
-        record: dict[str, Any] = _adapter(EnergyReport).dump_python(self, mode="json")
+        record: dict[str, Any] = adapter(EnergyReport).dump_python(self, mode="json")
         return record
 
     def to_dataframe(self) -> "DataFrame":
@@ -143,7 +144,8 @@ class EnergyReport:
 
 
 @cache
-def _adapter(kind: type[Any]) -> "TypeAdapter[Any]":
+def adapter(kind: type[Any]) -> "TypeAdapter[Any]":
+    """Return what converts records of this type to and from JSON types."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -156,7 +158,7 @@ def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
         kind: dataclass of the record.
         record: the JSON object; keys that ``kind`` does not have are ignored.
     """
-    value: Kind = _adapter(kind).validate_python(record)  # type: ignore[arg-type] # is hashable
+    value: Kind = adapter(kind).validate_python(record)  # type: ignore[arg-type] # is hashable
     return value
 
 
@@ -165,9 +167,14 @@ def to_json(report: EnergyReport) -> str:
 
     Each top-level field is on a line of its own, so that diffs are readable.
     """
+    return as_lines(report.to_dict(), separators=(",", ": "))
+
+
+def as_lines(fields: Mapping[str, Any], separators: tuple[str, str] = (", ", ": ")) -> str:
+    """Return a JSON object with each top-level field on a line of its own."""
     lines = [
-        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ": "))}'
-        for name, part in report.to_dict().items()
+        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=separators)}'
+        for name, part in fields.items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -182,7 +189,7 @@ def from_json(text: str) -> EnergyReport:
     from pydantic import ValidationError
 
     try:
-        report: EnergyReport = _adapter(EnergyReport).validate_json(text)
+        report: EnergyReport = adapter(EnergyReport).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -214,7 +221,7 @@ def _check_format(text: str) -> None:
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise JournalError(
             f"this energy report has schema version {version!r}, this installation reads up to "
-            f"{SCHEMA_VERSION}; run: pip install --upgrade energy-callbacks"
+            f"{SCHEMA_VERSION}; run: {install_command(upgrade=True)}"
         )
 
 
@@ -222,5 +229,5 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a report (draft 2020-12) as a dictionary."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_adapter(EnergyReport).json_schema(mode="serialization"),
+        **adapter(EnergyReport).json_schema(mode="serialization"),
     }

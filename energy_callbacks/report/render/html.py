@@ -114,7 +114,7 @@ def template(name: str) -> "Template":
         lstrip_blocks=True,
     )
     environment.globals |= {"formatting": formatting, "figure_format": figure_format}
-    environment.filters["short"] = _short
+    environment.filters["short"] = formatting.clipped
     return environment.get_template(name)
 
 
@@ -123,12 +123,6 @@ def _phase_colours(report: EnergyReport) -> dict[str, str]:
     in_strip = [span.phase for span in report.timeline]
     colours = palette.phase_colours(in_strip + [phase.name for phase in report.phases])
     return {phase.name: palette.css_colour(colours[phase.name]) for phase in report.phases}
-
-
-def _short(text: str, length: int = 400) -> str:
-    """Return a text as one line of at most ``length`` characters."""
-    text = formatting.one_line(text)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:

@@ -1,9 +1,10 @@
 """Builds the tables of a report, for plain text and for the terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 
 from energy_callbacks.core import formatting
+from energy_callbacks.core.formatting import or_dash
 from energy_callbacks.report.charts.sections import (
     Section,
     batch_size_sections,
@@ -70,7 +71,7 @@ def ratio_rows(report: EnergyReport) -> list[_Row]:
             f"{unit}, {scope}",
             figure_format.ratio(ratio),
             figure_format.ratio_interval(ratio),
-            _or_dash(ratio.steps, formatting.grouped),
+            or_dash(ratio.steps, formatting.grouped),
         )
         for scope, efficiency in (
             ("gpu", report.efficiency.gpu),
@@ -84,7 +85,7 @@ def _activities(report: EnergyReport) -> list[_Row]:
     """Return a row of GPU activity for each phase in which a GPU reported its activity."""
     shares = attrgetter("sm_active", "sm_occupancy", "tensor_active", "dram_active")
     return [
-        (phase.name, *(_or_dash(one, formatting.percent) for one in shares(phase.activity)))
+        (phase.name, *(or_dash(one, formatting.percent) for one in shares(phase.activity)))
         for phase in report.phases
         if phase.activity is not None
     ]
@@ -95,9 +96,9 @@ def _device(device: DeviceUse, with_host: bool) -> _Row:
         f"{device.key} {device.host if with_host else device.name}",
         _energy(device.energy),
         figure_format.error(device.energy),
-        _or_dash(device.mean_power_w if device.energy.is_resolved else None, formatting.power),
-        _or_dash(device.peak_power_w, formatting.power),
-        _or_dash(device.memory_peak_bytes, formatting.size),
+        or_dash(device.mean_power_w if device.energy.is_resolved else None, formatting.power),
+        or_dash(device.peak_power_w, formatting.power),
+        or_dash(device.memory_peak_bytes, formatting.size),
         f"in {device.counted_in}" if device.counted_in else device.origin,
     )
 
@@ -132,17 +133,13 @@ def _rank(rank: RankUse, *, with_attempt: bool) -> _Row:
         f"{rank.attempt}: {place}" if with_attempt else place,
         figure_format.cards(rank),
         formatting.grouped(rank.steps),
-        _or_dash(rank.samples, formatting.grouped),
+        or_dash(rank.samples, formatting.grouped),
         formatting.duration(rank.train_s),
-        _or_dash(rank.data_wait_s, formatting.duration),
+        or_dash(rank.data_wait_s, formatting.duration),
         _energy(rank.gpu),
-        _or_dash(rank.gpu_power_w, formatting.power),
+        or_dash(rank.gpu_power_w, formatting.power),
     )
 
 
 def _energy(figure: Figure) -> str:
     return "-" if figure.energy_j is None else figure_format.figure(figure)
-
-
-def _or_dash(value: float | None, say: Callable[[float], str]) -> str:
-    return "-" if value is None else say(value)

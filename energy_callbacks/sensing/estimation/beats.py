@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95, Channel, Energy, Sensor
+from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy
 
 # Multiples of the step's frequency that are considered. The amplitudes of higher multiples are
 # small: in a square wave, the amplitude of multiple k is 1/k of the first one.
@@ -222,8 +223,9 @@ class FalseWave:
         at_steps_j = np.interp(steps_s, t_s, energy_j)
         if count < _FEWEST_STEPS / 2:
             return
-        line = np.polynomial.Polynomial.fit(steps_s, at_steps_j, 1)
-        energy_j2 = float(np.mean((at_steps_j - line(steps_s)) ** 2))
+        off_s, off_j = steps_s - steps_s.mean(), at_steps_j - at_steps_j.mean()
+        left_j = off_j - off_s * ((off_s @ off_j) / (off_s @ off_s))  # of a straight line
+        energy_j2 = float(left_j @ left_j) / len(left_j)
         power_w2 = (2.0 * math.pi * self._highest_hz) ** 2 * energy_j2
         self._waves.append(_Wave(float(t_s[-1]), energy_j2, power_w2))
 
@@ -295,8 +297,7 @@ class Beats:
         start_s: float,
         end_s: float,
         *,
-        power_w: float,
-        width_s: float,
+        knots: CumulativeEnergy,
         counted_s: float,
     ) -> float:
         """Return ``edge_j`` of the energy of a window, including the error due to beats.
@@ -305,8 +306,7 @@ class Beats:
             energy: the energy, with its errors without beats.
             start_s: start of the window.
             end_s: end of the window.
-            power_w: mean power in and near the window.
-            width_s: width of the longer one of the curve's intervals at the window's ends.
+            knots: cumulative energy of the device.
             counted_s: usual time between two readings of the counter.
         """
         is_counted = energy.method == "counter"
@@ -316,8 +316,14 @@ class Beats:
             return energy.edge_j
         if not mean_s:
             return self._with_false_wave(energy, start_s, end_s, period_s)
-        if not is_hidden(period_s, mean_s) or width_s > _LONG * mean_s:
+        if not is_hidden(period_s, mean_s):
             return energy.edge_j
+        # The longer one of the curve's intervals at the window's ends, and the power near there.
+        width_s = max(knots.width_at(start_s), knots.width_at(end_s))
+        near_j, coverage = knots.seen(start_s - width_s, end_s + width_s)
+        if near_j is None or width_s > _LONG * mean_s:
+            return energy.edge_j
+        power_w = near_j / (coverage * (length_s + 2.0 * width_s))
         is_joined = is_counted or width_s >= _WHOLE * mean_s
         joined_s = mean_s if is_joined else None
         range_w = max(_RANGE * power_w, self._shown_range_w(end_s))

@@ -250,16 +250,19 @@ class CumulativeEnergy(BoundedColumns):
         high = int(t_s.searchsorted(end_s, side="right"))
         if high <= low:
             return None
-        rows = self.rows(low - 1, high)
-        steps = np.diff(rows[:, [T, ENERGY, WALK, UNSEEN]], axis=0)
+        width_s, energy_j, noise_j2, unseen_s = (
+            self.column(index)[low:high] - self.column(index)[low - 1 : high - 1]
+            for index in (T, ENERGY, WALK, UNSEEN)
+        )
+        methods = self.column(METHOD)[low:high]
         return Intervals(
-            t_s=rows[:, T],
-            energy_j=steps[:, 1],
-            noise_j2=steps[:, 2],
-            edge_j2=rows[1:, EDGE],
-            seen_s=np.maximum(steps[:, 0] - steps[:, 3], 0.0),
-            is_counted=rows[1:, METHOD] == METHODS.index("counter"),
-            method=METHODS[int(rows[1:, METHOD].max())],
+            t_s=t_s[low - 1 : high].copy(),
+            energy_j=energy_j,
+            noise_j2=noise_j2,
+            edge_j2=self.column(EDGE)[low:high].astype(np.float64),
+            seen_s=np.maximum(width_s - unseen_s, 0.0),
+            is_counted=methods == METHODS.index("counter"),
+            method=METHODS[int(methods.max())],
             relative_error=relative_error,
         )
 

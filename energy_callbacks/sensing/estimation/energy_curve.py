@@ -178,20 +178,12 @@ class EnergyCurve:
 
     def _with_beats(self, energy: Energy, start_s: float, end_s: float) -> Energy:
         """Return the energy with the error that beats of steps and readings add."""
-        width_s = max(self._knots.width_at(start_s), self._knots.width_at(end_s))
-        first_s, last_s = start_s - width_s, end_s + width_s
-        energy_j, coverage = self._knots.seen(first_s, last_s)
-        if energy.energy_j is None or energy_j is None:
+        if energy.energy_j is None:
             return energy
         edge_j = self._beats.edge_j(
-            energy,
-            start_s,
-            end_s,
-            power_w=energy_j / (coverage * (last_s - first_s)),
-            width_s=width_s,
-            counted_s=self._segment_s,
+            energy, start_s, end_s, knots=self._knots, counted_s=self._segment_s
         )
-        return replace(energy, edge_j=edge_j)
+        return energy if edge_j == energy.edge_j else replace(energy, edge_j=edge_j)
 
     def note_period(self, period_s: float) -> None:
         """Record the mean period of the training's steps from now on, s."""
@@ -243,15 +235,23 @@ class EnergyCurve:
             self._unread = 0
             self._update(is_final=False)
 
+    def process_anchors(self) -> None:
+        """Do the first half of ``process``, so that other threads can run before the second."""
+        if self._unread:
+            self._use_anchors(is_final=False)
+
     def finish(self) -> None:
         """Make the whole curve final, because no more readings will come."""
         self._update(is_final=True)
 
-    def _update(self, *, is_final: bool) -> None:
+    def _use_anchors(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
         self._shape.take(self._used_s)  # drop intervals of late readings
         if self._has_counter:
             self._anchor_all(is_final=is_final)
+
+    def _update(self, *, is_final: bool) -> None:
+        self._use_anchors(is_final=is_final)
         if is_final or not self._has_counter:
             self._commit_shape(self._shape.take(), self._tail_method())
         self._committed -= self._knots.compact(self._committed)

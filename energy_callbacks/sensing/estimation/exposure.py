@@ -63,10 +63,11 @@ class Exposure:
         after_s = half_s + _SETTLED * shape.response_s
         self.ahead_s, self.reach_s = half_s - first_s, after_s + last_s
         since_s = np.arange(-half_s, self.reach_s - first_s + _STEP_S, _STEP_S)
-        rises = np.diff(_shown_after_jump(since_s, shape), prepend=0.0)
+        shown, self._shown = _shown_after_jump(since_s, shape), np.zeros(len(since_s))
         places = np.round((delays_s - first_s) / _STEP_S).astype(np.intp)
-        shown = np.convolve(np.bincount(places, weights), rises).cumsum()
-        self._shown = shown[: len(since_s)]
+        # Not ``np.convolve``, because most of the steps have no delay.
+        for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
+            self._shown[place:] += weight * shown[: len(shown) - place]
         self._since_s = since_s + first_s
 
     def after_jump(self, since_s: Array) -> Array:

@@ -13,6 +13,7 @@ jump follows from what one with time constant a shows::
 of the delays u are negative for a sensor that is faster than assumed.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -20,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.core.yielding import pieces, yield_if_due
+from energy_callbacks.core.yielding import pieces
 from energy_callbacks.sensing.estimation.series import Array
 
 _FIRST_S: Final = -0.02
@@ -119,15 +120,11 @@ class Candidates:
         """Weights of the delays of the grid, (n, D)."""
         # Candidates that differ by the response alone have the same distribution of delays.
         both_s, places = np.unique(self.delay_s + 1j * self.blur_s, return_inverse=True)
-        uniform = [self._uniform(part) for part in pieces(both_s, _AT_ONCE)]
-        yield_if_due()
-        weights = np.concatenate(uniform)[places]
-        if not self.response_s:
-            return weights
-        parts = zip(pieces(weights, _AT_ONCE), pieces(self.response, _AT_ONCE), strict=True)
-        mixed = [self._mixed(part, response) for part, response in parts]
-        yield_if_due()
-        return np.concatenate(mixed)
+        uniform = np.concatenate([self._uniform(part) for part in pieces(both_s, _AT_ONCE)])
+        weights = np.empty((len(places), len(self.grid_s)))
+        for part in pieces(np.arange(len(places)), _AT_ONCE):
+            weights[part] = self._mixed(uniform[places[part]], self.response[part])
+        return weights
 
     def _uniform(self, both_s: NDArray[np.complex128]) -> Array:
         """Return the weights of uniform distributions: means + 1j * widths, (n,)."""
@@ -137,6 +134,8 @@ class Candidates:
 
     def _mixed(self, weights: Array, response: Array) -> Array:
         """Return weights for other responses, (n, D)."""
+        if not self.response_s:
+            return weights
         weights = np.ascontiguousarray(weights.T)
         later = _later(weights, self._step_s / (response * self.response_s))
         mixed: Array = later + (weights - later) / response
@@ -212,6 +211,12 @@ def coarse(response_s: float, shortest_s: float) -> Candidates:
         response_s: assumed response time of the sensor; 0 for none.
         shortest_s: mean duration of the phase with the shortest one.
     """
+    return replace(_coarse(response_s), shortest_s=shortest_s).possible()
+
+
+@cache
+def _coarse(response_s: float) -> Candidates:
+    """Return the grid with impossible candidates."""
     shares = _RESPONSES if response_s else np.ones(1)
     fine_s = np.arange(_FIRST_S, _LAST_S, _FINE_S)
     grid = np.stack(np.meshgrid(shares, _BLURS_S, fine_s, indexing="ij"), -1).reshape(-1, 3)
@@ -220,9 +225,9 @@ def coarse(response_s: float, shortest_s: float) -> Candidates:
         blur_s=grid[:, 1],
         delay_s=grid[:, 2],
         measure=np.gradient(_BLURS_S)[np.searchsorted(_BLURS_S, grid[:, 1])],
-        shortest_s=shortest_s,
+        shortest_s=math.inf,
         response_s=response_s,
-    ).possible()
+    )
 
 
 def _powers(values: Array) -> Array:

@@ -254,6 +254,7 @@ def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Arr
 
 def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int) -> Array:
     """Return the mean square per second of what is left in merged intervals, by phase, (P,)."""
+    yield_if_due()
     starts = (recent.place % merge == 0).nonzero()[0]
     wide_s = np.add.reduceat(recent.width_s, starts)
     shares = np.abs(np.add.reduceat(exposed, starts, axis=1)) / wide_s
@@ -266,6 +267,7 @@ def _averaged(fit: _Fit) -> PhaseEnergies:
     """Return the mean over the candidates, weighted by their likelihood."""
     yield_if_due()
     energy_j = fit.fits.energy_j
+    yield_if_due()
     weights = fit.candidates.shares(fit.cost)
     mean_j = weights @ energy_j
     return PhaseEnergies(

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.edge_delays import delays_s
@@ -167,8 +168,11 @@ class PhaseSums(GridSums):
         Args:
             weights: weights of the delays of the grid, (G,).
         """
-        shaped, exact = (Exposure(shape, self._delays_s, weights) for shape in self._shapes)
-        return shaped, exact
+        shape, exact = self._shapes
+        yield_if_due()
+        shaped = Exposure(shape, self._delays_s, weights)
+        yield_if_due()
+        return shaped, Exposure(exact, self._delays_s, weights)
 
     def add(self, stretch: Stretch) -> None:
         """Add consecutive intervals."""
@@ -189,6 +193,7 @@ class PhaseSums(GridSums):
         self, exposed: Array, used: Sequence[int], width_s: Array, energy_j: Array
     ) -> None:
         """Add intervals with exposures to the phases in ``used``, (P, G, n)."""
+        yield_if_due()
         self.durations_s += exposed.sum(axis=-1).T
         self.rates += (exposed @ (energy_j / width_s)).T
         weighted = exposed / width_s

@@ -37,7 +37,8 @@ class RecentIntervals:
         edges = [one.edges for one in stretches]
         sizes, counts = ([len(one) for one in column] for column in (stretches, edges))
         self.energy_j = np.concatenate([one.energy_j for one in stretches])
-        self.width_s = np.concatenate([np.diff(one.t_s) for one in stretches])
+        starts_s = np.concatenate([one.t_s[:-1] for one in stretches])
+        self.width_s = np.concatenate([one.t_s[1:] for one in stretches]) - starts_s
         numbers = np.arange(len(self.width_s))
         yield_if_due()
         self.place = numbers - np.repeat(_starts(sizes), sizes)
@@ -59,7 +60,6 @@ class RecentIntervals:
         self.after = np.concatenate([one.labels[1:] for one in edges]).astype(np.intp)[edge]
         yield_if_due()
         edges_s = np.concatenate([one.t_s for one in edges])
-        starts_s = np.concatenate([one.t_s[:-1] for one in stretches])
         self._start_s = starts_s[self._interval] - edges_s[edge]
         self._end_s = self._start_s + self.width_s[self._interval]
         self._is_exact = np.repeat([one.is_exact for one in stretches], sizes)[self._interval]

@@ -39,7 +39,8 @@ def started(
         kind="mean",
         interval_s=0.8,
     )
-    config = EnergyConfig(report_dir=folder / "energy", carbon_intensity=path, **settings)
+    settings = {"carbon_intensity": path, **settings}
+    config = EnergyConfig(report_dir=folder / "energy", **settings)
     return EnergyMeter(config=config, sources=[source], clock=clock).start(state=state)
 
 
@@ -155,6 +156,34 @@ def test_each_attempt_has_the_intensities_of_its_own_time(tmp_path: Path) -> Non
     report = build(tmp_path / "energy")
     assert report.emissions is not None
     assert report.emissions.kg == pytest.approx(20e3 * (0.1 + 0.4) / 3.6e6, rel=1e-5)
+
+
+@pytest.mark.parametrize("constant", [None, 400.0])
+def test_live_emissions_are_those_of_the_windows_so_far(
+    constant: float | None, tmp_path: Path
+) -> None:
+    """At each row, also after a resumption: each energy has the intensity of its own time.
+
+    900 s at 200 W and 100 s at 100 W with 100 g/kWh, then 500 s at 100 W with 400 g/kWh, then
+    500 s at 200 W with 400 g/kWh in a second attempt, whose intensity is from the file or constant.
+    """
+    clock = clock_at(1.0 - 1000.0 / HOUR_S)
+    meter = started(tmp_path, clock)
+    by_hand_g = {500.0: 100e3 * 0.1 / 3.6e3, 1000.0: 190e3 * 0.1 / 3.6e3}
+    by_hand_g[1500.0] = by_hand_g[1000.0] + 50e3 * 0.4 / 3.6e3
+    for t_s, expected_g in by_hand_g.items():
+        clock.advance(1000.0 + t_s - clock.monotonic_s())
+        assert meter.scalars()["emissions/total_g"] == pytest.approx(expected_g, rel=0.01), t_s
+    meter.stop()
+    state = json.loads(json.dumps(meter.state()))
+    clock = clock_at(1.5)
+    settings = {} if constant is None else {"carbon_intensity": constant}
+    meter = started(tmp_path, clock, state, **settings)
+    clock.advance(500.0)
+    expected_g = by_hand_g[1500.0] + 100e3 * 0.4 / 3.6e3
+    assert meter.scalars()["emissions/total_g"] == pytest.approx(expected_g, rel=0.01)
+    meter.stop()
+    assert meter.totals()["emissions/total_g"] == pytest.approx(expected_g, rel=1e-3)
 
 
 def test_the_energy_of_a_part_is_computed_until_it_is_final(tmp_path: Path) -> None:

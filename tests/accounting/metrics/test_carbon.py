@@ -97,10 +97,12 @@ def test_a_state_has_two_names(region):
     [
         ("Germny", None, ("got 'Germny'", "did you mean germany", "ISO 3166")),
         ("XX", None, ("got 'XX'", "ISO 3166")),
+        ("Atlantis", None, ("got 'Atlantis'; give an ISO 3166 code",)),
+        ("GER", None, ("got 'GER'; give an ISO 3166 code",)),
         ("", None, ("got ''", "ISO 3166")),
         ("USA", "Calfornia", ("got 'Calfornia'", "did you mean california", "give one of alabama")),
         ("CAN", "toronto", ("got 'toronto'", "ontario")),
-        ("DEU", "Bavaria", ("no regional figures for Germany", "leave it out")),
+        ("DEU", "BY", ("no regional figures for Germany", "leave it out or set carbon_intensity=")),
         (None, "quebec", ("got region='quebec'", "set country=")),
     ],
 )
@@ -108,6 +110,7 @@ def test_wrong_places_say_what_is_right(country, region, parts):
     """The message has the given place, similar places and advice."""
     with pytest.raises(ValueError, match=r"region|country") as caught:
         place(country, region)
+    assert caught.type is ValueError
     assert all(part in str(caught.value) for part in parts), str(caught.value)
 
 

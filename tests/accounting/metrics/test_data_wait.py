@@ -152,8 +152,11 @@ def test_waits_that_are_accounted_for_are_forgotten(tmp_path: Path, clock: FakeC
 class Drawn:
     """A timeline with one device, which returns its intervals in parts."""
 
-    def __init__(self, intervals: Intervals, limit_w: float | None) -> None:
+    def __init__(
+        self, intervals: Intervals, limit_w: float | None, used_since_s: float = -math.inf
+    ) -> None:
         self.found = intervals
+        self._used_since_s = used_since_s
         self.devices = (Device(key="gpu0", kind="gpu", scope="gpu", name="card", limit_w=limit_w),)
         self.metered = ("gpu0",)
 
@@ -161,7 +164,7 @@ class Drawn:
         return self.found if start_s < self.found.t_s[-1] <= end_s else None
 
     def used_since_s(self, key: str) -> float:
-        return -math.inf
+        return self._used_since_s
 
 
 @pytest.mark.parametrize(("edge_j", "expected_j"), [(0.0, 200.0), (300.0, 588.0)])
@@ -190,6 +193,29 @@ def test_the_bound_is_what_no_reading_excludes(edge_j: float, expected_j: float)
     # 1.4 times the limit for 2 s is 280 J; the rest of the interval can hold all 1000 J.
     assert found["edge_j"] == pytest.approx(expected_j)
     assert (found["stderr_j"], found["systematic_j"]) == (0.0, 0.0)
+
+
+def test_of_a_wait_only_the_part_after_a_device_joins_counts() -> None:
+    """Of waits from 2 to 4 and 6 to 8 s, a device that joins at 3 s has seen 3 s."""
+    log = StepLog(0.0)
+    for done_s, ready_s in ((2.0, 4.0), (6.0, 8.0)):
+        log.mark_done(done_s)
+        log.mark_ready(ready_s)
+    one = Intervals(
+        t_s=np.array([3.0, 10.0]),
+        energy_j=np.array([700.0]),
+        noise_j2=np.zeros(1),
+        edge_j2=np.zeros(1),
+        is_counted=np.zeros(1, bool),
+        seen_s=np.array([7.0]),
+        method="counter",
+        relative_error=0.0,
+    )
+    waiting = DataWaitEnergy(Drawn(one, limit_w=100.0, used_since_s=3.0), log, 0.0)
+    waiting.update(20.0)
+    found = waiting.record()["data_wait"]["energy"]["gpu0"]
+    assert found["energy_j"] == pytest.approx(300.0)
+    assert found["coverage"] == 1.0
 
 
 LOADS = [

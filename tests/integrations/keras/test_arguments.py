@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import keras
 import pytest
 
 from energy_callbacks import EnergyMeter
@@ -42,3 +43,12 @@ def test_positional_settings_are_refused() -> None:
     """All settings are keywords."""
     with pytest.raises(TypeError):
         GpuEnergyCallback("runs")
+
+
+def test_a_class_instead_of_an_object_ends_fit() -> None:
+    """Before the first step, with a message that says what to pass instead."""
+    x = keras.ops.zeros((4, 2))
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    with pytest.raises(TypeError, match=r"needs an object.* as in GpuEnergyCallback\(\)"):
+        model.fit(x, x, verbose=0, callbacks=[GpuEnergyCallback])

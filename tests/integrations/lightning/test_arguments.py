@@ -12,6 +12,7 @@ pytest.importorskip("lightning")
 from lightning.pytorch.cli import LightningCLI
 
 from energy_callbacks import EnergyConfig, EnergyMeter, SourceUnavailable
+from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.lightning.training import TinyModule, callback, loader, trainer
@@ -66,6 +67,33 @@ def test_an_unwritable_folder_is_refused_before_the_first_step(tmp_path: Path) -
     with pytest.raises(PermissionError, match="taken"):
         lightning.fit(TinyModule(clock), loader())
     assert lightning.global_step == 0
+
+
+class OfAnotherFramework(EnergyCallback):
+    """A callback of a framework that is not Lightning."""
+
+    framework_name = "Keras"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        (GpuEnergyCallback, TypeError, r"needs an object.* as in GpuEnergyCallback\(\)"),
+        (
+            OfAnotherFramework(),
+            AttributeError,
+            "of Keras has no .* from energy_callbacks.lightning",
+        ),
+    ],
+)
+def test_a_wrong_entry_of_callbacks_ends_fit(
+    given: Any, kind: type[Exception], message: str, tmp_path: Path
+) -> None:
+    """Before the first step, with a message that says what to pass instead."""
+    module = TinyModule(FakeClock())
+    with pytest.raises(kind, match=message):
+        trainer(tmp_path, given).fit(module, loader())
+    assert module.trainer.global_step == 0
 
 
 @pytest.mark.parametrize("wrap", [lambda cb: [cb], lambda cb: cb], ids=["list", "bare"])

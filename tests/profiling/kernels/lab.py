@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.profiling.frameworks.protocol import TooLargeError
+from energy_callbacks.profiling.frameworks.protocol import TooLargeError, WindowLimits
 from energy_callbacks.profiling.kernels import select_backend
 from tests.profiling.kernels.cuda_trace import GEMM, Work, trace
 
@@ -70,8 +70,8 @@ class FakeRecorder:
     def install(self, patch: pytest.MonkeyPatch) -> "FakeRecorder":
         """Makes this recorder record every window of kernel profilers."""
 
-        def recorder(chosen: str, path: Path, *, max_bytes: int, **_: Any) -> FakeRecorder:
-            self.path, self.max_bytes = path, max_bytes
+        def recorder(chosen: str, path: Path, limits: WindowLimits) -> FakeRecorder:
+            self.path, self.max_bytes = path, limits.max_bytes
             return self
 
         patch.setattr(select_backend, "recorder", recorder)

@@ -55,7 +55,9 @@ def test_the_schema_in_the_docs_is_that_of_the_code():
 def test_a_newer_schema_is_refused_with_what_to_do(report):
     """A report of the next version asks for an upgrade."""
     value = json.loads(to_json(report)) | {"schema_version": SCHEMA_VERSION + 1}
-    with pytest.raises(JournalError, match=r"schema version 2, .* up to 1; run: pip install"):
+    with pytest.raises(
+        JournalError, match=r"schema version 2, .* up to 1; run: .*pip install --upgrade"
+    ):
         from_json(json.dumps(value))
 
 
