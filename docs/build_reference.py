@@ -5,6 +5,7 @@
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
@@ -72,12 +73,16 @@ def cli() -> str:
     """Return the page of commands, with the help of each."""
     os.environ["COLUMNS"] = "88"
     parser = build_parser()
-    parts = ["# Commands\n", _help(parser)]
+    return "\n".join(["# Commands\n", _help(parser), *_commands(parser, "##")])
+
+
+def _commands(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """Yield heading and help of each command of a parser, and of its actions."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no public access to its commands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            for name, command in action.choices.items():
-                parts += [f"## `energy-callbacks {name}`\n", _help(command)]
-    return "\n".join(parts)
+            for command in action.choices.values():
+                yield from (f"{heading} `{command.prog}`\n", _help(command))
+                yield from _commands(command, f"{heading}#")
 
 
 def _help(parser: argparse.ArgumentParser) -> str:

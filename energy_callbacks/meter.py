@@ -23,6 +23,7 @@ from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.metrics.tags import with_prefix
+from energy_callbacks.accounting.power_control import PowerControl, power_control_from
 from energy_callbacks.accounting.profilers import OneOrMoreProfilers, Profilers
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
@@ -130,6 +131,7 @@ class EnergyMeter:
         now_s = self._clock.monotonic_s
         self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
+        self._power_control = _power_control(self.config)
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
@@ -269,7 +271,17 @@ class EnergyMeter:
         self._say = say
         self._lifecycle.begin(attempt, self._profilers, self._on_left)
         self._profilers.start(attempt)
+        # The program that a command measures may have an optimizer of its own.
+        if self._power_control is not None and process.framework != COMMAND:
+            self._control_power(attempt, self._power_control)
         return self
+
+    @harmless
+    def _control_power(self, attempt: ActiveAttempt, control: PowerControl) -> None:
+        run = control.begin(attempt)
+        attempt.end_with_me(run)
+        if run.pacer is not None:
+            self._profilers.add(run.pacer)
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
@@ -824,6 +836,14 @@ def _has_exit_handlers() -> bool:
     # A child has imported multiprocessing; the import takes 10 ms.
     process = sys.modules.get("multiprocessing.process")
     return process is None or process.parent_process() is None
+
+
+def _power_control(config: EnergyConfig) -> PowerControl | None:
+    """Return the setting ``power_limit`` as an object; errors name where the setting comes from."""
+    try:
+        return power_control_from(config.power_limit)
+    except (TypeError, ValueError) as error:
+        raise config.blame(ValueError(str(error)), "power_limit") from error
 
 
 def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConfig:

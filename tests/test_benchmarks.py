@@ -18,7 +18,6 @@ from tests.benchmarks import (
     lines,
     overhead,
     peers,
-    tools,
 )
 from tests.benchmarks.common import (
     pairwise,
@@ -26,6 +25,7 @@ from tests.benchmarks.common import (
     phase_design,
     random_windows,
     recordings,
+    tools,
 )
 from tests.benchmarks.common.cards import WIDTHS_S, Windows
 from tests.benchmarks.common.coverage import interval_cell
@@ -36,10 +36,10 @@ from tests.benchmarks.common.phase_cells import PhaseRuns
 from tests.benchmarks.common.phase_design import NAMED
 from tests.benchmarks.common.phase_runs import PhaseCell, measured, training
 from tests.benchmarks.common.runs import Run, measured_all
+from tests.benchmarks.common.tools import CODECARBON, MAKERS, OURS
 from tests.benchmarks.overhead_parts import step_windows
 from tests.benchmarks.overhead_parts.hook_costs import HookCost
 from tests.benchmarks.peers import PERIODS_S, Row, Window
-from tests.benchmarks.tools import CODECARBON, MAKERS, OURS
 
 
 def noisy_rounds(slower: float) -> list[Round]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
 from energy_callbacks.accounting.grid.intensity_log import IntensityLog, intensity_in
@@ -49,6 +49,9 @@ _LAST_READINGS_S: Final = 0.015
 _LOG_S: Final = 1.0
 # Maximum time that the journal's thread waits at the end until the journal is on the disk, s.
 _DISK_S: Final = 1.0
+# Maximum time that the journal's thread waits at the end until settings of GPUs are restored, s.
+_RESTORE_S: Final = 2.0
+_HEAL: Final = "run energy-callbacks powercap restore"
 # A call of a source that takes longer than this causes a warning, s.
 _HUNG_S: Final = 5.0
 # Interval between two checks in ``wait_until_seen``, s.
@@ -87,6 +90,18 @@ class _End:
     left_s: float | None = None
 
 
+class PowerControlRun(Protocol):
+    """Changes power limits of GPUs during one attempt, on a thread of its own."""
+
+    def ask_to_stop(self) -> None:
+        """Restore what was changed, on its own thread; do not wait."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until everything is restored, and return whether it is."""
+        ...
+
+
 class ActiveAttempt:
     """Sensors, timeline, journal and figures of one attempt.
 
@@ -112,6 +127,10 @@ class ActiveAttempt:
             the journal.
         call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
         on_left: called on the journal's thread when ``call`` has ended and the attempt has not.
+
+    Attributes:
+        host: name of this machine.
+        folder: folder of the journals of all ranks of this attempt.
     """
 
     def __init__(
@@ -139,12 +158,14 @@ class ActiveAttempt:
         self._config = config
         self._process = process
         self._on_failure = on_failure
-        self._host = os.uname().nodename
+        self.host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(
-            run_folder, self._host, process.rank, state.get("run_id"), launch_id(process)
+            run_folder, self.host, process.rank, state.get("run_id"), launch_id(process)
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
-        path = journal.path_for(run_folder, self._number, self._host, process.rank)
+        path = journal.path_for(run_folder, self._number, self.host, process.rank)
+        self.folder = path.parent
+        self._power: PowerControlRun | None = None
         # Slow work is done before the start time is taken. CodeCarbon's tables are read without
         # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment
@@ -202,6 +223,11 @@ class ActiveAttempt:
             self.recorder.note(
                 Notice(source=name, kind="unavailable", t_s=self._start_s, message=reason, fix=fix)
             )
+
+    @property
+    def process(self) -> TrainingProcess:
+        """Framework and rank of this process."""
+        return self._process
 
     @property
     def rank(self) -> int:
@@ -273,6 +299,10 @@ class ActiveAttempt:
             if self._over.is_set or self._is_broken:
                 break
             self.clock.sleep(_POLL_S)
+
+    def end_with_me(self, power: PowerControlRun) -> None:
+        """Restore the power limits of GPUs when the attempt ends."""
+        self._power = power
 
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
         """Write a profile to the journal, for the report.
@@ -351,6 +381,8 @@ class ActiveAttempt:
         if self._end is None:
             self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
             self.steps.refuse()
+            if self._power is not None:
+                self._power.ask_to_stop()
             self._sampler.ask_to_stop()
 
     def wait_for_last_row(self, timeout_s: float) -> None:
@@ -413,6 +445,10 @@ class ActiveAttempt:
             self._disk.wait(_DISK_S)
 
     def _write_end(self, end: _End) -> None:
+        if self._power is not None and not self._power.wait(_RESTORE_S):
+            self.recorder.warn(
+                "power_limit", "The power limit was not restored within two seconds.", _HEAL
+            )
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not respond at the end of the run.")
         self.recorder.see_until(end.t_s)
@@ -445,7 +481,7 @@ class ActiveAttempt:
         # gets its last line, and the wait would last for ``timeout_s``.
         if self._process.world_size == 1:
             return
-        folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
+        folder = journal.path_for(self.run_folder, self._number, self.host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             journals = list(folder.glob("*.jsonl"))
@@ -459,6 +495,8 @@ class ActiveAttempt:
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
         self.steps.refuse()
+        if self._power is not None:
+            self._power.ask_to_stop()
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
@@ -535,7 +573,7 @@ class ActiveAttempt:
             "columns": list(journal.COLUMNS),
             "run_id": self.run_id,
             "attempt": self._number,
-            "host": self._host,
+            "host": self.host,
             "pid": os.getpid(),
             "ppid": os.getppid(),
             "launch": launch_id(self._process),

@@ -88,6 +88,10 @@ class Profilers:
         self.running = list(self._members)
         self._call(self.running, lambda member: member.start(meter))
 
+    def add(self, member: Profiler) -> None:
+        """Pass events to another profiler until ``stop``; it has been started."""
+        self.running.append(member)
+
     def mark(self, name: str, t_s: float) -> None:
         """Pass an event to the running profilers."""
         self._call(self.running, lambda member: member.mark(name, t_s))

@@ -31,6 +31,7 @@ COMMANDS: tuple[str, ...] = (
     "query",
     "project",
     "tune",
+    "powercap",
     "monitor",
     "doctor",
 )

@@ -31,7 +31,14 @@ _ENERGY: Final = ("power", "energy")
 _SHARES: Final = ("utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
 _SIZES: Final = ("memory_used", "rss", "allocated", "peak_allocated")
 _UNITS: Final[Mapping[str, str]] = (
-    {"power": "W", "energy": "J", "temperature": "°C", "clock": "Hz", "throttled": "s"}
+    {
+        "power": "W",
+        "energy": "J",
+        "temperature": "°C",
+        "clock": "Hz",
+        "power_limit": "W",
+        "throttled": "s",
+    }
     | dict.fromkeys(_SIZES, "byte")
     | dict.fromkeys(_SHARES, "share")
 )

@@ -19,7 +19,12 @@ from energy_callbacks.compare import model
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, escaped, markdown
 from energy_callbacks.projection import text
-from energy_callbacks.projection.from_report import changes_of, job_of, warnings_of
+from energy_callbacks.projection.from_report import (
+    changes_of,
+    job_of,
+    power_limit_saving,
+    warnings_of,
+)
 from energy_callbacks.projection.projection import Fleet, project
 from energy_callbacks.projection.text import Change, ProjectionColumn
 from energy_callbacks.report import EnergyReport, load, view
@@ -129,7 +134,11 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
         columns.append(ProjectionColumn(title="saved", job=saving))
         notes.append(_ONE_EACH)
         saved = _periods(columns[2], fleet)
-    value = {"jobs": jobs, "saved": saved}
+    found = power_limit_saving(reports[0]) if len(reports) == 1 else None
+    if found is not None:
+        columns.append(ProjectionColumn(title=found[0], job=found[1]))
+    limit = None if found is None else {"name": found[0], **_periods(columns[-1], fleet)}
+    value = {"jobs": jobs, "saved": saved, "power_limit": limit}
     _print(arguments, fleet, value, text.tables(columns, fleet), notes)
 
 

@@ -67,7 +67,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--devices",
-        type=_devices,
+        type=options.device_list,
         metavar="LIST",
         help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs "
         "that the command can use, or only those that its processes are found to use)",
@@ -308,15 +308,6 @@ def _save_samples(folder: Path, name: str) -> None:
     gpu_stats.write(samples, stem.with_name(f"{stem.name}.json"))
     gpu_stats_plot.save(samples, stem.with_name(f"{stem.name}_plot.png"))
     atomic_files.write(stem.with_name(f"{stem.name}_summary.txt"), gpu_stats.summary(samples))
-
-
-def _devices(word: str) -> str | list[int | str]:
-    if word in ("all", "auto"):
-        return word
-    devices = word.split(",")
-    if not all(devices):
-        raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
-    return [int(one) if one.isdecimal() else one for one in devices]
 
 
 def _tag(word: str) -> tuple[str, str]:

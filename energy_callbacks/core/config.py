@@ -89,6 +89,9 @@ class EnergyConfig:
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
             limit. Without a location, the upper end of the range is compared with the limit.
+        power_limit: ``PowerLimitOptimizer(...)`` of ``energy_callbacks.powercap``, which finds the
+            best power limit of the GPUs during the training, or a mapping with its arguments;
+            ``None`` for no search. Nothing is changed without ``allow_changes=True``.
         record_command: whether the command line of the process, without secrets, is written to the
             journal. The environment variable ``ENERGY_CALLBACKS_NO_COMMAND=1`` takes precedence.
         run_name: display name of the run.
@@ -120,6 +123,7 @@ class EnergyConfig:
     step_events: bool = _setting(False, texts.boolean)
     max_energy_wh: float | None = _setting(None, texts.number)
     max_emissions_g: float | None = _setting(None, texts.number)
+    power_limit: Any = _setting(None, texts.options)
     record_command: bool = _setting(True, texts.boolean)
     run_name: str | None = _setting(None)
     tags: Mapping[str, str] = _setting({}, texts.tags)
@@ -180,6 +184,7 @@ class ConfigSettings(TypedDict, total=False):
     step_events: bool
     max_energy_wh: float | None
     max_emissions_g: float | None
+    power_limit: Any
     record_command: bool
     run_name: str | None
     tags: Mapping[str, str] | None
@@ -404,6 +409,16 @@ def _check_region(region: str | None, country: str | None) -> None:
         raise ValueError(f"region={region!r} needs a country; add country='USA' or country='CAN'")
 
 
+def _check_power_limit(value: object) -> None:
+    if value is None or isinstance(value, Mapping):
+        return
+    if isinstance(value, type) or not callable(getattr(value, "begin", None)):
+        raise TypeError(
+            f"power_limit must be PowerLimitOptimizer(...) of energy_callbacks.powercap, "
+            f"got {value!r}; leave power_limit out for no search"
+        )
+
+
 def _typed(name: str, kind: Any, words: str) -> Callable[[Any], object]:
     return lambda value: _check_type(name, value, kind, words)
 
@@ -414,6 +429,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "carbon_intensity": _check_carbon_intensity,
     "currency": _check_currency,
     "devices": _check_devices,
+    "power_limit": _check_power_limit,
     "tag_prefix": _typed("tag_prefix", str, "a string, such as 'train/'"),
     "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
     "pue": partial(_check_number, "pue", low=1.0, high=10.0),

@@ -6,6 +6,11 @@
     ├── MissingExtraError (also ImportError)    an optional package is not installed
     ├── JournalError                            a journal, report, comparison or log cannot be used
     ├── NothingFits                             no batch size fits or can be recommended
+    ├── PowerCapError                           a setting of a GPU was not changed
+    │   ├── ActuatorError                       the driver or the actuator cannot do it
+    │   ├── ConsentError                        the user has not allowed changes
+    │   ├── ForeignChange                       another program has changed the setting meanwhile
+    │   └── CardInUse                           another job has changed settings of the same GPU
     └── SourceError                             a sensor failed
         ├── SourceUnavailable                   it cannot be opened on this machine
         ├── ReadingMissed                       this reading failed, the next may succeed
@@ -31,6 +36,39 @@ class JournalError(EnergyCallbacksError):
 
 class NothingFits(EnergyCallbacksError):
     """No batch size fits into the memory of the device, or none can be recommended."""
+
+
+class PowerCapError(EnergyCallbacksError):
+    """A setting of a GPU was not changed; the message says why."""
+
+
+class ActuatorError(PowerCapError):
+    """A setting of a GPU cannot be read or changed.
+
+    Args:
+        reason: text for the user that says what failed.
+        fix: text that says what the user can do; ``""`` if nothing can be done.
+    """
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason if not fix else f"{reason}; {fix}")
+        self.reason = reason
+        self.fix = fix
+
+    def __reduce__(self) -> tuple[type["ActuatorError"], tuple[str, str]]:
+        return type(self), (self.reason, self.fix)
+
+
+class ConsentError(PowerCapError):
+    """The user has not allowed changes of the GPU; nothing was written."""
+
+
+class ForeignChange(PowerCapError):
+    """Another program has changed the setting since it was last written; it is left as it is."""
+
+
+class CardInUse(PowerCapError):
+    """Another job holds the lock of the GPU; nothing was written."""
 
 
 class SourceError(EnergyCallbacksError):

@@ -18,6 +18,7 @@ Quantity = Literal[
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
+    "power_limit",  # W, limit of the mean power
     "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, resident memory of this process and its children
     "allocated",  # byte, in the framework's device allocator

@@ -14,6 +14,15 @@ def watts_from_milliwatts(power_mw: float) -> float:
     return power_mw / 1e3
 
 
+def milliwatts(power_w: float) -> int:
+    """Convert watts to whole milliwatts, as drivers take them.
+
+    >>> milliwatts(250.5)
+    250500
+    """
+    return round(power_w * 1e3)
+
+
 def joules_from_millijoules(energy_mj: float) -> float:
     """Convert millijoules to joules.
 

@@ -46,6 +46,7 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "temperature (degree Celsius)": ("gpu/temperature_c",),
         "clock (MHz)": ("gpu/sm_clock_mhz",),
+        "power limit (W)": ("gpu/power_limit_w",),
     },
 }
 

@@ -6,6 +6,7 @@ from energy_callbacks.accounting.metrics.energy_sums import interval_j
 from energy_callbacks.compare.model import Comparison, Effect
 from energy_callbacks.projection.projection import Amount, JobUse, exact
 from energy_callbacks.projection.text import Change
+from energy_callbacks.report.analysis.power_limit import estimated_effect
 from energy_callbacks.report.model.schema import EnergyReport
 
 
@@ -30,6 +31,26 @@ def job_of(report: EnergyReport) -> JobUse:
     gpus = sum(one.kind == "gpu" and one.counted_in is None for one in report.devices)
     energy_j = Amount(value=value_j, low=low_j, high=high_j)
     return JobUse(energy_j=energy_j, wall_s=exact(wall_s), gpu_s=exact(wall_s * gpus))
+
+
+def power_limit_saving(report: EnergyReport) -> tuple[str, JobUse] | None:
+    """Return what a power limit has saved in a run, or would save, with a title; or ``None``.
+
+    If the run has optimised its power limit, the saving is the measured one. Otherwise it is the
+    estimate of the advice ``power_limit``: median, 10 % and 90 % quantile of measured trainings.
+    """
+    search = report.profile and report.profile.power_limit
+    if search:
+        saved = search.saved_j
+        energy_j = Amount(value=saved.value, low=saved.low, high=saved.high)
+        return "saved by the power limit", JobUse(energy_j=energy_j)
+    train = next((phase for phase in report.phases if phase.name == "train"), None)
+    effect = estimated_effect(report)
+    if effect is None or train is None or train.gpu.energy_j is None:
+        return None
+    shares = Amount(value=effect.saving, low=effect.saving_low, high=effect.saving_high)
+    title = f"estimated saving by a limit of {effect.limit_w:g} W"
+    return title, JobUse(energy_j=shares.times(train.gpu.energy_j))
 
 
 def warnings_of(report: EnergyReport) -> Iterator[str]:

@@ -25,6 +25,7 @@ from energy_callbacks.report.collect.ranks import imbalances, rank_table
 from energy_callbacks.report.collect.running import until_settled
 from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
+from energy_callbacks.report.model.power_limit import PowerChange
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
 # A running process writes a line to its journal at least once per second. If the newest line is
@@ -235,6 +236,17 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         metrics=metrics(merged),
         progress=progress(merged, timeline),
         profile=_profile(merged),
+        power_changes=tuple(
+            PowerChange(
+                t_s=attempt.start_of(attempt.lead) + line["t_s"],
+                knob=line["knob"],
+                value=line["value"],
+                why=line["why"],
+            )
+            for attempt in merged
+            # All ranks record all changes, because all cards have the same setting.
+            for line in attempt.lead.power_changes
+        ),
     )
 
 

@@ -44,6 +44,7 @@ BENCHMARKS: Final = (
     "page",
     "peers",
     "phases",
+    "power_limit",
     "query",
     "stalls",
     "tuner",

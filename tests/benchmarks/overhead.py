@@ -41,9 +41,9 @@ from tests.benchmarks.common.loops import SLEEP, Loop, fake_loops, gpu_loops, ha
 from tests.benchmarks.common.pairs import HALF_S, Change, interleaved
 from tests.benchmarks.common.paused_clock import PausableClock
 from tests.benchmarks.common.quiet_core import quiet_core
+from tests.benchmarks.common.tools import nvidia_smi_stub
 from tests.benchmarks.overhead_parts.hook_costs import HookCost, of_callbacks, of_hook
 from tests.benchmarks.overhead_parts.step_windows import Peer, measured_beside
-from tests.benchmarks.tools import nvidia_smi_stub
 
 CHANGE_BARS: Final = (0.001, 0.01)  # GPU-bound, launch-bound
 STEP_BAR_US: Final = 10.0

@@ -25,7 +25,7 @@ from typing import Final
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.tools import MAKERS, OURS, interpreter, nvidia_smi_stub
+from tests.benchmarks.common.tools import MAKERS, OURS, interpreter, nvidia_smi_stub
 from tests.fake_nvml import Scenario, Square, env, h200
 
 DURATIONS_S: Final = (0.05, 0.2)
@@ -110,7 +110,7 @@ def measure(tool: str, python: str, period_s: float, windows: int) -> Row:
         variables = env(scenario.write(folder / "scenario.txt"))
         variables["PATH"] = os.pathsep.join([str(nvidia_smi_stub(folder)), variables["PATH"]])
         answer = subprocess.run(
-            [python, "-m", "tests.benchmarks.tools", tool, str(todo), str(done)],
+            [python, "-m", "tests.benchmarks.common.tools", tool, str(todo), str(done)],
             env=variables,
             cwd=_ROOT,  # Zeus installs a package "tests", too
             capture_output=True,

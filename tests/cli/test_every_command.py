@@ -48,6 +48,7 @@ RESULTS: Mapping[str, list[str]] = {
     "query": ["query", "select name from reports", "b"],
     "project": ["project", "a", "--jobs-per-day", "10"],
     "tune": TUNE,
+    "powercap": ["powercap", "status"],
     "monitor": ["monitor", "--interval", "0.1", "--seconds", "0.1"],
     "doctor": ["doctor"],
 }
@@ -73,6 +74,8 @@ WRONG = [
     (["project", "empty", "--jobs-per-day", "1"], "no run in or below empty"),
     (["project", "a", "--jobs-per-day", "-1"], "-1"),
     (["tune", "nowhere:step"], "nowhere"),
+    (["powercap", "set", "--limit-w", "300"], "add --yes to consent"),
+    (["powercap", "sweep", "--limits", "300", "--yes", "--"], "there is no command"),
     (["monitor", "--interval", "1e12"], "1e12"),
     (["doctor", "--region", "Texas"], "Texas"),
 ]

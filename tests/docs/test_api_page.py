@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 MODULES = (
     "__init__", "lightning", "keras", "huggingface", "profiling/__init__", "report/__init__",
-    "compare/__init__", "tuning/__init__", "testing",
+    "compare/__init__", "tuning/__init__", "powercap/__init__", "testing",
 )  # fmt: skip
 
 

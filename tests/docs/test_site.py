@@ -13,7 +13,17 @@ from tests.docs.pages import ROOT
 API = "\n".join(page.read_text() for page in (ROOT / "docs/reference/api").glob("*.md"))
 WHOLE_MODULES = re.findall(r"automodule:: (\S+)$", API, re.MULTILINE)
 NAMED = re.findall(r"auto(?:class|function|data):: (\S+)$", API, re.MULTILINE)
-PUBLIC = ["", "lightning", "keras", "huggingface", "profiling", "report", "compare", "testing"]
+PUBLIC = [
+    "",
+    "lightning",
+    "keras",
+    "huggingface",
+    "profiling",
+    "report",
+    "compare",
+    "powercap",
+    "testing",
+]
 
 
 def names(module: str) -> list[str]:

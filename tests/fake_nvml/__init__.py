@@ -12,7 +12,9 @@ exactly, because every answer is a pure function of the scenario and of time::
 """
 
 from tests.fake_nvml.build import CompileError, build
+from tests.fake_nvml.changes import Change, Settings
 from tests.fake_nvml.library import FakeNvml, VirtualTime, env, reset_pynvml
+from tests.fake_nvml.model import PowerModel
 from tests.fake_nvml.presets import a100, average_1s, h200, ideal, pascal, v100
 from tests.fake_nvml.scenario import (
     Card,
@@ -28,16 +30,19 @@ from tests.fake_nvml.signals import Constant, Recorded, Signal, Sine, Square, St
 __all__ = [
     "Buffer",
     "Card",
+    "Change",
     "CompileError",
     "Constant",
     "FakeNvml",
     "Fault",
     "Latency",
     "Mig",
+    "PowerModel",
     "Process",
     "Recorded",
     "Scenario",
     "Sensor",
+    "Settings",
     "Signal",
     "Sine",
     "Square",

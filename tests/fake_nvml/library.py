@@ -18,6 +18,7 @@ from typing import Any, Self
 import pynvml
 
 from tests.fake_nvml.build import build
+from tests.fake_nvml.changes import Change, read_changes
 from tests.fake_nvml.scenario import Scenario
 
 REAL_TIME = -1.0
@@ -93,8 +94,28 @@ class FakeNvml:
         return env(self.path, start_unix_s=start_unix_s)
 
     def energy_j(self, card: int, start_unix_s: float, end_unix_s: float) -> float:
-        """Return the true energy."""
-        return self.scenario.energy_j(card, start_unix_s, end_unix_s)
+        """Return the true energy, with all changes of settings so far."""
+        return self.scenario.energy_j(card, start_unix_s, end_unix_s, self.changes())
+
+    def power_w(self, card: int, unix_s: float) -> float:
+        """Return the true power, with all changes of settings so far."""
+        return self.scenario.power_w(card, unix_s, self.changes())
+
+    def changes(self) -> list[Change]:
+        """Return all changes of settings and loads so far, of all processes."""
+        return read_changes(self.path)
+
+    def setter_calls(self) -> list[Change]:
+        """Return all calls of NVML's setters so far, of all processes, refused ones included."""
+        return [change for change in self.changes() if change.call != "load"]
+
+    def step_s(self, card: int = 0) -> float:
+        """Return the time of a step at the present settings, s."""
+        return float(self._library.fakeNvmlStepS(card))
+
+    def set_load(self, load: float, card: int = 0) -> None:
+        """Set the share of its power above idle that a card uses from now on."""
+        self._library.fakeNvmlSetLoad(card, load)
 
     def c_power_w(self, card: int, unix_s: float) -> float:
         """Return true power as the C library computes it."""
@@ -129,6 +150,8 @@ def load_library() -> ctypes.CDLL:
     _declare(library, "fakeNvmlUnload", None)
     _declare(library, "fakeNvmlErrorText", ctypes.c_char_p)
     _declare(library, "fakeNvmlGpmSamples", ctypes.c_int)
+    _declare(library, "fakeNvmlStepS", ctypes.c_double, ctypes.c_uint)
+    _declare(library, "fakeNvmlSetLoad", None, ctypes.c_uint, ctypes.c_double)
     two = (ctypes.c_double, ctypes.c_double)
     _declare(library, "fakeNvmlSignalPower", ctypes.c_double, ctypes.c_uint, ctypes.c_double)
     _declare(library, "fakeNvmlSignalEnergy", ctypes.c_double, ctypes.c_uint, *two)

@@ -6,11 +6,13 @@ tests compare with: ``scenario.energy_j(card, start, end)`` is exact.
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tests.fake_nvml.changes import Change, Settings, log_path, spans
+from tests.fake_nvml.model import PowerModel
 from tests.fake_nvml.sensor import Latency, Sensor, number
 from tests.fake_nvml.signals import Constant, Signal
 
@@ -26,6 +28,7 @@ Group = Literal[
     "light",  # utilisation, temperature, clocks, event reasons, the other fields
     "gpm",  # nvmlGpmSampleGet
     "limits",
+    "setters",  # all calls that change a setting
     "identity",  # names, UUID, PCI, MIG
     "init",
     "bus",  # with kind "error": the card is not listed, and its handles fail with GPU_IS_LOST
@@ -100,7 +103,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One physical GPU. A number that may also be a signal then changes with time."""
+    """One physical GPU. A number that may also be a signal then changes with time.
+
+    With a ``model``, power follows the limit and the locked clocks; the signal is the power at full
+    load, without a limit, at the highest clocks. ``can_write=False``: setters return NO_PERMISSION,
+    except in processes with ``FAKE_NVML_ROOT`` in their environment.
+    """
 
     signal: Signal
     sensor: Sensor = field(default_factory=Sensor)
@@ -117,6 +125,9 @@ class Card:
     sm_clock_mhz: float | Signal = 1500.0
     max_sm_clock_mhz: float = 1980.0
     memory_clock_mhz: float = 2600.0
+    min_sm_clock_mhz: float = 345.0
+    clock_step_mhz: float = 15.0
+    low_memory_clock_mhz: float | None = None
     power_throttle: float | Signal = 0.0
     thermal_throttle: float | Signal = 0.0
     sm_active_percent: float | Signal = 40.0
@@ -127,6 +138,8 @@ class Card:
     min_limit_w: float = 200.0
     max_limit_w: float = 700.0
     default_limit_w: float = 700.0
+    can_write: bool = True
+    model: PowerModel | None = None
     mig_capable: bool = False
     mig_instances: tuple[Mig, ...] = ()
     processes: tuple[Process, ...] = ()
@@ -140,6 +153,11 @@ class Card:
         yield f"pci_bus_id = {self.pci_bus_id or f'00000000:{0x17 + index:02X}:00.0'}"
         for key in _PLAIN_NUMBERS:
             yield f"{key} = {number(getattr(self, key))}"
+        yield f"can_write = {int(self.can_write)}"
+        for key in _MODEL_NUMBERS if self.model else ():
+            yield f"{key} = {number(getattr(self.model, key))}"
+        if self.model:
+            yield f"power_exponent = {number(self.model.exponent)}"
         yield f"capability_major = {self.compute_capability[0]}"
         yield f"capability_minor = {self.compute_capability[1]}"
         yield f"mig_mode = {self._mig_mode()}"
@@ -154,6 +172,56 @@ class Card:
             yield f"latency.{group} = {numbers}"
         yield from (f"mig = {mig.line()}" for mig in self.mig_instances)
         yield from (f"process = {process.line()}" for process in self.processes)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings before anything is changed."""
+        return Settings(limit_w=self.limit_w)
+
+    def clocks(self, settings: Settings) -> tuple[float, float]:
+        """The clock and the memory clock under these settings, relative to the highest."""
+        x = (settings.clock_mhz or self.max_sm_clock_mhz) / self.max_sm_clock_mhz
+        y = (settings.memory_clock_mhz or self.memory_clock_mhz) / self.memory_clock_mhz
+        if self.model:
+            lowest = self.min_sm_clock_mhz / self.max_sm_clock_mhz
+            x = min(x, max(lowest, self.model.clock_under(settings.limit_w, y)))
+        return x, y
+
+    def step_s(self, settings: Settings | None = None) -> float:
+        """The time of a step under these settings, s; default: before anything is changed."""
+        if self.model is None:
+            raise ValueError("this card has no model; give it a PowerModel")
+        return self.model.step_time_s(*self.clocks(settings or self.settings))
+
+    def scale(self, settings: Settings) -> tuple[float, float]:
+        """The offset in W and the factor that turn the signal into the power."""
+        if self.model is None:
+            return 0.0, 1.0
+        factor = settings.load * self.model.scale(*self.clocks(settings))
+        return self.model.static_w * (1.0 - factor), factor
+
+    def power_w(self, t_s: float, changes: Iterable[Change] = (), index: int = 0) -> float:
+        """The true power at a time since the epoch."""
+        for _, end_s, settings in spans(self.settings, changes, index):
+            if t_s < end_s:
+                offset_w, factor = self.scale(settings)
+                return offset_w + factor * self.signal.power_w(t_s)
+        raise AssertionError("the last span has no end")
+
+    def energy_j(
+        self, start_s: float, end_s: float, changes: Iterable[Change] = (), index: int = 0
+    ) -> float:
+        """The true energy between two times since the epoch; changes of settings divide it."""
+        if end_s < start_s:
+            return -self.energy_j(end_s, start_s, changes, index)
+        total_j = 0.0
+        for span_start_s, span_end_s, settings in spans(self.settings, changes, index):
+            from_s, to_s = max(start_s, span_start_s), min(end_s, span_end_s)
+            if from_s < to_s:
+                offset_w, factor = self.scale(settings)
+                total_j += offset_w * (to_s - from_s)
+                total_j += factor * self.signal.energy_j(from_s, to_s)
+        return total_j
 
     def _mig_mode(self) -> int:
         if self.mig_instances:
@@ -174,11 +242,15 @@ _QUANTITIES = (
     "tensor_active_percent",
     "dram_active_percent",
 )
+_MODEL_NUMBERS = ("busy_w", "static_w", "memory_power_share", "step_s", "memory_time_ratio")
 _PLAIN_NUMBERS = (
     "memory_total_bytes",
     "architecture",
     "max_sm_clock_mhz",
     "memory_clock_mhz",
+    "min_sm_clock_mhz",
+    "clock_step_mhz",
+    "low_memory_clock_mhz",
     "limit_w",
     "min_limit_w",
     "max_limit_w",
@@ -204,14 +276,16 @@ class Scenario:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epoch_unix_s", round(self.epoch_unix_s * 1e6) / 1e6)
 
-    def power_w(self, card: int, unix_s: float) -> float:
-        """True power of a card at a Unix time."""
-        return self.cards[card].signal.power_w(unix_s - self.epoch_unix_s)
+    def power_w(self, card: int, unix_s: float, changes: Iterable[Change] = ()) -> float:
+        """True power of a card at a Unix time, after the ``changes`` of settings."""
+        return self.cards[card].power_w(unix_s - self.epoch_unix_s, changes, card)
 
-    def energy_j(self, card: int, start_unix_s: float, end_unix_s: float) -> float:
-        """True energy of a card between two Unix times."""
+    def energy_j(
+        self, card: int, start_unix_s: float, end_unix_s: float, changes: Iterable[Change] = ()
+    ) -> float:
+        """True energy of a card between two Unix times, with the ``changes`` of settings."""
         start_s, end_s = start_unix_s - self.epoch_unix_s, end_unix_s - self.epoch_unix_s
-        return self.cards[card].signal.energy_j(start_s, end_s)
+        return self.cards[card].energy_j(start_s, end_s, changes, card)
 
     def text(self) -> str:
         """The scenario file."""
@@ -227,7 +301,8 @@ class Scenario:
             yield from card.lines(index)
 
     def write(self, path: Path) -> Path:
-        """Write the scenario file and return its path."""
+        """Write the scenario file and return its path; settings are as before any change."""
+        log_path(path).unlink(missing_ok=True)
         path.write_text(self.text(), encoding="utf-8")
         return path
 

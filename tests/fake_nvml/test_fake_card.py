@@ -3,13 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import pynvml
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.report import build
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import (
+    Constant,
     FakeNvml,
+    PowerModel,
     Scenario,
     Square,
     Staircase,
@@ -124,6 +127,28 @@ def test_the_report_holds_the_total(fake_nvml, tmp_path: Path) -> None:
     assert report.energy.gpu.energy_j == pytest.approx(truth_j, rel=3e-3)
     assert report.energy.gpu.method == "counter+samples"
     assert report.throughput.samples == 600 * 64
+
+
+@pytest.mark.parametrize("preset", [h200, a100, pascal])
+def test_the_energy_under_each_limit_is_true(fake_nvml, tmp_path: Path, preset) -> None:
+    """The energy of 5 s under each of four limits is the limit times 5 s, within its interval."""
+    card = preset(Constant(240.0), model=PowerModel(busy_w=240.0))
+    nvml = fake_nvml(Scenario(cards=(card,)))
+    clock = CardClock(nvml.time)
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    limits_w = [card.min_limit_w + share * (240.0 - card.min_limit_w) for share in (0.9, 0.5, 0, 1)]
+    with EnergyMeter(config=EnergyConfig(report_dir=tmp_path, devices=[0]), clock=clock) as meter:
+        starts_s = []
+        for limit_w in limits_w:
+            pynvml.nvmlDeviceSetPowerManagementLimit(handle, round(limit_w * 1e3))
+            starts_s.append(clock.monotonic_s() + 1.0)
+            for _ in range(80):
+                clock.advance(0.1)
+    for start_s, limit_w in zip(starts_s, limits_w, strict=True):
+        found = meter.energy(start_s, start_s + 5.0, "gpu")
+        assert found.energy_j == pytest.approx(5.0 * limit_w, abs=found.error_j)
+        assert found.energy_j == pytest.approx(5.0 * limit_w, rel=3e-3)
 
 
 def test_a_device_that_is_not_there(fake_nvml) -> None:

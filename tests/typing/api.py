@@ -26,6 +26,7 @@ from energy_callbacks.keras import tune_batch_size as tune_keras
 from energy_callbacks.lightning import BatchSizeTuner, GpuEnergyCallback
 from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.powercap import PowerLimitOptimizer
 from energy_callbacks.profiling import (
     HostProfiler,
     KernelProfiler,
@@ -53,6 +54,7 @@ def callback() -> EnergyReport:
         raw_readings=False,
         max_energy_wh=10.0,
         max_emissions_g=5.0,
+        power_limit=PowerLimitOptimizer(max_slowdown=0.05, knob="clock", allow_changes=True),
         record_command=False,
         log_every_n_steps=10,
         batch_size_fn=len,

@@ -49,6 +49,7 @@ _GAUGES: Final[dict[str, _Gauge]] = {
     "gpu/dram_active": ("dram_active", "mean", mean),
     "gpu/temperature_c": ("temperature", "newest", max),
     "gpu/sm_clock_mhz": ("clock", "mean", lambda clocks: megahertz(mean(clocks))),
+    "gpu/power_limit_w": ("power_limit", "newest", mean),
     "gpu/throttled_fraction": ("throttled", "rate", lambda rates: min(max(rates), 1.0)),
 }
 

@@ -28,6 +28,7 @@ TAGS: Final = {
     "gpu/dram_active": "memory bandwidth, as a share of the maximum; Hopper and newer",
     "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
     "gpu/sm_clock_mhz": "clock rate of the multiprocessors, mean over the GPUs, MHz",
+    "gpu/power_limit_w": "power limit, mean over the GPUs, W",
     "gpu/throttled_fraction": "share of time with reduced clocks, of the most throttled GPU",
 }
 """Meaning of each tag; a tag is the name of a figure."""

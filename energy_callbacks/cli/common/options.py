@@ -54,6 +54,20 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def device_list(word: str) -> str | list[int | str]:
+    """Return the value of ``--devices``: ``all``, ``auto``, or a list of indices and UUIDs.
+
+    Raises:
+        ArgumentTypeError: if an entry of the list is empty.
+    """
+    if word in ("all", "auto"):
+        return word
+    devices = word.split(",")
+    if not all(devices):
+        raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
+    return [int(one) if one.isdecimal() else one for one in devices]
+
+
 def print_json(value: Any) -> None:
     """Print a value of JSON types."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -58,3 +58,18 @@ def tags(value: str) -> Any:
     if not all(equals for _, equals, _ in pairs):
         return value
     return {name.strip(): tag.strip() for name, _, tag in pairs}
+
+
+def options(value: str) -> Any:
+    """Convert pairs of name and value with commas, where values may be numbers or booleans.
+
+    >>> options("max_slowdown=0.1, knob=clock, allow_changes=true")
+    {'max_slowdown': 0.1, 'knob': 'clock', 'allow_changes': True}
+    """
+    pairs = tags(value)
+    return {name: _plain(text) for name, text in pairs.items()} if pairs != value else value
+
+
+def _plain(value: str) -> float | bool | str:
+    found = number(value)
+    return boolean(found) if isinstance(found, str) else found

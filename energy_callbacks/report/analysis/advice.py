@@ -11,6 +11,7 @@ import numpy as np
 
 from energy_callbacks.core.formatting import duration, grouped, one_line, percent
 from energy_callbacks.report.analysis.late_stop import late_stop
+from energy_callbacks.report.analysis.power_limit import power_limit_advice
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
@@ -44,6 +45,7 @@ def advice(report: EnergyReport) -> tuple[Advice, ...]:
         *_idle(report),
         *_batch_size(report),
         *_late_stop(report),
+        *power_limit_advice(report),
         *_throttling(report),
         *map(_straggler, report.imbalances),
     ]

@@ -26,6 +26,7 @@ from energy_callbacks.report.charts.drawing import (
 from energy_callbacks.report.charts.palette import BLUES, INK, ORANGES, PAPER, phase_colours
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Figure
+from energy_callbacks.report.model.power_limit import PowerChange
 from energy_callbacks.report.model.runs import Phase, Span
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -38,6 +39,8 @@ _SHORT_LABEL = 16
 # Maximum number of bins of a curve per inch: one for every two pixels of a screen with 96 pixels
 # per inch.
 _BINS_PER_INCH = 48.0
+# Maximum number of changes of the power limit that have a label; more would cover each other.
+_MOST_LABELS = 12
 # Maximum number of bins of all curves together. It keeps an HTML page below 400 kB.
 _STEPS_IN_ALL = 2400
 
@@ -65,6 +68,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         _draw_bands(power, curves, scale_s, is_narrow=is_narrow)
         _draw_phases(strip, report.timeline, scale_s, curves[0].edges_s[-1])
         _mark_attempts(power, report, scale_s)
+        _mark_power_changes(power, report.power_changes, scale_s)
         strip.set_xlabel(f"time measured ({unit})")
         # Only PNG files show this legend; the HTML page lists the colours of the phases elsewhere.
         legend = canvas.legend(
@@ -137,6 +141,17 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
         add_note(
             axes, f"attempt {number}", place, (4, -10), 8.0, xycoords=("data", "axes fraction")
         )
+
+
+def _mark_power_changes(axes: "Axes", changes: Sequence[PowerChange], scale_s: float) -> None:
+    """Draw a dotted line at each change of the power limit or clock, with the new setting."""
+    for number, change in enumerate(changes):
+        place_s = change.t_s / scale_s
+        axes.axvline(place_s, color=INK, ls=(0, (1, 2)), lw=0.8)
+        if len(changes) <= _MOST_LABELS:
+            below = -10 - 9 * (number % 3)  # neighbours are on different lines
+            place = (place_s, 1.0)
+            add_note(axes, change.label, place, (3, below), 7.0, xycoords=("data", "axes fraction"))
 
 
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":

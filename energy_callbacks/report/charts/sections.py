@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.drawing import Chart
+from energy_callbacks.report.charts.power_limit_plot import power_limit_figure
 from energy_callbacks.report.charts.profile_plots import host_figure, kernels_figure
 from energy_callbacks.report.model import (
     batch_sizes,
+    power_limit,
     profile_host,
     profile_kernels,
     profile_lines,
@@ -73,6 +75,19 @@ def profile_sections(profile: Profile | None) -> Iterator[Section]:
         yield from _lines(profile.lines)
     if profile.host is not None:
         yield from _host(profile.host)
+    if profile.power_limit is not None:
+        yield _power_limit(profile.power_limit)
+
+
+def _power_limit(search: power_limit.PowerLimitSearch) -> Section:
+    title = "Power limit"
+    return Section(
+        title=title,
+        remarks=search.sentences,
+        head=power_limit.HEAD,
+        rows=power_limit.rows(search),
+        chart=Chart(name="power_limit", title=title, draw=power_limit_figure, data=search),
+    )
 
 
 def _kernels(profile: profile_kernels.KernelProfile) -> Iterator[Section]:

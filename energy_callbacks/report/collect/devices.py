@@ -55,6 +55,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
         throttled_s=_throttled_s(columns),
         notes=newest.notes,
         activity=activity.whole(columns),
+        limit_w=newest.properties.get("limit_w"),
     )
 
 

@@ -71,6 +71,7 @@ class ProcessJournal:
         profiles: newest profile of each kind.
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
+        power_changes: changes of power limits and clocks.
         so_far: energies by device key, from the newest ``so_far`` line; empty if there is none.
         so_far_s: time up to which ``so_far`` has the energies, in seconds.
         phases: energy by device key and phase, over all spans up to ``phases_s``.
@@ -108,6 +109,7 @@ class ProcessJournal:
     profiles: dict[str, Record] = field(default_factory=dict)
     metrics: list[Record] = field(default_factory=list)
     epochs: list[Record] = field(default_factory=list)
+    power_changes: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     so_far_s: float = 0.0
     phases: dict[str, dict[str, Energy]] = field(default_factory=dict)
@@ -335,6 +337,14 @@ def _take_epoch(process: ProcessJournal, record: Record) -> None:
     process.epochs.append(record)
 
 
+def _take_power_change(process: ProcessJournal, record: Record) -> None:
+    checks.number(record["t_s"])
+    checks.optional(checks.number, record, ("value",))
+    for name in ("knob", "why"):
+        checks.text(record[name])
+    process.power_changes.append(record)
+
+
 def _take_note(lines: Callable[[ProcessJournal], list[Record]], *texts: str) -> _Taker:
     """Return a function that appends a line to a list of the process.
 
@@ -373,6 +383,7 @@ _TAKERS: Mapping[str, _Taker] = {
     "profile": lambda process, record: process.profiles.update({record["of"]: record["record"]}),
     "metrics": _take_metrics,
     "epoch": _take_epoch,
+    "power_limit": _take_power_change,
     "carbon_intensity": _take_intensity,
     "used": lambda process, record: process.used.update(map(checks.text, record["devices"])),
 }

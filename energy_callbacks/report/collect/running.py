@@ -46,6 +46,7 @@ def until_settled(process: ProcessJournal) -> ProcessJournal:
         steps=list(_steps(process.steps, end_s)),
         metrics=[line for line in process.metrics if line["t_s"] <= end_s],
         epochs=[line for line in process.epochs if line["t_s"] <= end_s],
+        power_changes=[line for line in process.power_changes if line["t_s"] <= end_s],
     )
 
 

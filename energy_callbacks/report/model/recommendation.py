@@ -10,6 +10,7 @@ Code = Literal[
     "idle",
     "batch_size",
     "throttling",
+    "power_limit",
     "straggler",
     "late_stop",
     "input_bound",

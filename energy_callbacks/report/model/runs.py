@@ -285,6 +285,7 @@ class DeviceUse:
         throttled_s: time in which the driver reduced the clocks; ``None`` if not known.
         notes: notes on the device, such as that other processes use it too.
         activity: use of the parts of a GPU; ``None`` if not known.
+        limit_w: power limit when the sensor was opened; ``None`` if not known.
     """
 
     key: str
@@ -305,6 +306,7 @@ class DeviceUse:
     throttled_s: float | None
     notes: tuple[str, ...]
     activity: Activity | None = None
+    limit_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from energy_callbacks.report.model import amounts, runs, time_series
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
+from energy_callbacks.report.model.power_limit import PowerChange, PowerLimitSearch
 from energy_callbacks.report.model.profile_host import HostProfile
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.profile_lines import LineProfile
@@ -35,19 +36,21 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Results of the profilers; ``None`` for a profiler that did not run.
+    """Results of profilers and of the search for a power limit; ``None`` if it did not run.
 
     Attributes:
         step_phases: energy of the phases of a training step.
         kernels: device time and energy by kernel.
         lines: energy by line of the user's source.
         host: Python calls and memory of rank 0 and of its data-loader workers.
+        power_limit: search for the best power limit or clock of the GPUs.
     """
 
     step_phases: StepPhases | None = None
     kernels: KernelProfile | None = None
     lines: LineProfile | None = None
     host: HostProfile | None = None
+    power_limit: PowerLimitSearch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,7 @@ class EnergyReport:
         progress: steps and energy over time; ``None`` if no steps were reported or no energy is
             known.
         profile: results of the profilers; ``None`` if no profiler ran.
+        power_changes: changes of power limits and clocks of the GPUs, in time order.
     """
 
     format: Literal["energy_callbacks.report"] = "energy_callbacks.report"
@@ -118,6 +122,7 @@ class EnergyReport:
     metrics: tuple[Metric, ...] = ()
     progress: runs.Progress | None = None
     profile: Profile | None = None
+    power_changes: tuple[PowerChange, ...] = ()
 
     def __str__(self) -> str:
         """Return the report as text for a terminal."""

@@ -260,6 +260,7 @@ def gauges(clock: FakeClock) -> ReplaySource:
         ("temperature", 0): 51.0, ("temperature", 1): 63.0,
         ("clock", 0): 1.98e9, ("clock", 1): 1.0e9,
         ("peak_allocated", 0): 2**30,
+        ("power_limit", 0): 700.0, ("power_limit", 1): 600.0,
     }  # fmt: skip
     readings = [
         Reading(channel(quantity, "gauge", gpus[card]), START_S + t_s, value)
@@ -290,6 +291,7 @@ def test_gauges_are_one_figure_for_all_cards(tmp_path: Path, clock: FakeClock) -
         "gpu/dram_active": 0.7,
         "gpu/temperature_c": 63.0,
         "gpu/sm_clock_mhz": 1490.0,
+        "gpu/power_limit_w": 650.0,
     }
     assert {tag: scalars[tag] for tag in expected} == pytest.approx(expected)
     assert scalars["gpu/throttled_fraction"] == pytest.approx(0.25, abs=0.02)

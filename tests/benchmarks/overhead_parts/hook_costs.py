@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from tests.benchmarks.common.loops import Loop
-from tests.benchmarks.tools import Tool
+from tests.benchmarks.common.tools import Tool
 
 _TRAINER_STEPS: Final = 1000
 _FIRST_STEPS: Final = 20  # the loop and its caches warm up

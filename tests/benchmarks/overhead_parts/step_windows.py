@@ -14,8 +14,8 @@ from typing import Final
 
 from tests.benchmarks.common.loops import Loop, fake_loops, gpu_loops
 from tests.benchmarks.common.pairs import Change, interleaved
+from tests.benchmarks.common.tools import CODECARBON, MAKERS, Tool, closed, interpreter
 from tests.benchmarks.overhead_parts.hook_costs import HookCost, of_windows
-from tests.benchmarks.tools import CODECARBON, MAKERS, Tool, closed, interpreter
 
 TOOLS: Final = ("Zeus", CODECARBON)
 _ROOT: Final = Path(__file__).parents[2]

@@ -32,11 +32,15 @@ EVERYWHERE: dict[str, tuple[Any, str, Any, Any]] = {
     "step_events": (True, "0", False, True),
     "max_energy_wh": (1, "2", 2.0, 3),
     "max_emissions_g": (1, "2", 2.0, 3),
+    "power_limit": (
+        {"max_slowdown": 0.1}, "eta=0.5, allow_changes=no", {"eta": 0.5, "allow_changes": False},
+        {"objective": "min_energy"},
+    ),
     "record_command": (False, "on", True, False),
     "run_name": ("file", "123", "123", "argument"),
     "tag_prefix": ("file/", "environment/", "environment/", "argument/"),
     "tags": ({"a": "file"}, "a=environment", {"a": "environment"}, {"a": "argument"}),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
 /* What the parts of the fake NVML share: a scenario as plain structs, times in ns since its epoch.
  *
- * Whatever a card answers is a pure function of the scenario and of time, so that every process
- * that loads the same scenario sees the same card. Only call numbers (latency) and the power limit
- * are state of a process.
+ * Whatever a card answers is a pure function of the scenario, of the log of changed settings
+ * (changes.c) and of time, so that every process that loads the same scenario sees the same card.
+ * Only call numbers (latency) are state of a process.
  */
 #ifndef FAKE_NVML_H
 #define FAKE_NVML_H
@@ -40,14 +40,13 @@ typedef struct {
 double signal_power(const Signal *signal, double t_s);
 double signal_energy(const Signal *signal, double start_s, double end_s);
 double signal_filtered(const Signal *signal, double t_s, double response_s);
-double signal_box_mean(const Signal *signal, double t_s, double window_s, double response_s);
 uint64_t mix64(uint64_t z);
 double uniform(uint64_t seed, int64_t index);
 
 /* ---- scenario.c */
 typedef enum {
     G_POWER, G_INSTANT, G_AVERAGE, G_COUNTER, G_FIELDS, G_SAMPLES, G_MEMORY, G_PROCESSES, G_LIGHT,
-    G_GPM, G_LIMITS, G_IDENTITY, G_INIT, G_BUS, GROUPS, G_ANY = GROUPS
+    G_GPM, G_LIMITS, G_SETTERS, G_IDENTITY, G_INIT, G_BUS, GROUPS, G_ANY = GROUPS
 } Group;
 
 typedef enum {
@@ -103,7 +102,9 @@ typedef struct {
     double memory_total_bytes, architecture, capability_major, capability_minor;
     double max_sm_clock_mhz, memory_clock_mhz, mig_mode;
     double limit_w, min_limit_w, max_limit_w, default_limit_w;
-    _Atomic unsigned limit_mw; /* what SetPowerManagementLimit stores */
+    double can_write, min_sm_clock_mhz, clock_step_mhz, low_memory_clock_mhz;
+    double busy_w, static_w, power_exponent, memory_power_share; /* busy_w 0: no model of power */
+    double step_s, memory_time_ratio;
     Signal signals[QUANTITIES];
     Sensor sensor;
     Latency latencies[GROUPS];
@@ -113,8 +114,11 @@ typedef struct {
     RunningProcess processes[MAX_PROCESSES];
 } Card;
 
+typedef struct Log Log;
+
 typedef struct {
     int64_t epoch_ns; /* Unix */
+    Log *log;
     char driver_version[TEXT_SIZE], nvml_version[TEXT_SIZE];
     double cuda_version;
     size_t n_cards, n_faults;
@@ -125,6 +129,30 @@ typedef struct {
 extern Scenario *_Atomic scenario; /* NULL: no driver on this machine */
 int scenario_load(const char *path);
 const char *scenario_error(void);
+
+/* ---- changes.c: a time span in which the settings of a card are constant */
+typedef enum { SET_LIMIT, SET_CLOCK, SET_MEMORY_CLOCK, SET_LOAD } ChangeKind;
+
+typedef struct {
+    double limit_w, clock_mhz, memory_clock_mhz, load; /* clocks 0: not locked */
+    int64_t start_ns, end_ns;
+    size_t next; /* of the log: the change at end_ns */
+} Segment;
+
+Log *open_log(const char *scenario_path);
+Segment first_segment(const Card *card);
+bool next_segment(const Card *card, Segment *segment);
+Segment segment_at(const Card *card, int64_t t_ns);
+
+/* ---- card_power.c */
+double card_power(const Card *card, double t_s);
+double card_energy(const Card *card, double start_s, double end_s);
+double card_filtered(const Card *card, double t_s, double response_s);
+double card_box_mean(const Card *card, double t_s, double window_s, double response_s);
+double card_step_s(const Card *card, int64_t t_ns);
+double limited_s(const Card *card, double t_s);
+double relative_clock(const Card *card, const Segment *at);
+bool is_limited(const Card *card, const Segment *at);
 
 /* ---- sensor.c */
 typedef struct {

@@ -172,8 +172,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(void *handle, unsigned type, unsigned
     Call call;
     NEED(mhz && type < CLOCK_TYPES);
     TRY(enter(handle, G_LIGHT, &call));
-    bool memory = type == CLOCK_MEMORY;
-    *mhz = (unsigned)(memory ? call.card->memory_clock_mhz : quantity(&call, Q_SM_CLOCK));
+    Segment at = segment_at(call.card, call.t_ns);
+    double memory_mhz = at.memory_clock_mhz > 0.0 ? at.memory_clock_mhz
+                                                  : call.card->memory_clock_mhz;
+    double free_mhz = call.card->busy_w > 0.0 ? call.card->max_sm_clock_mhz
+                                              : quantity(&call, Q_SM_CLOCK);
+    double sm_mhz = fmin(free_mhz, call.card->max_sm_clock_mhz * relative_clock(call.card, &at));
+    *mhz = (unsigned)lround(type == CLOCK_MEMORY ? memory_mhz : sm_mhz);
     return SUCCESS;
 }
 
@@ -187,6 +192,40 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(void *handle, unsigned type, unsig
     return SUCCESS;
 }
 
+static nvmlReturn_t put_clocks(unsigned *count, unsigned *clocks_mhz, double highest_mhz,
+                               double lowest_mhz, double step_mhz)
+{
+    unsigned found = 1 + (unsigned)((highest_mhz - lowest_mhz) / step_mhz + 1e-9);
+    bool fits = clocks_mhz && *count >= found;
+    *count = found;
+    for (unsigned i = 0; fits && i < found; i++)
+        clocks_mhz[i] = (unsigned)lround(highest_mhz - i * step_mhz);
+    return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(void *handle, unsigned *count,
+                                                       unsigned *clocks_mhz)
+{
+    Call call;
+    NEED(count);
+    TRY(enter(handle, G_LIGHT, &call));
+    double high = call.card->memory_clock_mhz, low = call.card->low_memory_clock_mhz;
+    return put_clocks(count, clocks_mhz, high, low > 0.0 ? low : high, low > 0.0 ? high - low : 1.0);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(void *handle, unsigned memory_mhz,
+                                                         unsigned *count, unsigned *clocks_mhz)
+{
+    Call call;
+    NEED(count);
+    TRY(enter(handle, G_LIGHT, &call));
+    const Card *card = call.card;
+    if (memory_mhz != card->memory_clock_mhz && memory_mhz != card->low_memory_clock_mhz)
+        return NOT_FOUND;
+    return put_clocks(count, clocks_mhz, card->max_sm_clock_mhz, card->min_sm_clock_mhz,
+                      card->clock_step_mhz);
+}
+
 enum { REASON_GPU_IDLE = 0x1, REASON_SW_POWER_CAP = 0x4, REASON_SW_THERMAL = 0x20 };
 
 static unsigned long long reasons(const Call *call)
@@ -194,7 +233,8 @@ static unsigned long long reasons(const Call *call)
     unsigned long long bits = 0;
     if (quantity(call, Q_UTILISATION) < 1.0)
         bits |= REASON_GPU_IDLE;
-    if (quantity(call, Q_POWER_THROTTLE) > 0.0)
+    Segment at = segment_at(call->card, call->t_ns);
+    if (quantity(call, Q_POWER_THROTTLE) > 0.0 || is_limited(call->card, &at))
         bits |= REASON_SW_POWER_CAP;
     if (quantity(call, Q_THERMAL_THROTTLE) > 0.0)
         bits |= REASON_SW_THERMAL;

@@ -34,19 +34,23 @@ static double relative_s(double unix_s)
 
 EXPORT double fakeNvmlSignalPower(unsigned card, double unix_s)
 {
-    return signal_power(&scenario->cards[card].signals[Q_POWER], relative_s(unix_s));
+    return card_power(&scenario->cards[card], relative_s(unix_s));
 }
 
 EXPORT double fakeNvmlSignalEnergy(unsigned card, double start_unix_s, double end_unix_s)
 {
-    const Signal *signal = &scenario->cards[card].signals[Q_POWER];
-    return signal_energy(signal, relative_s(start_unix_s), relative_s(end_unix_s));
+    const Card *played = &scenario->cards[card];
+    return card_energy(played, relative_s(start_unix_s), relative_s(end_unix_s));
 }
 
 EXPORT double fakeNvmlSignalFiltered(unsigned card, double unix_s, double response_s)
 {
-    const Signal *signal = &scenario->cards[card].signals[Q_POWER];
-    return signal_filtered(signal, relative_s(unix_s), response_s);
+    return card_filtered(&scenario->cards[card], relative_s(unix_s), response_s);
+}
+
+EXPORT double fakeNvmlStepS(unsigned card)
+{
+    return card_step_s(&scenario->cards[card], now_ns());
 }
 
 /* ---- start and end */

@@ -2,7 +2,6 @@
 #include "api.h"
 
 #include <math.h>
-#include <stdatomic.h>
 
 enum { MAX_SAMPLES = 1024 };
 
@@ -35,6 +34,11 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned l
 }
 
 /* ---- limits */
+static unsigned limit_mw_at(const Call *call)
+{
+    return milliwatts(segment_at(call->card, INT64_MAX).limit_w);
+}
+
 #define LIMIT(function, expression)                                  \
     EXPORT nvmlReturn_t function(void *handle, unsigned *limit_mw)   \
     {                                                                \
@@ -45,8 +49,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned l
         return SUCCESS;                                              \
     }
 
-LIMIT(nvmlDeviceGetEnforcedPowerLimit, call.card->limit_mw)
-LIMIT(nvmlDeviceGetPowerManagementLimit, call.card->limit_mw)
+LIMIT(nvmlDeviceGetEnforcedPowerLimit, limit_mw_at(&call))
+LIMIT(nvmlDeviceGetPowerManagementLimit, limit_mw_at(&call))
 LIMIT(nvmlDeviceGetPowerManagementDefaultLimit, milliwatts(call.card->default_limit_w))
 
 EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(void *handle, unsigned *min_mw,
@@ -57,18 +61,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(void *handle, u
     TRY(enter(handle, G_LIMITS, &call));
     *min_mw = milliwatts(call.card->min_limit_w);
     *max_mw = milliwatts(call.card->max_limit_w);
-    return SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(void *handle, unsigned limit_mw)
-{
-    Call call;
-    TRY(enter(handle, G_LIMITS, &call));
-    bool inside = limit_mw >= milliwatts(call.card->min_limit_w)
-        && limit_mw <= milliwatts(call.card->max_limit_w);
-    if (!inside)
-        return INVALID_ARGUMENT;
-    call.card->limit_mw = limit_mw;
     return SUCCESS;
 }
 
@@ -121,7 +113,9 @@ static nvmlReturn_t energy_field(const Call *call, FieldValue *field)
 static nvmlReturn_t throttled_field(const Call *call, FieldValue *field, Quantity which)
 {
     const Signal *fraction = &call->card->signals[which];
-    double throttled_s = signal_energy(fraction, 0.0, (double)call->t_ns * 1e-9);
+    double t_s = (double)call->t_ns * 1e-9, throttled_s = signal_energy(fraction, 0.0, t_s);
+    if (which == Q_POWER_THROTTLE)
+        throttled_s += limited_s(call->card, t_s);
     field->value_type = VALUE_UNSIGNED_LONG_LONG;
     field->value.ull = (unsigned long long)llround(fmax(throttled_s, 0.0) * 1e9);
     return SUCCESS;
@@ -154,7 +148,7 @@ static nvmlReturn_t answer_field(const Call *call, FieldValue *field)
     case FIELD_MIN_LIMIT: return limit_field(field, milliwatts(call->card->min_limit_w));
     case FIELD_MAX_LIMIT: return limit_field(field, milliwatts(call->card->max_limit_w));
     case FIELD_DEFAULT_LIMIT: return limit_field(field, milliwatts(call->card->default_limit_w));
-    case FIELD_CURRENT_LIMIT: return limit_field(field, call->card->limit_mw);
+    case FIELD_CURRENT_LIMIT: return limit_field(field, limit_mw_at(call));
     default: return NOT_SUPPORTED;
     }
 }

@@ -11,7 +11,7 @@ static char error_text[512] = "";
 
 static const char *const GROUP_NAMES[] = {
     "power", "instant", "average", "counter", "fields", "samples", "memory", "processes", "light",
-    "gpm", "limits", "identity", "init", "bus", "*", NULL};
+    "gpm", "limits", "setters", "identity", "init", "bus", "*", NULL};
 static const char *const FAULT_NAMES[] = {
     "error", "hang", "freeze", "reset", "add_j", "spike_w", "stale", "duplicate",
     "unordered", NULL};
@@ -35,6 +35,9 @@ static const Entry CARD_NUMBERS[] = {
     CARD(memory_total_bytes), CARD(architecture), CARD(capability_major), CARD(capability_minor),
     CARD(max_sm_clock_mhz), CARD(memory_clock_mhz), CARD(mig_mode),
     CARD(limit_w), CARD(min_limit_w), CARD(max_limit_w), CARD(default_limit_w),
+    CARD(can_write), CARD(min_sm_clock_mhz), CARD(clock_step_mhz), CARD(low_memory_clock_mhz),
+    CARD(busy_w), CARD(static_w), CARD(power_exponent), CARD(memory_power_share),
+    CARD(step_s), CARD(memory_time_ratio),
     SENSOR(period_s), SENSOR(update_offset_s), SENSOR(window_s), SENSOR(lag_s), SENSOR(response_s),
     SENSOR(gain), SENSOR(offset_w), SENSOR(power_tick_w), SENSOR(energy_tick_j),
     SENSOR(instant_field), SENSOR(usage_window_s), SENSOR(average_window_s), SENSOR(memory_share),
@@ -310,8 +313,9 @@ int scenario_load(const char *path)
         snprintf(reason, sizeof reason, "%.399s", error_text);
         return fail("%.60s:%zu: %s", path, line_number, reason), -1;
     }
-    for (size_t i = 0; i < loaded->n_cards; i++)
-        loaded->cards[i].limit_mw = (unsigned)(loaded->cards[i].limit_w * 1e3 + 0.5);
+    loaded->log = open_log(path);
+    if (!loaded->log)
+        return fail("cannot open the log beside %s", path), -1;
     scenario = loaded;
     return 0;
 }

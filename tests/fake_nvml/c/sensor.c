@@ -40,7 +40,7 @@ static double seen_power_w(const Card *card, Group group, int64_t moment_ns, dou
 {
     const Sensor *sensor = &card->sensor;
     double t_s = (double)moment_ns * 1e-9 - sensor->lag_s;
-    double mean_w = signal_box_mean(&card->signals[Q_POWER], t_s, window_s, sensor->response_s);
+    double mean_w = card_box_mean(card, t_s, window_s, sensor->response_s);
     const Fault *spike = fault_active(group, card->index, F_SPIKE, moment_ns, true);
     double power_w = sensor->gain * mean_w + sensor->offset_w + (spike ? spike->value : 0.0);
     if (sensor->power_tick_w > 0.0)
@@ -84,7 +84,7 @@ uint64_t sensor_counter_mj(const Card *card, int64_t t_ns)
             energy_j += fault->value;
     }
     double end_s = (double)seen_ns * 1e-9;
-    double true_j = signal_energy(&card->signals[Q_POWER], start_s, end_s);
+    double true_j = card_energy(card, start_s, end_s);
     energy_j += sensor->counter_gained > 0.0
         ? sensor->gain * true_j + sensor->offset_w * (end_s - start_s) : true_j;
     /* The half microjoule keeps 12.3 J from becoming 12299 mJ by rounding. */

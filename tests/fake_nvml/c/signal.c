@@ -214,14 +214,3 @@ double signal_filtered(const Signal *s, double t_s, double response_s)
     default: return s->low;
     }
 }
-
-double signal_box_mean(const Signal *s, double t_s, double window_s, double response_s)
-{
-    if (window_s <= 0.0)
-        return signal_filtered(s, t_s, response_s);
-    double start_s = t_s - window_s, held_j = 0.0; /* what the filter still keeps back */
-    if (response_s > 0.0)
-        held_j = response_s
-            * (signal_filtered(s, t_s, response_s) - signal_filtered(s, start_s, response_s));
-    return (signal_energy(s, start_s, t_s) - held_j) / window_s;
-}

@@ -21,6 +21,7 @@ from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
 from tests.integrations.contract.lab import Bench, Lab, SharedTrainings
 from tests.integrations.contract.loggers import LoggersContract
+from tests.integrations.contract.power import PowerContract
 from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
@@ -41,6 +42,7 @@ PARTS = (
     FaultsContract,
     ReportsContract,
     ProfilesContract,
+    PowerContract,
 )
 
 

@@ -5,7 +5,11 @@ from functools import partial
 from typing import Final
 
 from energy_callbacks.core.records import Channel, Kind, Quantity, Sensor
-from energy_callbacks.core.units import hertz_from_megahertz, seconds_from_nanoseconds
+from energy_callbacks.core.units import (
+    hertz_from_megahertz,
+    seconds_from_nanoseconds,
+    watts_from_milliwatts,
+)
 from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import (
     NvmlCard,
@@ -74,6 +78,11 @@ def _sm_clock_hz(card: NvmlCard) -> float | None:
     return hertz_from_megahertz(clock_mhz) if clock_mhz is not None else None
 
 
+def _power_limit_w(card: NvmlCard) -> float | None:
+    limit_mw = known(card.nvml.nvmlDeviceGetEnforcedPowerLimit(card.handle))
+    return watts_from_milliwatts(limit_mw) if limit_mw else None
+
+
 def _throttled(card: NvmlCard) -> Reader | None:
     """Return a reader of the seconds in which power limit, power brake or heat reduced the clocks.
 
@@ -108,5 +117,7 @@ GAUGES: Final[tuple[Callable[[NvmlCard], Reader | None], ...]] = (
     _gauge("utilisation", _utilisation, "nvmlDeviceGetUtilizationRates"),
     _gauge("temperature", _temperature_c, "nvmlDeviceGetTemperature"),
     _gauge("clock", _sm_clock_hz, "nvmlDeviceGetClockInfo SM"),
+    # Limits change rarely, so they are read as rarely as counters.
+    _gauge("power_limit", _power_limit_w, "nvmlDeviceGetEnforcedPowerLimit", beats=_COUNTER_BEATS),
     _throttled,
 )

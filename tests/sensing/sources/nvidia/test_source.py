@@ -20,7 +20,8 @@ from tests.fake_nvml.signals import Constant, Sine, Square
 
 WAVE = Sine(mean_w=400.0, amplitude_w=150.0, period_s=7.3)
 GPM = {"sm_active", "sm_occupancy", "tensor_active", "dram_active"}
-ALL = {"power", "energy", "memory_used", "utilisation", "temperature", "clock", "throttled", *GPM}
+GAUGES = {"memory_used", "utilisation", "temperature", "clock", "power_limit", "throttled"}
+ALL = {"power", "energy", *GAUGES, *GPM}
 MIGS = tuple(
     Mig(uuid=f"MIG-1111111{i}-0000-5000-8000-000000000000", gpu_instance=i) for i in (1, 2)
 )
@@ -204,7 +205,7 @@ def test_pascal_has_no_counter(play: Play) -> None:
 def test_nothing_offered_is_unavailable(play: Play) -> None:
     """A card that answers nothing cannot be opened, and NVML is let go."""
     refused = pynvml.NVML_ERROR_NOT_SUPPORTED
-    groups = ("power", "instant", "counter", "samples", "memory", "light", "fields")
+    groups = ("power", "instant", "counter", "samples", "memory", "light", "fields", "limits")
     faults = tuple(Fault(group=group, kind="error", start_s=0.0, value=refused) for group in groups)
     bench = play(presets.h200(WAVE), faults=faults)
 

@@ -1,6 +1,6 @@
 """One interface to ours and other tools, each used as its documentation says.
 
-``python -m tests.benchmarks.tools NAME PLAN OUT`` measures windows with one tool in its own
+``python -m tests.benchmarks.common.tools NAME PLAN OUT`` measures windows with one tool in its own
 process. PLAN is a JSON list of ``[pause_s, duration_s]``; OUT gets ``[start_unix_s, end_unix_s,
 energy_j]`` of each window. OUT is a file, as importing ``amdsmi``, which comes with Zeus, prints.
 """

@@ -1,0 +1,45 @@
+"""The setting ``power_limit``: protocols, and the object for its value."""
+
+from collections.abc import Mapping
+from pkgutil import resolve_name
+from typing import Any, Protocol
+
+from energy_callbacks.accounting.attempt import ActiveAttempt, PowerControlRun
+from energy_callbacks.accounting.profilers import Profiler
+
+
+class PacedRun(PowerControlRun, Protocol):
+    """A control of the power that may also slow down the training thread."""
+
+    @property
+    def pacer(self) -> Profiler | None:
+        """What runs on the training thread after each step; ``None`` for nothing."""
+        ...
+
+
+class PowerControl(Protocol):
+    """The setting ``power_limit``, such as ``PowerLimitOptimizer``."""
+
+    def begin(self, attempt: ActiveAttempt) -> PacedRun:
+        """Begin to control the power in an attempt; return at once.
+
+        Args:
+            attempt: the attempt; may be used until ``wait`` of the result returns ``True``.
+        """
+        ...
+
+
+def power_control_from(value: Any) -> PowerControl | None:
+    """Return the setting ``power_limit`` as an object.
+
+    Args:
+        value: an object, a mapping with the arguments of ``PowerLimitOptimizer``, or ``None``.
+
+    Raises:
+        ValueError: if an argument is invalid.
+        TypeError: if an argument is unknown or has the wrong type.
+    """
+    if isinstance(value, Mapping):
+        value = resolve_name("energy_callbacks.powercap:PowerLimitOptimizer")(**value)
+    control: PowerControl | None = value
+    return control

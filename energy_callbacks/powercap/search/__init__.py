@@ -1,0 +1,1 @@
+"""The search for the best setting of a card: objectives, fitted curves, the next window."""

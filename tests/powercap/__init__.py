@@ -1,0 +1,1 @@
+"""Tests of energy_callbacks.powercap."""

@@ -1,0 +1,139 @@
+"""Fixtures: simulated cards, and jobs in processes of their own that change them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.powercap.safety.changed_cards import ChangedCards
+from energy_callbacks.powercap.settings import Setting
+from tests.fake_nvml import Constant, FakeNvml, Scenario, card_uuid, fixtures, h200
+from tests.powercap.safety import file_cards
+from tests.powercap.safety.file_cards import ACTUATORS
+
+fake_nvml = fixtures.fake_nvml
+ROOT = Path(__file__).parents[3]
+# Time in which the watchdog restores the value found, s, as the issue promises.
+RESTORED_S = 2.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Two simulated cards with a limit of 700 W.
+
+    Attributes:
+        kind: ``files`` or ``nvml``, see ``ACTUATORS``.
+        folder: folder of the state files.
+        uuids: UUIDs of the cards.
+    """
+
+    kind: str
+    folder: Path
+    uuids: tuple[str, str]
+
+    @property
+    def limits(self) -> tuple[float | None, ...]:
+        """The present limits of the cards, W."""
+        actuator = ACTUATORS[self.kind]()
+        return tuple(actuator.read(uuid, "limit") for uuid in self.uuids)
+
+    def write(self, place: int, value: float) -> None:
+        """Change the limit of a card, as another program would."""
+        ACTUATORS[self.kind]().write(self.uuids[place], Setting(knob="limit", value=value))
+
+    def cards(self) -> ChangedCards:
+        """Return both cards, for changes by this process."""
+        actuator = ACTUATORS[self.kind]()
+        return ChangedCards(actuator, self.uuids, allow_changes=True, folder=self.folder)
+
+
+class Job:
+    """A running ``job.py``, which has changed the limit of its cards.
+
+    Attributes:
+        process: its process.
+        watchdog: process id of its watchdog.
+    """
+
+    def __init__(self, machine: Machine, ending: str, value: float, count: int) -> None:
+        words = [machine.kind, ending, str(value), *machine.uuids[:count]]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.powercap.safety.job", str(machine.folder), *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        found = self.process.stdout.readline().split()
+        self.has_changed = found[:1] == ["changed"]
+        self.watchdog = int(found[1]) if self.has_changed else 0
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal that ends the job, and wait for its end."""
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def end(self) -> str:
+        """Let the job end, and return what it and its watchdog have printed to standard error."""
+        return self.process.communicate("\n")[1]
+
+    def kill_watchdog(self) -> None:
+        """Kill the watchdog, and wait for its end."""
+        os.kill(self.watchdog, signal.SIGKILL)
+        until(lambda: Path(f"/proc/{self.watchdog}/stat").read_text().split()[2] == "Z")
+
+
+def until(is_done: Callable[[], bool], timeout_s: float = 10.0) -> float:
+    """Wait until something is the case, and return how long this took, s."""
+    start_s = time.monotonic()
+    while not is_done():
+        assert time.monotonic() - start_s < timeout_s
+        time.sleep(0.005)
+    return time.monotonic() - start_s
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for state files; the simulated cards are as new."""
+    (tmp_path / "cards").mkdir()
+    monkeypatch.setenv(file_cards.VARIABLE, str(tmp_path / "cards"))
+    return tmp_path / "state"
+
+
+@pytest.fixture(params=["files", "nvml"])
+def machine(
+    request: pytest.FixtureRequest,
+    folder: Path,
+    fake_nvml: Callable[..., FakeNvml],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Machine:
+    """Provide two cards, of each kind in turn."""
+    if request.param == "files":
+        return Machine("files", folder, ("GPU-1", "GPU-2"))
+    nvml = fake_nvml(Scenario(cards=(h200(Constant(300.0)),) * 2), virtual=False)
+    for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CONFIG"):  # for watchdogs of this process
+        monkeypatch.setenv(name, nvml.env()[name])
+    return Machine("nvml", folder, (card_uuid(0), card_uuid(1)))
+
+
+@pytest.fixture
+def start(machine: Machine) -> Iterator[Callable[..., Job]]:
+    """Start jobs, which are killed after the test."""
+    jobs: list[Job] = []
+
+    def started(ending: str = "exits", value: float = 500.0, count: int = 1) -> Job:
+        jobs.append(Job(machine, ending, value, count))
+        return jobs[-1]
+
+    yield started
+    for job in jobs:
+        job.process.kill()
+        job.process.communicate()

@@ -1,0 +1,103 @@
+"""Two ranks under DDP: the same settings everywhere, and no card stays changed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE
+from tests.fake_nvml import Constant, PowerModel, Scenario, h200
+from tests.fake_nvml.changes import read_changes
+from tests.fake_nvml.library import env
+
+pytest.importorskip("torch")
+FOUND_W = 700.0
+# The watchdog restores within this time after a kill, s.
+RESTORED_S = 2.0
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Two ranks that have ended.
+
+    Attributes:
+        folder: their folder.
+        statuses: exit status of each rank.
+    """
+
+    folder: Path
+    statuses: list[int]
+
+    def limits(self, card: int) -> list[float]:
+        """All limits that were set on a card, in W."""
+        changes = read_changes(self.folder / "cards.txt")
+        assert all(change.call == "limit" and change.result == 0 for change in changes)
+        return [change.value for change in changes if change.card == card]
+
+    def recorded(self, rank: int) -> list[float]:
+        """The limits in the journal of a rank, in W."""
+        (path,) = self.folder.glob(f"run/attempts/1/*-{rank}.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return [
+            line["value"]
+            for line in lines
+            if line.get("kind") == "power_limit" and line["why"] != "restored"
+        ]
+
+    def assert_restored(self) -> None:
+        """Both cards have the limit found, soon after the end."""
+        end_s = time.monotonic() + RESTORED_S
+        while [self.limits(card)[-1] for card in (0, 1)] != [FOUND_W, FOUND_W]:
+            assert time.monotonic() < end_s
+            time.sleep(0.01)
+
+
+def trained(folder: Path, dying: int) -> Ranks:
+    """Run both ranks to their ends."""
+    model = PowerModel(busy_w=650.0)
+    cards = tuple(h200(Constant(650.0), model=model) for _ in range(2))
+    base = {
+        **os.environ,
+        FOLDER_VARIABLE: str(folder / "state"),
+        "LOCAL_WORLD_SIZE": "2",
+        "WORLD_SIZE": "2",
+        "MASTER_PORT": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    variables = env(Scenario(cards=cards).write(folder / "cards.txt"), base=base)
+    words = [sys.executable, "-m", "tests.powercap.ranks_script"]
+    ranks = [
+        subprocess.Popen(
+            [*words, str(rank), str(folder), str(dying)],
+            env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    return Ranks(folder, [rank.wait(120) for rank in ranks])
+
+
+def test_two_ranks_agree_on_every_setting(tmp_path: Path) -> None:
+    """Both cards have had the same limits, both journals have them, and the limit is restored."""
+    ranks = trained(tmp_path, dying=-1)
+    assert ranks.statuses == [0, 0]
+    ranks.assert_restored()
+    assert ranks.limits(0) == ranks.limits(1)
+    first, second = ranks.recorded(0), ranks.recorded(1)
+    assert len(first) >= 2
+    assert first[: len(second)] == second  # the end of the training may cut off the last one
+    assert len(second) >= len(first) - 1
+
+
+@pytest.mark.parametrize("dying", [0, 1])
+def test_a_rank_that_dies_leaves_no_card_changed(tmp_path: Path, dying: int) -> None:
+    """Killed by SIGKILL; the first rank is the one that has changed both cards."""
+    ranks = trained(tmp_path, dying)
+    assert ranks.statuses[dying] == -9
+    assert min(ranks.limits(0)) < FOUND_W
+    ranks.assert_restored()
