@@ -213,7 +213,7 @@ def test_a_single_profiler_needs_no_list(one):
 @pytest.mark.parametrize(
     ("one", "kind", "message"),
     [
-        ("phase", ValueError, "there is no profiler 'phase'"),
+        ("phase", ValueError, "unknown profiler 'phase'"),
         (profiling.StepPhases, TypeError, r"got the class; write StepPhases\(\)"),
         (3, TypeError, "got 3 without start"),
     ],
