@@ -53,7 +53,7 @@ def give_up(owner: Abandonable, method: str) -> None:
             f"{method}() needs an object, but was called on a class; add parentheses, as in "
             "GpuEnergyCallback()"
         )
-    owner._abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
+    owner._abandon(f"{type(owner).__name__}.{method} failed; energy is no longer measured")
 
 
 def pass_on_signals() -> None:

@@ -25,7 +25,7 @@ class FaultTolerantOutput:
     ) -> None:
         self._output = output
         self._calls = ForeignCalls(
-            f"figures of energy cannot be written to {name or type(output).__name__}; this is "
+            f"energy metrics cannot be written to {name or type(output).__name__}; this is "
             "tried again at most once per minute",
             now_s,
         )

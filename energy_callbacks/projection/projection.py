@@ -133,11 +133,14 @@ class Fleet:
             raise ValueError(f"jobs per day must be positive, got {self.jobs_per_day}; such as 1e6")
         if not 0.0 <= self.scheduler_overhead < 100.0:
             raise ValueError(
-                f"scheduler overhead is a share of the jobs' energy, got {self.scheduler_overhead}"
-                "; 0.05 is 5 %"
+                "scheduler overhead must be a share of the jobs' energy, 0 or more, got "
+                f"{self.scheduler_overhead}; 0.05 is 5 %"
             )
         if not 1.0 <= self.pue <= 10.0:
-            raise ValueError(f"pue must lie between 1 and 10, got {self.pue}; 1 is the machine")
+            raise ValueError(
+                f"pue must be between 1 and 10, got {self.pue}; 1 is the machine "
+                "without the building"
+            )
         if self.price_per_kwh is not None and not 0.0 <= self.price_per_kwh < 1e9:
             raise ValueError(f"price per kWh must not be negative, got {self.price_per_kwh}")
         check_currency(self.currency, self.price_per_kwh)

@@ -167,7 +167,7 @@ class _Remote:
         except Exception as error:  # every file system raises its own errors
             raise JournalError(f"{self._root} cannot be listed: {error}") from error
         if not listed:
-            raise JournalError(f"{self._root} holds nothing; give a folder with reports below it")
+            raise JournalError(f"{self._root} is empty; give a folder with reports below it")
         self._sizes = {p: one["size"] for p, one in listed.items() if p.endswith(f"/{REPORT}")}
         with_report = {path.removesuffix(f"/{REPORT}") for path in self._sizes}
         pages = {p.removesuffix(f"/{_PAGE}") for p in listed if p.endswith(f"/{_PAGE}")}

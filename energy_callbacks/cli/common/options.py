@@ -30,8 +30,7 @@ def add_location(parser: argparse._ActionsContainer, *, region: bool = True) -> 
     """Declare ``--country`` and, unless ``region`` is ``False``, ``--region``."""
     parser.add_argument(
         "--country",
-        help="country whose grid supplies the machine, for emissions: ISO 3166 code or English "
-        "name, such as DEU",
+        help="country of the machine, for emissions: ISO 3166 code or English name, such as DEU",
     )
     if region:
         parser.add_argument("--region", help="state of the USA or province of Canada")

@@ -68,11 +68,14 @@ class LocalEngine(Engine):
         is_list = numbers and all(is_whole(one, 0) for one in numbers)
         if self.gpus not in ("all", None) and not is_list:
             raise ValueError(
-                f'gpus must be "all", a number of GPUs or a list of their numbers, got '
+                'gpus must be "all", a number of GPUs or a list of their indices, got '
                 f"{self.gpus!r}; write gpus = 2 or gpus = [0, 1]"
             )
         if len(set(numbers)) < len(numbers):
-            raise ValueError(f"gpus = {self.gpus!r} names a GPU twice; each takes a job at a time")
+            raise ValueError(
+                f"gpus = {self.gpus!r} contains a GPU twice, but each GPU runs one "
+                "job at a time; list each once"
+            )
         check_whole("gpus_per_job", self.gpus_per_job)
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
@@ -134,8 +137,8 @@ class LocalEngine(Engine):
         wanted = range(self.gpus) if isinstance(self.gpus, int) else self.gpus
         if missing := [number for number in wanted if number >= len(visible)]:
             raise ValueError(
-                f"gpus = {self.gpus!r} asks for GPU {missing[0]}, but {len(visible)} are visible, "
-                'counted from 0; write gpus = "all" for what there is'
+                f"gpus = {self.gpus!r} asks for GPU {missing[0]}, but {len(visible)} are "
+                'visible, counted from 0; write gpus = "all" for all visible GPUs'
             )
         return [visible[number] for number in wanted]
 

@@ -46,7 +46,7 @@ class RayEngine(Engine):
             if value is not None:
                 check_whole(f"{name} in [ray]", value, least)
         if self.address is not None and not isinstance(self.address, str):
-            raise TypeError(f"address in [ray] must be a text, got {self.address!r}")
+            raise TypeError(f"address in [ray] must be a string, got {self.address!r}")
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
         """Return a text that says where jobs would run, without connecting to a cluster."""
@@ -100,7 +100,7 @@ class RayEngine(Engine):
             f"{needed['num_cpus']} CPUs"
         )
         if not fits(needed, nodes):
-            progress.say("no machine of the cluster has as much now; waiting for one that does")
+            progress.say("no machine of the cluster has these resources free now; waiting for them")
         return {task.remote(str(file), number): job for number, job in enumerate(jobs)}
 
 
@@ -123,7 +123,7 @@ def _wait(
             if newest is not None and newest.ended_unix_s is not None:
                 progress.ended(job, newest)
             else:
-                progress.say(f"{job}: not run to its end; see {results.folder}/ray_*.txt")
+                progress.say(f"{job}: did not finish; see {results.folder}/ray_*.txt")
         progress.waiting()
 
 

@@ -338,4 +338,4 @@ def test_a_bug_in_the_adapter_does_not_end_the_training(
     monkeypatch.setattr("energy_callbacks_keras.loop.KerasStepCounter.settle", broken)
     history = fit(clock, callback(clock), epochs=3, validation_data=data(20)).history
     assert {len(values) for values in history.values()} == {3}
-    assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+    assert sum("energy is no longer measured" in record.message for record in caplog.records) == 1
