@@ -13,6 +13,7 @@ from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.accounting import step_events
 
 START_S = 1000.0
 HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
@@ -68,7 +69,7 @@ class Books:
         self.recorder.leave(name, self.clock.monotonic_s())
 
     def step(self, samples: float | None = 8, tokens: float | None = None) -> None:
-        self.recorder.steps.step(self.clock.monotonic_s(), samples, tokens)
+        step_events.step(self.recorder.steps, self.clock.monotonic_s(), samples, tokens)
 
     def finish(self) -> None:
         self.sampler.stop(1.0)
