@@ -26,7 +26,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "a number": ("config.pue", "config.price_per_kwh"),
     "a time": ("unix_s",),
-    "a list of texts": ("columns",),
+    "a list of strings": ("columns",),
     "an object of numbers": ("before.energy_j",),
 }  # fmt: skip
 # Largest whole number: no run has more attempts, ranks or processes.
@@ -81,7 +81,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], bool]]] = {
         isinstance(value, int) and is_number(value) and 0 <= value < _MOST
     ),
     "a time": lambda value: is_number(value) and abs(value) <= _LAST_S,
-    "a list of texts": lambda value: (
+    "a list of strings": lambda value: (
         isinstance(value, list) and all(isinstance(one, str) for one in value)
     ),
     "an object": lambda value: isinstance(value, dict),
