@@ -557,6 +557,9 @@ class ActiveAttempt:
         devices = config.devices if isinstance(config.devices, str) else list(config.devices)
         settings = {name: getattr(config, name) for name in _SETTINGS}
         given = config.carbon_intensity
+        # A file of intensities has lines of its own.
+        place = asdict(grid.place if grid else Place())
+        place |= {"intensity": asdict(grid.intensity)} if grid else {}
         return {
             "type": "header",
             "format": journal.FORMAT,
@@ -574,7 +577,7 @@ class ActiveAttempt:
             **asdict(self.process),
             "job": job and asdict(job),
             "config": {
-                "place": _place(grid),
+                "place": place,
                 "carbon_intensity": str(given) if isinstance(given, str | os.PathLike) else given,
                 **settings,
                 "devices": devices,
@@ -591,10 +594,3 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
         return "finished", None
     status = "failed" if isinstance(error, Exception) else "interrupted"
     return status, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _place(grid: Grid | None) -> Record:
-    """Return the location and its carbon intensity; a file of intensities has lines of its own."""
-    if grid is None:
-        return asdict(Place())
-    return {**asdict(grid.place), "intensity": asdict(grid.intensity)}
