@@ -37,12 +37,11 @@ from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.report_process import queue, summary
 from energy_callbacks.report_process.job import ReportJob
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
-    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 # Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
 # not delay the report for long.
@@ -285,9 +284,8 @@ class EnergyMeter:
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
-    ) -> "DiscoveredSources":
+    ) -> DiscoveredSources:
         from energy_callbacks.sensing.discovery import discover
-        from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
         if self._sources is not None:
             return DiscoveredSources(sources=tuple(self._sources))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
 from energy_callbacks.accounting.grid.intensity_log import IntensityLog, intensity_in
@@ -33,10 +33,8 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, Latch
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.timeline import Timeline
-
-if TYPE_CHECKING:
-    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 # Maximum time that the journal's thread waits for the last readings of all sources together, s.
 _STOP_TIMEOUT_S: Final = 3.0
@@ -141,7 +139,7 @@ class ActiveAttempt:
         self,
         *,
         config: EnergyConfig,
-        found: "DiscoveredSources",
+        found: DiscoveredSources,
         clock: Clock,
         run_folder: Path,
         state: Mapping[str, Any],

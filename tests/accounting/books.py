@@ -6,6 +6,7 @@ from typing import Any
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter
+from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Device
@@ -28,7 +29,12 @@ class Books:
         self.path = folder / "journal.jsonl"
         self.timeline = Timeline()
         self.recorder = JournalRecorder(self.timeline, self._writer(), clock, clock.monotonic_s())
-        self.board = ScalarBoard(self.recorder)
+        self.board = ScalarBoard(
+            self.recorder,
+            earlier=PreviousAttempts(),
+            samples_scale=1.0,
+            emissions_kg=lambda _: (None, None, None),
+        )
         self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self.sampler.start()
         self.sizes: list[tuple[int, float]] = []

@@ -390,6 +390,7 @@ def device_record(
     used = {} if used_since_s is None else {"used_since_s": used_since_s}
     return {
         "type": "device",
-        "device": asdict(device),
+        "device": asdict(device)
+        | {"notes": list(device.notes), "instances": list(device.instances)},
         "sensors": {c.quantity: asdict(c.sensor) for c in channels if c.sensor is not None},
     } | used
