@@ -70,17 +70,6 @@ class Exposure:
             self._shown[place:] += weight * shown[: len(shown) - place]
         self._since_s = since_s + first_s
 
-    def after_jump(self, since_s: Array) -> Array:
-        """Return the exposure of each interval to the time after an edge.
-
-        Args:
-            since_s: time from the edge to the ends of consecutive intervals, s, (..., n + 1).
-
-        Returns:
-            Exposures in seconds, (..., n).
-        """
-        return self.after_jumps(since_s[..., None, :], np.diff(since_s), np.ones(1))
-
     def after_jumps(self, since_s: Array, width_s: Array, signs: Array) -> Array:
         """Return weighted sums of exposures to the times after m edges.
 

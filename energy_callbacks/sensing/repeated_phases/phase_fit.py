@@ -206,9 +206,10 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
         shifted_j = _shifted_j(fit, _late_s(fit, _INSIGNIFICANT))
         return replace(equal, edge_j=equal.edge_j + shifted_j)
     # What the unequal delays are still wrong by is taken as a share of what they have changed.
-    changed_j = _UNEQUAL_SHARE * np.abs(kinds.energy_j - equal.energy_j)
-    edge_j = np.hypot(np.hypot(kinds.edge_j, changed_j), _place_j(fit))
-    return replace(equal, energy_j=_not_negative(kinds.energy_j), edge_j=edge_j)
+    energy_j, delay_j = kinds
+    changed_j = _UNEQUAL_SHARE * np.abs(energy_j - equal.energy_j)
+    edge_j = np.hypot(np.hypot(delay_j, changed_j), _place_j(fit))
+    return replace(equal, energy_j=_not_negative(energy_j), edge_j=edge_j)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
