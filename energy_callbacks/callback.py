@@ -50,8 +50,8 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
         return EnergyMeter(**others)
     if others:
         raise ValueError(
-            f"meter= has its own settings, but {', '.join(others)} was also given; "
-            "pass all settings to EnergyMeter(...)"
+            f"meter= has its own settings, but {', '.join(others)} was also given; pass all "
+            "settings to EnergyMeter(...)"
         )
     return meter
 

@@ -455,7 +455,9 @@ class EnergyMeter:
         except Exception as error:  # noqa: BLE001 - an error here must not end the training
             pass_on_signals()
             self._cannot_vote = True
-            logger.warning("the budget cannot be kept, training goes on without: %s", error)
+            logger.warning(
+                "the budget is not applied, the training continues without it: %s", error
+            )
             return False
         if is_over:
             self._note_over_budget()
@@ -871,6 +873,6 @@ def _check_measurable(function: Callable[..., object]) -> None:
     )
     if any(check(function) for check in checks):
         raise TypeError(
-            f"measure() needs a function that has done its work when it returns, got {function!r}; "
-            "call window() with the times of the work"
+            "measure() needs a function that has finished its work when it returns, got "
+            f"{function!r}; call window() with the start and end of the work instead"
         )

@@ -180,7 +180,7 @@ def test_rapl_wraps(tmp_path: Path) -> None:
     powercap.wrap()
     run = trained_on_rapl(tmp_path / "run", powercap, lambda _: None)
     assert_host_is_right(run)
-    assert run.says("began anew at the end of its range 1 time;")
+    assert run.says("restarted at the end of its range 1 time;")
     assert_as_without_us(run)
 
 

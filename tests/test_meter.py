@@ -587,7 +587,7 @@ def test_a_bug_of_ours_is_one_warning_and_the_end_of_measuring(
     clock.advance(5.0)
     assert not meter.is_running
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "measuring ends here" in caplog.records[0].getMessage()
+    assert "energy is no longer measured" in caplog.records[0].getMessage()
     assert caplog.records[0].exc_info is not None
 
 

@@ -115,7 +115,7 @@ def test_what_is_no_profiler_is_refused_at_once():
     with pytest.raises(TypeError, match=r"got the class; write Heard\(\)"):
         EnergyMeter(profilers=[Heard])
     names = "'kernels', 'lines', 'host', 'phases'"
-    with pytest.raises(ValueError, match=f"no profiler 'kernel'; .* takes the names {names}"):
+    with pytest.raises(ValueError, match=f"unknown profiler 'kernel'; .* takes the names {names}"):
         EnergyMeter(profilers=["kernel"])
 
 
@@ -213,7 +213,7 @@ def test_a_single_profiler_needs_no_list(one):
 @pytest.mark.parametrize(
     ("one", "kind", "message"),
     [
-        ("phase", ValueError, "there is no profiler 'phase'"),
+        ("phase", ValueError, "unknown profiler 'phase'"),
         (profiling.StepPhases, TypeError, r"got the class; write StepPhases\(\)"),
         (3, TypeError, "got 3 without start"),
     ],

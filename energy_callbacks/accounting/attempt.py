@@ -62,8 +62,8 @@ _ASK_S: Final = 0.05
 _ASK_AGAIN_S: Final = 0.005
 # Text for the journal if ``stop`` was not called and the exception is unknown.
 _LEFT: Final = (
-    "the run stopped unexpectedly: by Ctrl-C, SIGTERM, an exception that was caught, or without a "
-    "call of stop()"
+    "the run stopped unexpectedly: by Ctrl-C, SIGTERM or a caught exception, or because stop() "
+    "was not called"
 )
 # Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (
@@ -535,7 +535,7 @@ class ActiveAttempt:
 
     def _fail(self) -> None:
         self._is_broken = True
-        self._on_failure("keeping the energy journal failed; measuring ends here")
+        self._on_failure("writing the energy journal failed; energy is no longer measured")
 
     def _look_after_call(self) -> None:
         """End the attempt if two checks in a row find that the user's call has ended.

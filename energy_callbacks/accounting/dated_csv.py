@@ -63,7 +63,8 @@ class DatedCsv:
                 raise self.error(len(cells), "the line ends before this column")
             at_s = self._time(cells[at], at, is_utc=time.endswith("(utc)"))
             if at_s <= before_s:
-                raise self.error(at, f"{cells[at]!r} is not after the line before; sort the lines")
+                message = f"{cells[at]!r} is not later than the time in the line before"
+                raise self.error(at, f"{message}; sort the lines by time")
             before_s = at_s
             yield at_s, cells
 
@@ -104,13 +105,13 @@ def parse(
     """
     try:
         if (size := path.stat().st_size) > _MOST_BYTES:
-            raise ValueError(f"{path} has {size} bytes; keep the rows that the run needs")
+            raise ValueError(f"{path} has {size} bytes, which is too large; keep only needed rows")
         with path.open(encoding="utf-8-sig", newline="") as file:
             return parser(DatedCsv(path, csv.reader(file)))
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text in UTF-8: {error}") from error
+        raise ValueError(f"{path} is not encoded in UTF-8: {error}") from error
     except OSError as error:
-        raise ValueError(f"the file of {what} cannot be read: {error}{instead}") from error
+        raise ValueError(f"the file with {what} cannot be read: {error}{instead}") from error
 
 
 def plain(name: str) -> str:

@@ -86,7 +86,7 @@ class Lifecycle:
             RuntimeError: if an attempt is running.
         """
         if self.running is not None:
-            raise RuntimeError("an attempt is running already; stop it before the next one begins")
+            raise RuntimeError("the meter is already measuring; call stop() before the next start")
         self.attempt = self.newest = attempt
         self.generation = forks.generation
         self.state = "running"
@@ -144,7 +144,9 @@ class Lifecycle:
             return
         if not newest.wait_until_over():
             folder = newest.run_folder
-            logger.warning("the energy journal in %s cannot be written; it ends here", folder)
+            logger.warning(
+                "the energy journal in %s cannot be written; energy is no longer measured", folder
+            )
         elif attempt is not None:
             attempt.wait_for_journal(_DISK_S)
 

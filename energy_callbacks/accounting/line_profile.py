@@ -70,7 +70,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
         if not functions:
-            raise ValueError("no function to profile: got none; name at least one")
+            raise ValueError("functions to profile: got none; name at least one")
         self._targets = [_target(function) for function in functions]
         self._profiler: LineProfiler | None = None
         self._undo = ExitStack()
@@ -156,8 +156,8 @@ def _address(function: Any) -> tuple[str, str]:
         raise TypeError(f"only Python functions can be profiled: got {function!r}; name a function")
     if "<" in path:
         raise ValueError(
-            f"{path} is made inside another function or a lambda and cannot be replaced from "
-            "outside; profile the function around it"
+            f"{path} is a lambda or is defined inside another function, so it cannot be "
+            "replaced from outside; profile the enclosing function"
         )
     return module_name, path
 
@@ -170,7 +170,7 @@ def _module(name: str) -> Any:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise ValueError(
-            f"there is no module {name!r}; write the name as you would import it"
+            f"there is no module {name!r}; write the name as in an import statement"
         ) from error
 
 
@@ -199,7 +199,9 @@ def _function(stored: Any, path: str) -> FunctionType:
     function = stored.__func__ if isinstance(stored, staticmethod | classmethod) else stored
     source = unwrap(function) if callable(function) else function
     if not (isinstance(function, FunctionType) and isinstance(source, FunctionType)):
-        raise TypeError(f"only Python functions can be profiled: {path} is {stored!r}")
+        raise TypeError(
+            f"only Python functions can be profiled: {path} is {stored!r}; name a function"
+        )
     if not Path(source.__code__.co_filename).is_file():
         raise ValueError(
             f"the source of {path} is not in a file but in {source.__code__.co_filename!r}; "

@@ -27,13 +27,18 @@ class ProfilerEntry:
 PROFILERS: Final[Mapping[str, ProfilerEntry]] = MappingProxyType(
     {
         "kernels": ProfilerEntry(
-            class_name="KernelProfiler", shows="kernels of the GPU", is_default=True
+            class_name="KernelProfiler", shows="energy by kernel of the GPU", is_default=True
         ),
         "lines": ProfilerEntry(
-            class_name="LineProfiler", shows="lines of the program", is_default=True
+            class_name="LineProfiler", shows="energy by line of source", is_default=True
         ),
-        "host": ProfilerEntry(class_name="HostProfiler", shows="Python calls, by cProfile"),
-        "phases": ProfilerEntry(class_name="StepPhases", shows="phases of the step"),
+        "host": ProfilerEntry(
+            class_name="HostProfiler", shows="time and energy by Python function, with cProfile"
+        ),
+        "phases": ProfilerEntry(
+            class_name="StepPhases",
+            shows="energy by phase of the step: forward, backward, optimizer",
+        ),
     }
 )
 
@@ -51,7 +56,7 @@ def create(name: str, **settings: Any) -> Any:
     if name not in PROFILERS:
         known = ", ".join(repr(one) for one in PROFILERS)
         raise ValueError(
-            f"there is no profiler {name!r}; profilers= takes the names {known}, and objects such "
-            "as KernelProfiler()"
+            f"unknown profiler {name!r}; profilers= takes the names {known}, and objects such as "
+            "KernelProfiler()"
         )
     return resolve_name(f"energy_callbacks.profiling:{PROFILERS[name].class_name}")(**settings)

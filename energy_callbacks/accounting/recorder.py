@@ -267,7 +267,8 @@ class JournalRecorder:
         for key, count in self.timeline.impossible().items():
             self.warn(
                 "impossible_power",
-                f"{key}: {count} power readings above any possible power are not used.",
+                f"{key}: {count} power readings are not used, because no device of this kind "
+                "can draw as much power.",
             )
         self._warn_of_host_marks()
         self.update(is_final=True)
@@ -297,9 +298,9 @@ class JournalRecorder:
         if host_marks > _FEW_HOST_MARKS * steps:
             self.warn(
                 "step_events",
-                f"CUDA events give the end of {steps - host_marks} of {steps} steps. The other "
-                "steps end when Python has queued them. (Events need PyTorch on an NVIDIA GPU, and "
-                "do not work during a graph capture.)",
+                f"The end of {steps - host_marks} of {steps} steps was timed with CUDA events. "
+                "Each other step ends when Python has queued its work. (Events need PyTorch on "
+                "an NVIDIA GPU, and do not work during a graph capture.)",
             )
 
     def _later(self, before_s: float, reached_s: float | None, now_s: float) -> float:
@@ -359,8 +360,8 @@ class JournalRecorder:
         except (ArithmeticError, ValueError) as error:  # includes those of linear algebra
             self.warn(
                 "phases",
-                f"The energies of phases could not be fitted ({error}). The report sums spans "
-                "instead.",
+                f"The fit that estimates the energies of phases failed ({error}). The report "
+                "adds up the measured spans of each phase instead.",
             )
             self._write_queued()
             return

@@ -13,7 +13,7 @@ from energy_callbacks.compare import Comparison, compare, model, text, validity
 from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
 
-HELP = "compare runs, or groups of repeats, with the first of them"
+HELP = "compare runs, or groups of repeated runs, with the first one"
 # Exit codes of --fail-if-regress. They are not 1 or 2: ``main`` (``cli/__init__.py``) returns 1 for
 # an error and 2 for a wrong argument.
 UNJUDGED: Final = 3
@@ -35,44 +35,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--metric",
-        help="metric that measures the quality of the result (default: a metric of the validation)",
+        help="metric that measures the quality of the result (default: a validation metric)",
     )
     add("--goal", choices=("lower", "higher"), help="which values of the metric are better")
     add(
         "--target",
         type=float,
         metavar="X",
-        help="value of the metric up to which energy and time are compared (default: the best "
-        "value that all runs reach)",
+        help="value of the metric: the energy and time to reach it are compared (default: the "
+        "best value that all runs reach)",
     )
     add(
         "--paired",
         action=argparse.BooleanOptionalAction,
         default="auto",
-        help="compare the groups run by run: the first with the first, and so on (default: if the "
-        "groups ran in turn)",
+        help="compare the groups run by run: the first with the first, and so on (default: on "
+        "if runs of the groups alternated)",
     )
     add(
         "--margin",
         type=share,
         default=0.01,
         metavar="SHARE",
-        help="the metric counts as as good if it is worse by at most this share (default: 1%%)",
+        help="a metric that is worse by at most this share is considered as good (default: 1%%)",
     )
     add(
         "--fail-if-regress",
         type=share,
         metavar="SHARE",
-        help=f"exit with {REGRESSED} if it is certain that a group uses more energy than the "
-        f"first, by more than this share, such as 5%%; exit with {UNJUDGED} if this cannot be "
-        "judged",
+        help=f"exit with {REGRESSED} if a group certainly uses more energy than the first "
+        f"group, by more than this share, such as 5%%; exit with {UNJUDGED} if this cannot "
+        "be judged",
     )
     add(
         "--on",
         choices=sorted(BY_NAME),
         metavar="QUANTITY",
-        help=f"quantity that --fail-if-regress judges: {', '.join(sorted(BY_NAME))} (default: the "
-        "headline quantity of the comparison)",
+        help="quantity to which --fail-if-regress applies: "
+        f"{', '.join(sorted(BY_NAME))} (default: the headline quantity of the comparison)",
     )
     add(
         "--out",
@@ -131,7 +131,9 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
         return _say(UNJUDGED, f"cannot be judged: {difference}: {forbidden[0].message}")
     low, high = effect.low, effect.high
     if low is None or high is None or effect.basis == "blocks":
-        return _say(UNJUDGED, f"cannot be judged from one run per group: {difference}; repeat it")
+        return _say(
+            UNJUDGED, f"cannot be judged from one run per group: {difference}; repeat the runs"
+        )
     if effect.quantity == "samples_per_s":  # for this quantity, a decrease is worse
         low, high = 1.0 / high, 1.0 / low
     percent = f"{100.0 * limit:g} %"
@@ -163,7 +165,7 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
     for own_name, paths in given:
         name = own_name or next(unnamed)
         if name in groups:
-            raise ValueError(f"two groups are called {name!r}; name them: NAME=PATH")
+            raise ValueError(f"two groups have the name {name!r}; name them: NAME=PATH")
         groups[name] = [run for path in paths for run in sorted(run_folders.runs_at(path))]
     return groups
 

@@ -43,7 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=get_args(EngineName),
         help="where the jobs run (default: the engine in the file)",
     )
-    add("--dry-run", action="store_true", help="print the jobs in their order, and run nothing")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="print the jobs in the order in which they would run, and run nothing",
+    )
     add(
         "--collect",
         action="store_true",

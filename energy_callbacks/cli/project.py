@@ -29,16 +29,19 @@ from energy_callbacks.projection.projection import Fleet, project
 from energy_callbacks.projection.text import Change, ProjectionColumn
 from energy_callbacks.report import EnergyReport, load, view
 
-HELP = "project energy, emissions and cost of a job to a day and a year, and what a change saves"
+HELP = (
+    "extrapolate the energy, emissions and cost of a job to a day and a year, and compute "
+    "what a change saves"
+)
 
 _ONE_EACH = (
-    "One run before and one after the change: the intervals contain the errors of the sensors, as "
-    "if these had opposite signs, but not the variation between repeated runs. Repeat both, run "
-    "energy-callbacks compare --out DIR, and project its comparison.json."
+    "One run before and one after the change: the intervals include the errors of the sensors, "
+    "in the worst case that they have opposite signs, but not the variation between repeated "
+    "runs. Repeat both, run energy-callbacks compare --out DIR, and project its comparison.json."
 )
 _OF_RATIOS = (
-    "The intervals contain the errors of the ratios. A comparison does not contain the error of "
-    "the energy before the change."
+    "The intervals include the errors of the ratios, but not the error of the energy before the "
+    "change, which a comparison does not contain."
 )
 # Name of a comparison's file, and maximum length of the lines of printed notes in characters.
 _COMPARISON, _WIDTH = "comparison.json", 80
@@ -127,8 +130,7 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
     jobs = [{"name": column.title, **_periods(column, fleet)} for column in columns]
     saved = None
     if len(columns) == 2:
-        saving = columns[0].job.minus(columns[1].job)
-        columns.append(ProjectionColumn(title="saved", job=saving))
+        columns.append(ProjectionColumn(title="saved", job=columns[0].job.minus(columns[1].job)))
         notes.append(_ONE_EACH)
         saved = _periods(columns[2], fleet)
     found = power_limit_saving(reports[0]) if len(reports) == 1 else None

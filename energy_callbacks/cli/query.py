@@ -81,9 +81,9 @@ def _print_columns(*, as_json: bool) -> None:
     for table in TABLES:
         print(f"{table.name}: {table.meaning}")
         what = (
-            "of the report or folder"
+            "path of the report or folder"
             if table is SKIPPED
-            else "of the report; the same in all tables"
+            else "path of the report; the same in all tables"
         )
         print(f"  {'path':26}{'VARCHAR':11}{what}")
         for column in table.columns:
@@ -134,7 +134,7 @@ def _report_skipped(answer: QueryAnswer) -> None:
     count += f" ({partly} of them in part)" if partly else ""
     count += f", {whys.total()} runs skipped" if whys else ""
     count += f", {unlisted} folders not listed" if unlisted else ""
-    logger.info("%s; the table skipped lists all:", count)
+    logger.info("%s; the table 'skipped' lists all of them:", count)
     named = len(answer.skipped) if logger.isEnabledFor(logging.DEBUG) else _NAMED
     for one in answer.skipped[:named]:
         logger.info("  %s: %s", one.why, formatting.one_line(f"{one.path}: {one.message}"))

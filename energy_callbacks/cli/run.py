@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Declare all arguments except the command to measure."""
     add = parser.add_argument
-    add("--name", help="name of the run (default: that of the program)")
+    add("--name", help="name of the run (default: the name of the program)")
     add(
         "--out",
         type=Path,
@@ -69,8 +69,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--devices",
         type=options.device_list,
         metavar="LIST",
-        help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs that "
-        "the command can use; if its processes are found on some of them, only these)",
+        help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs "
+        "that the command can use, or only those that its processes are found to use)",
     )
     add(
         "--tag",

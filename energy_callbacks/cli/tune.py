@@ -23,8 +23,8 @@ _NUMBERS: Final = {
     "memory_margin": "share of the memory of the device that must stay free",
     "max_trials": "maximum number of trials, repeats included (default: 12; 20 with --objective "
     "largest)",
-    "global_batch_size": "samples per optimizer step; the sizes to try divide it, and the step is "
-    "called as step(size, accumulation)",
+    "global_batch_size": "samples per optimizer step; only its divisors are tried, and the "
+    "function is called as step(size, accumulation)",
 }
 
 HELP = "find the best batch size of a training step by speed, energy or memory"
@@ -43,8 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--objective",
         type=_objective,
         metavar="WHAT",
-        help=f"{', '.join(OBJECTIVES)}; or the weight of energy against time, from 0 to 1 "
-        "(default: knee; energy with --global-batch-size)",
+        help=f"{', '.join(OBJECTIVES)}; or the weight of energy against time, from 0 to 1; knee "
+        "is the smallest size with nearly the highest throughput (default: knee; energy "
+        "with --global-batch-size)",
     )
     for name, text in _NUMBERS.items():
         default = DEFAULTS.get(name)

@@ -57,15 +57,15 @@ def compare(
         JournalError: if a run cannot be read.
     """
     if len(groups) < 2:
-        raise ValueError(f"a comparison needs two groups of runs at least, got {len(groups)}")
+        raise ValueError(f"a comparison needs at least two groups of runs, got {len(groups)}")
     if margin < 0.0:
-        raise ValueError(f"margin={margin} must not be negative; 0.01 is one per cent")
+        raise ValueError(f"margin={margin} must not be negative; 0.01 is 1 %")
     repeats = {name: _repeats(name, runs) for name, runs in groups.items()}
     _refuse_repeated(repeats)
     counts = {name: len(runs) for name, runs in repeats.items()}
     if paired is True and len(set(counts.values())) > 1:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise ValueError(f"paired=True needs as many runs in each group, got {listed}")
+        raise ValueError(f"paired=True needs the same number of runs in each group, got {listed}")
     reports = [repeat.report for runs in repeats.values() for repeat in runs]
     judged = goal_of(reports, metric, goal, target)
     return build(repeats, judged, paired=paired, margin=margin)
@@ -87,7 +87,7 @@ def _refuse_repeated(groups: Mapping[str, Sequence[Repeat]]) -> None:
 def _repeats(name: str, runs: Run | Sequence[Run]) -> list[Repeat]:
     several = [runs] if isinstance(runs, str | Path | EnergyReport) else list(runs)
     if not several:
-        raise ValueError(f"group {name!r} has no run; give it one at least")
+        raise ValueError(f"group {name!r} has no run; give it at least one")
     return [_repeat(run) for run in several]
 
 

@@ -10,7 +10,7 @@ from energy_callbacks.core import formatting
 
 # Text that follows the result of ``change``, such as "-5.1 % (-6.0 to -4.2)", in the sentence on an
 # effect. The key is the basis of the effect: the kind of data from which its interval is computed.
-_BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs alone"}
+_BASIS = {"runs": "", "pairs": ", compared in pairs", "blocks": ", for these two runs only"}
 
 
 def answers(comparison: Comparison) -> Iterator[str]:
@@ -19,7 +19,7 @@ def answers(comparison: Comparison) -> Iterator[str]:
     for group in comparison.groups[1:]:
         effect = comparison.answer(group.name)
         if effect is None:
-            yield f"{group.name}: nothing that both sides know can be compared with {first}."
+            yield f"{group.name} cannot be compared with {first}: no quantity is known for both."
             continue
         quality = next((one for one in comparison.qualities if one.group == group.name), None)
         sentence = _on_effect(effect, first, comparison.caveats)
@@ -44,26 +44,35 @@ def reason(effect: Effect, is_forbidden: bool) -> str:
         is_forbidden: whether a caveat forbids any other verdict.
     """
     if effect.verdict == "not measured":
-        return "models estimate the energy that differs, and estimates show no real difference"
+        return (
+            "the energy that differs is estimated by models, and estimates cannot show a "
+            "real difference"
+        )
     if is_forbidden:
         return "see the warnings"
     if effect.p_holm is None or effect.detectable is None:
-        return "a single run tells nothing of how runs differ; repeat it"
+        return "one run does not show how much repeated runs differ; repeat it"
     if effect.p_holm < ALPHA:
-        return "beyond chance, but not beyond the errors of the sensors; use the same card"
+        return (
+            "the difference is larger than random variation, but not larger than the errors "
+            "of the sensors; use the same card"
+        )
     if effect.p is not None and effect.p < ALPHA:
-        return "significant alone, not among all comparisons; repeat the runs"
-    return f"this number of runs detects changes of {detectable(effect.detectable)} and more"
+        return (
+            "significant as a single comparison, but not after the correction for several; "
+            "repeat the runs"
+        )
+    return f"this number of runs can detect changes of {detectable(effect.detectable)} or more"
 
 
 def _on_quality(effect: Effect, quality: Quality | None, metric: str | None) -> str:
     if quality is None:
         return ""
     if quality.verdict == "as good":
-        return f", with {metric} as good"
+        return f", and {metric} is as good"
     if quality.verdict == "worse":
         return f"; {'cheaper but ' if effect.verdict == 'lower' else ''}worse in {metric}"
-    return f"; whether {metric} is as good is not resolved"
+    return f"; it is not resolved whether {metric} is as good"
 
 
 def change(effect: Effect) -> str:

@@ -193,8 +193,8 @@ def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[
                 yield Caveat(
                     code="target_not_reached",
                     group=side.group.name,
-                    message=f"{count} of {len(metrics)} runs of {side.group.name} {what}: "
-                    "energy and time to it are not known.",
+                    message=f"{count} of {len(metrics)} runs of {side.group.name} {what}: their "
+                    "energy and time to the target are not known.",
                 )
 
 
@@ -211,8 +211,8 @@ def _known_by_some(sides: Sequence[_GroupReports]) -> Iterator[Caveat]:
                 yield Caveat(
                     code="not_known_by_all",
                     group=group.name,
-                    message=f"{lacking} of {len(group.runs)} runs of {group.name} do not "
-                    f"know: {one.title.lower()}. It is left out.",
+                    message=f"In {lacking} of {len(group.runs)} runs of {group.name}, this "
+                    f"quantity is not known: {one.title.lower()}. It is left out.",
                 )
 
 

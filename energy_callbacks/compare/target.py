@@ -58,7 +58,7 @@ def goal(
     if direction is None:
         raise ValueError(
             f"whether {name!r} is better when it is lower or higher is not clear from its name; "
-            "say goal='lower' or goal='higher'"
+            "pass goal='lower' or goal='higher'"
         )
     if target is None:
         ended = [find(report, name) for report in reports if report.run.status == "finished"]

@@ -67,20 +67,23 @@ def notes(comparison: Comparison) -> list[str]:
     bases = {effect.basis for effect in comparison.effects} - {None}
     if "blocks" in bases:
         lines.append(
-            "One run a side: intervals are of blocks of about ten seconds inside each run. "
-            "How much two runs of the same differ is not in them."
+            "Each side has one run: the intervals are computed from blocks of about ten seconds "
+            "within each run. They do not include the differences between repeated runs."
         )
     elif not bases:
-        lines.append("A group of one run: no intervals. Repeat it to learn how runs differ.")
+        lines.append(
+            "A group has only one run, so there are no intervals. Repeat the run to "
+            "measure how much runs differ."
+        )
     if "pairs" in bases:
         lines.append("Runs are compared in pairs, in the order in which they were made or given.")
     asked = sum(effect.p is not None for effect in comparison.effects)
     if asked > 1:
-        lines.append(f"Verdicts allow for the {asked} questions asked at once (Holm).")
+        lines.append(f"The verdicts are corrected for the {asked} comparisons made at once (Holm).")
     if any(effect.systematic for effect in comparison.effects):
         lines.append(
-            "Intervals of energy include the systematic errors of unlike cards, polled power, "
-            "imported logs and estimates, which do not cancel."
+            "Intervals of energy include systematic errors that do not cancel: those of "
+            "different cards, polled power readings, imported logs and estimates."
         )
     if comparison.target is not None:
         way = "at most" if comparison.direction == "lower" else "at least"

@@ -52,16 +52,16 @@ def _of_group(name: str, reports: Reports) -> Iterator[Caveat]:
         count = f"{len(unfinished)} of {len(reports)} runs" if len(reports) > 1 else "The run"
         yield fatal(
             code="unfinished",
-            message=f"{count} of {name} did not come to their end ({statuses}): "
-            "what whole runs took cannot be compared.",
+            message=f"{count} of {name} did not finish ({statuses}): their energy and time are "
+            "not those of whole runs and cannot be compared.",
             quantities=_WHOLE,
         )
     least = min(one.energy.total.coverage for one in reports)
     if least < _COVERAGE:
         yield fatal(
             code="low_coverage",
-            message=f"Sensors saw only {formatting.percent(least)} of a run of {name}: "
-            "its energy is not that of the whole.",
+            message=f"Sensors covered only {formatting.percent(least)} of a run of {name}: its "
+            "energy is not that of the whole run.",
             quantities=_ENERGY,
         )
     notes = {note for one in reports for device in one.devices for note in device.notes}
@@ -69,8 +69,8 @@ def _of_group(name: str, reports: Reports) -> Iterator[Caveat]:
     if shared:
         yield fatal(
             code="shared_card",
-            message=f"Other programs were on a card of {name} ({shared[0]}): "
-            "what they used is in the figures.",
+            message=f"Other programs used a card of {name} ({shared[0]}): the figures include "
+            "their energy.",
             quantities=_NOT_HOST_MEMORY,
         )
 
@@ -84,8 +84,8 @@ def _of_order(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cav
         yield Caveat(
             code="not_interleaved",
             group=name,
-            message=f"Runs of {first} and {name} are not interleaved: what drifts with time, such "
-            "as the temperature of the room, looks like an effect. Repeat them in turn (A B A B).",
+            message=f"Runs of {first} and {name} did not alternate: slow changes, such as the "
+            "room temperature, look like an effect. Repeat the runs in turn (A B A B).",
         )
 
 
@@ -96,8 +96,8 @@ def _of_throttling(first: str, old: Reports, name: str, new: Reports) -> Iterato
         yield Caveat(
             code="throttled",
             group=name,
-            message=f"Clocks were held down for {after} of the time in {name} and for {before} "
-            f"in {first}: where that came from heat and not from the work itself, repeat with a "
+            message=f"GPUs were throttled for {after} of the time in {name} and for {before} in "
+            f"{first}: if heat was the cause and not the work itself, repeat with a "
             "longer pause before each run.",
         )
 
@@ -109,8 +109,9 @@ def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterat
         yield Caveat(
             code="unlike_temperature",
             group=name,
-            message=f"Cards of {first} began at {before}, those of {name} at {after}: a warm "
-            "card takes more power for the same work. Repeat in turn, with a pause before each.",
+            message=f"The cards of {first} started at {before}, those of {name} at {after}: a "
+            "warm card draws more power for the same work. Repeat the runs in turn, "
+            "with a pause before each.",
             quantities=_NOT_MEMORY,
             is_fatal=True,
         )
@@ -131,8 +132,8 @@ def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cave
             yield Caveat(
                 code="unlike_work",
                 group=name,
-                message=f"Runs of {first} made {before} {unit}, those of {name} {after}: "
-                "energy and time of whole runs are not of the same work.",
+                message=f"Runs of {first} executed {before} {unit}, those of {name} {after}: "
+                "the energies and times of whole runs are not for the same work.",
                 quantities=_WHOLE,
                 is_fatal=unlike > _OTHER_WORK,
             )

@@ -57,7 +57,10 @@ def _opened(path: Path, flags: int) -> int:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        problem = "a symbolic link is not followed when this file is written; remove the link"
+        problem = (
+            "this file is a symbolic link, which is not followed when the file is "
+            "written; remove the link"
+        )
         raise OSError(errno.ELOOP, problem, str(path)) from error
 
 

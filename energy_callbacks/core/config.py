@@ -29,9 +29,7 @@ _UNSET: Final = object()
 _SETTING: Final = "setting"
 
 
-def _setting(
-    default: Any, parse: Callable[[str], Any] = texts.text, *, is_path: bool = False
-) -> Any:
+def _setting(default: Any, parse: Callable[[str], Any] = str, *, is_path: bool = False) -> Any:
     """Return a field whose value is found by ``layers.resolve`` if it is not an argument."""
     metadata = {_SETTING: Setting(default, parse, is_path)}
     return field(default=None if default is None else _UNSET, metadata=metadata)
@@ -363,7 +361,7 @@ def _check_devices(devices: Devices) -> None:
             f"{devices!r}; write devices=[{devices if is_index else 0!r}] for one card"
         )
     if not devices:
-        raise ValueError("devices=[] names no card; leave it out to measure the GPUs in use")
+        raise ValueError("devices=[] contains no GPU; leave it out to measure the GPUs in use")
     for device in devices:
         _check_device(device)
 
@@ -430,7 +428,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "currency": _check_currency,
     "devices": _check_devices,
     "power_limit": _check_power_limit,
-    "tag_prefix": _typed("tag_prefix", str, "a text, such as 'train/'"),
+    "tag_prefix": _typed("tag_prefix", str, "a string, such as 'train/'"),
     "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
     "pue": partial(_check_number, "pue", low=1.0, high=10.0),
     "price_per_kwh": partial(_check_optional_number, "price_per_kwh", low=0.0, high=math.inf),

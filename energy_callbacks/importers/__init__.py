@@ -87,12 +87,12 @@ def keep(path: str | Path, folder: str | Path) -> Path:
     lines = records(Path(path))
     if lines is None:
         programs = ", ".join(dict.fromkeys(one.NAME for one in IMPORTERS))
-        raise ValueError(f"{path} is no log that is known; those of {programs} are")
+        raise ValueError(f"{path} is not a log in a known format; supported are logs of {programs}")
     header = next(lines)
     kept = journal.path_for(Path(folder), 1, header["host"], 0)
     others = [one for one in journal.find(Path(folder)) if one != kept]
     if others or (kept.exists() and journal.header(kept)["run_id"] != header["run_id"]):
-        raise ValueError(f"{folder} holds another run already; give a new folder")
+        raise ValueError(f"{folder} already contains another run; give a new folder")
     draft = kept.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     writer = JournalWriter(draft)

@@ -141,8 +141,8 @@ def _pieces(path: Path, size: int, damage: Damage, *, by_line: bool = False) -> 
                 left -= len(piece)
                 if left < 0:
                     raise JournalError(
-                        f"{path} holds more than {MOST_BYTES // 2**30} GiB of text; "
-                        "split it and report the parts"
+                        f"{path} contains more than {MOST_BYTES // 2**30} GiB of text; split "
+                        "it and make a report of each part"
                     )
                 yield piece
     except (EOFError, OSError, zlib.error, _zstd_error()):

@@ -90,7 +90,7 @@ class Log:
                 ``None``, or if the chosen run does not exist.
         """
         if not runs:
-            raise JournalError(f"{self.path} holds no run that can be read")
+            raise JournalError(f"{self.path} contains no run that can be read; give another log")
         if self.choice == LAST or (self.choice is None and len(runs) == 1):
             return list(runs.values())[-1]
         if self.choice in runs:
@@ -99,8 +99,8 @@ class Log:
         named = [f"{name} ({label(runs[name])})" for name in list(runs)[-_MOST_NAMED:]]
         which = "the last are" if len(runs) > len(named) else "they are"
         raise JournalError(
-            f"{self.path} holds {problem}; give {self.path.name}#{LAST}, or the name of one "
-            f"behind #: {which} {', '.join(named)}"
+            f"{self.path} contains {problem}; give {self.path.name}#{LAST}, or a name after #: "
+            f"{which} {', '.join(named)}"
         )
 
 

@@ -109,8 +109,8 @@ def recorded(
     end_s, clock, program = samples.end_s, samples.clock, header["imported"]["program"]
     if end_s <= 0.0:
         raise JournalError(
-            f"{log.path} is a log of {program} without two samples at different times: "
-            "there is no energy in it"
+            f"{log.path} is a log of {program} without two samples at different times, so its "
+            "energy is not known; give another log"
         )
     devices = [
         (one, Curve(one.column("t_s"), one.column("power_w"))) for one in samples.devices.values()
@@ -173,8 +173,8 @@ def _warnings(samples: DeviceSamples, curve: Curve, end_s: float) -> Iterator[Re
         yield lines.warning(
             "gaps",
             f"{key}: {formatting.duration(curve.gap_s)} in {gaps} are not included. Its samples "
-            f"are {formatting.duration(step_s)} apart; intervals longer than {GAP_STEPS:g} times "
-            "that are gaps.",
+            f"are {formatting.duration(step_s)} apart; intervals longer than "
+            f"{GAP_STEPS:g} times that count as gaps.",
         )
     outside_s = end_s - curve.covered_s - curve.gap_s
     if samples.has_power and outside_s > GAP_STEPS * step_s:
@@ -191,8 +191,9 @@ def _remarks(program: str, curves: Sequence[Curve], clock: LogClock) -> Iterator
         yield lines.remark(
             program,
             "the energy is integrated from power samples "
-            f"{formatting.duration(max(steps_s))} apart. How the sensor averages is not known, so "
-            f"a systematic error of {formatting.percent(RELATIVE_ERROR)} is assumed",
+            f"{formatting.duration(max(steps_s))} apart. How the sensor computes averages is "
+            f"not known, so a systematic error of {formatting.percent(RELATIVE_ERROR)} is "
+            "assumed",
         )
     if clock.is_local:
         yield lines.remark(

@@ -141,8 +141,8 @@ class Samples:
         self._count += 1
         if self._count > MOST_SAMPLES:
             raise JournalError(
-                f"{self._path} holds more than {MOST_SAMPLES} samples; "
-                "split it and report the parts"
+                f"{self._path} contains more than {MOST_SAMPLES} samples; split it and make a "
+                "report of each part"
             )
         if key not in self.devices:
             self.devices[key] = DeviceSamples(self._device(key, row))
@@ -164,7 +164,7 @@ class Samples:
     def _device(self, key: str, row: Mapping[str, Any]) -> Device:
         if len(self.devices) >= MOST_DEVICES:
             raise JournalError(
-                f"{self._path} holds more than {MOST_DEVICES} devices; split it by device"
+                f"{self._path} contains more than {MOST_DEVICES} devices; split it by device"
             )
         layout, kind = self._layout, key[:3]
         device_number = values.index(_first(row, layout.index))

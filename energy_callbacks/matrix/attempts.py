@@ -165,7 +165,7 @@ class Results:
         for one in self.outcomes(job):
             if one.is_running:
                 raise AlreadyRunning(
-                    f"{job} of an earlier call still runs, in {one.folder} on {one.host}; "
+                    f"{job} of an earlier call is still running, in {one.folder} on {one.host}; "
                     "wait until it has ended, or end it"
                 )
 
@@ -241,8 +241,8 @@ def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
     """
     if not path.is_file():
         raise ValueError(
-            f"{path} is not to be seen on this machine; put the results on a file system that all "
-            "machines share, by --out"
+            f"{path} does not exist on this machine; use --out with a folder on a file system "
+            "that all machines share"
         )
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -253,7 +253,7 @@ def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
         return Results(**results), jobs
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} holds no jobs of a matrix ({error!r}); run the matrix again"
+            f"{path} contains no jobs of a matrix ({error!r}); run the matrix again"
         ) from error
 
 
@@ -285,14 +285,11 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
     """Raise ``ValueError`` if attempt ``done`` had another command or environment than ``job``."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     own = redaction.record(asdict(job))
-    for what, now, then in (
-        ("command", own["words"], saved["words"]),
-        ("environment", own["environment"], saved["environment"]),
-    ):
-        if now != then:
+    for what, key in (("command", "words"), ("environment", "environment")):
+        if own[key] != saved[key]:
             raise ValueError(
-                f"{done.folder} was run with another {what} ({then}, now {now}), and the two must "
-                "not be compared; give another name or --out, or remove that folder"
+                f"{done.folder} was run with another {what} ({saved[key]}, now {own[key]}), so its "
+                "results must not be compared; give another name or --out, or remove that folder"
             )
 
 

@@ -108,7 +108,8 @@ class MatrixPlan:
             _check_text("metric", self.metric)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", self.name):
             raise ValueError(
-                f"name = {self.name!r} is to be a folder; use letters, digits, ., _, + and -"
+                f"name = {self.name!r} becomes the name of a folder; use letters, digits, ., _, "
+                "+ and -"
             )
         check_whole("repeats", self.repeats)
         _check_seconds("cool_down_s", self.cool_down_s)
@@ -239,13 +240,13 @@ def _placeholders(word: str) -> Iterator[str]:
     try:
         parts = list(Formatter().parse(word))
     except ValueError as error:
-        raise ValueError(f"{word!r} is not understood ({error}); {hint}") from error
+        raise ValueError(f"{word!r} cannot be parsed ({error}); {hint}") from error
     for _, name, form, conversion in parts:
         if name is None:
             continue
         if not name.isidentifier() or form or conversion:
             raise ValueError(
-                f"{word!r} has braces with more than the name of a parameter in them; {hint}"
+                f"{word!r} contains braces with more than the name of a parameter; {hint}"
             )
         yield name
 
@@ -256,13 +257,14 @@ def _check_placeholders(plan: MatrixPlan) -> None:
     known = {*plan.parameters, REPEAT}
     if unknown := sorted(used - known):
         raise ValueError(
-            f"{{{unknown[0]}}} in the command is no parameter, of which there are "
-            f"{', '.join(sorted(known))}; add it to [parameters], or write {{{{ and }}}} for braces"
+            f"{{{unknown[0]}}} in the command is not a parameter; the parameters are "
+            f"{', '.join(sorted(known))}; add it to [parameters], or write {{{{ and }}}} for "
+            "braces"
         )
     if idle := sorted(set(plan.parameters) - used):
         raise ValueError(
-            f"the parameter {idle[0]!r} is nowhere in the command, so its values would all be the "
-            f"same; write {{{idle[0]}}} where it belongs"
+            f"the parameter {idle[0]!r} is not used in the command, so all its values would run "
+            f"the same job; write {{{idle[0]}}} where its value belongs"
         )
 
 
@@ -273,14 +275,14 @@ def _check_command(command: object) -> None:
             words = shlex.split(command)
         except ValueError as error:
             raise ValueError(
-                f"command = {command!r} is not understood ({error}); check its quotes, or give a "
+                f"command = {command!r} cannot be parsed ({error}); check its quotes, or give a "
                 "list of words"
             ) from error
     is_list = isinstance(words, Sequence) and all(isinstance(word, str) for word in words)
     if not is_list or not words:
         raise ValueError(
-            f"command must be a line or a list of words, got {command!r}; "
-            'write command = "python train.py --lr {lr}"'
+            f"command must be a string or a list of words, got {command!r}; write command = "
+            '"python train.py --lr {lr}"'
         )
 
 
@@ -292,7 +294,8 @@ def _check_parameters(parameters: Mapping[str, Sequence[Value]]) -> None:
     for name, values in parameters.items():
         if not re.fullmatch(r"[A-Za-z]\w*", name) or name == REPEAT:
             raise ValueError(
-                f"a parameter cannot be called {name!r}; take letters, digits and _, not 'repeat'"
+                f"a parameter cannot be named {name!r}; use letters, digits and _, and not the "
+                "name 'repeat'"
             )
         if not isinstance(values, Sequence) or isinstance(values, str) or not values:
             raise ValueError(
@@ -302,12 +305,12 @@ def _check_parameters(parameters: Mapping[str, Sequence[Value]]) -> None:
         for value in values:
             if not isinstance(value, Value):
                 raise TypeError(
-                    f"the parameter {name!r} has the value {value!r}; "
-                    "take text, numbers, true or false"
+                    f"the parameter {name!r} has the value {value!r}; use strings, numbers, "
+                    "true or false"
                 )
         texts = [as_text(value) for value in values]
         if len(set(texts)) < len(texts):
-            raise ValueError(f"the parameter {name!r} has a value twice: {', '.join(texts)}")
+            raise ValueError(f"the parameter {name!r} contains a value twice: {', '.join(texts)}")
 
 
 def _check_baseline(
@@ -317,14 +320,15 @@ def _check_baseline(
         values = [as_text(value) for value in parameters.get(name, ())]
         if name not in baseline or as_text(baseline[name]) not in values:
             raise ValueError(
-                f"[baseline] must name one value of each parameter; {name!r} is "
-                f"{baseline.get(name, 'left out')!r}, and there are {', '.join(values) or 'none'}"
+                f"[baseline] must contain one value of each parameter; {name!r} is "
+                f"{baseline.get(name, 'left out')!r}, and its values are "
+                f"{', '.join(values) or 'none'}"
             )
 
 
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip():
-        raise TypeError(f'{name} must be a text, got {value!r}; write it in quotes, as "{name}"')
+        raise TypeError(f'{name} must be a string, got {value!r}; write it in quotes, as "{name}"')
 
 
 def is_whole(value: object, least: int) -> bool:
@@ -344,7 +348,7 @@ def check_whole(name: str, value: object, least: int = 1, hint: str = "") -> Non
 
 def _check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be a number of seconds, got {value!r}; 0 is for none")
+        raise ValueError(f"{name} must be a number of seconds, got {value!r}; 0 means none")
 
 
 def _check_one_of(name: str, value: object, known: Sequence[object]) -> None:

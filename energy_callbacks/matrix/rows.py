@@ -162,17 +162,17 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
     if scope == "gpu":
         yield (
             "Jobs ran on one host at the same time, so the energy of its CPU and RAM cannot be "
-            "divided: energies are those of the GPUs alone."
+            "divided among them: energies are those of the GPUs only."
         )
     if len({_cards(row) for row in done}) > 1:
         yield (
-            "Configurations ran on different cards, and cards of one kind differ by some per "
+            "Configurations ran on different cards, and cards of one model differ by a few per "
             "cent; run more repeats, or all on one card (gpus = 1)."
         )
     if plan.repeats % 2 and plan.repeats > 1:
         yield (
-            f"{plan.repeats} repeats are an odd number: the order of the last is not made up for "
-            "by a reversed one."
+            f"The number of repeats, {plan.repeats}, is odd: no repeat in reverse order "
+            "balances the order of the last one."
         )
     if plan.metric is not None and done and all(row.metric is None for row in done):
         names = {one.name for row in done for report in row.reports for one in report.metrics}
@@ -182,8 +182,8 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
         )
     if any(len(row.measured) < len(row.done) for row in rows):
         yield (
-            "Of some jobs the energy is not known, or they were too short to tell; their own "
-            "reports say why."
+            "For some jobs the energy is not known, or they were too short to measure; their "
+            "reports contain the reasons."
         )
 
 

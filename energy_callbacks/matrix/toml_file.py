@@ -77,5 +77,5 @@ def _check_keys(table: Mapping[str, Any], known: Collection[str], place: str) ->
     for name in table:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            hint = f"did you mean {near[0]!r}?" if near else (f"known names are {', '.join(known)}")
             raise ValueError(f"{name!r}{place} is not known; {hint}")

@@ -109,7 +109,7 @@ def _of_gpus(comparison: Comparison) -> Comparison:
     ]
     caveat = Caveat(
         code="shared_host",
-        message="Jobs shared the CPU and RAM of a host: only the GPUs' energy is compared.",
+        message="Jobs shared the CPU and RAM of a host: only the energy of the GPUs is compared.",
         quantities=tuple(shared),
         is_fatal=True,
     )
@@ -128,7 +128,7 @@ def _rest(unknown: Sequence[str], table: MatrixTable) -> str:
     if not unknown:
         return ""
     names = ", ".join(unknown[:_NAMED]) + (", ..." if len(unknown) > _NAMED else "")
-    return f" Of {len(unknown)} of {len(table.rows)} configurations nothing is known: {names}."
+    return f" For {len(unknown)} of {len(table.rows)} configurations no result is known: {names}."
 
 
 def _without_comparison(table: MatrixTable) -> MatrixVerdict:
@@ -137,7 +137,7 @@ def _without_comparison(table: MatrixTable) -> MatrixVerdict:
     costs = ", ".join(f"{name}: {formatting.energy(cost_j)}" for name, cost_j in known.items())
     sentence = f"There are no two configurations to compare. {costs}."
     if not known:
-        sentence = "Nothing is known yet of any configuration."
+        sentence = "No configuration has a known result yet."
     return MatrixVerdict(sentence=sentence, costs_j=known)
 
 
@@ -149,12 +149,12 @@ def _sentence(
     effects: Sequence[Effect],
 ) -> str:
     best, cost_j = next(iter(costs_j.items()))
-    what = "a run"
+    what = "per run"
     if quantity == ENERGY_TO_TARGET and comparison.target is not None:
         what = f"to reach {comparison.metric} {comparison.target:.4g}"
-    cheapest = f"{best} is the cheapest, with {formatting.energy(cost_j)} {what}"
+    cheapest = f"{best} uses the least energy, {formatting.energy(cost_j)} {what}"
     if not effects:
-        return f"{cheapest}; of no other is that known."
+        return f"{cheapest}; the energy of the others is not known."
     return f"{cheapest}. {_reality(comparison, effects)}{_against_baseline(plan, best, effects)}"
 
 
@@ -170,15 +170,17 @@ def _reality(comparison: Comparison, effects: Sequence[Effect]) -> str:
     above = [effect for effect in effects if effect.verdict == "higher"]
     open_ = [effect for effect in effects if effect.verdict != "higher"]
     if not open_:
-        every = "the other takes" if len(above) == 1 else "each other takes"
-        return f"That is real: {every} more beyond chance, the next {_changes(effects[:1])}."
+        every = "the other uses" if len(above) == 1 else "each other one uses"
+        return (
+            f"The difference is significant: {every} more energy, the next {_changes(effects[:1])}."
+        )
     first = comparison.groups[0].name
     reasons = dict.fromkeys(
         reason(one, any(validity.forbids(caveat, one, first) for caveat in comparison.caveats))
         for one in open_
     )
-    text = f"Whether it is cheaper than {_changes(open_)} is not resolved: {'; '.join(reasons)}."
-    return text + (f" It is really cheaper than {_changes(above)}." if above else "")
+    text = f"It is not resolved whether it uses less than {_changes(open_)}: {'; '.join(reasons)}."
+    return text + (f" It uses significantly less than {_changes(above)}." if above else "")
 
 
 def _changes(effects: Sequence[Effect]) -> str:
@@ -193,6 +195,8 @@ def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) ->
         return ""
     effect = next((one for one in effects if one.group == plan.baseline_name), None)
     if effect is None:
-        return f" Of the baseline {plan.baseline_name} the cost is not known."
-    is_real = "really takes" if effect.verdict == "higher" else "is not resolved to take"
-    return f" The baseline {plan.baseline_name} {is_real} more ({change(effect)})."
+        return f" The energy of the baseline {plan.baseline_name} is not known."
+    is_real = (
+        "uses significantly more" if effect.verdict == "higher" else "is not resolved to use more"
+    )
+    return f" The baseline {plan.baseline_name} {is_real} ({change(effect)})."

@@ -21,14 +21,11 @@ class FaultTolerantOutput:
     """
 
     def __init__(
-        self,
-        output: Output,
-        name: str | None = None,
-        now_s: Callable[[], float] = time.monotonic,
+        self, output: Output, name: str | None = None, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._output = output
         self._calls = ForeignCalls(
-            f"figures of energy cannot be written to {name or type(output).__name__}; this is "
+            f"energy metrics cannot be written to {name or type(output).__name__}; this is "
             "tried again at most once per minute",
             now_s,
         )

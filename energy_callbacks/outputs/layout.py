@@ -19,7 +19,7 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "energy so far (Wh)": ("energy/total_wh", "energy/gpu_wh", "energy/host_wh"),
         "emissions so far (g CO2e), 95 % interval": ("emissions/total_g",),
     },
-    "Energy for the work": {
+    "Energy per unit of work": {
         "total energy of a sample (J), 95 % interval": ("efficiency/total_j_per_sample",),
         "GPU energy of a sample (J), 95 % interval": ("efficiency/gpu_j_per_sample",),
         "GPU energy of a token (J), 95 % interval": ("efficiency/gpu_j_per_token",),

@@ -23,8 +23,8 @@ def job_of(report: EnergyReport) -> JobUse:
     interval = interval_j(report.energy.total)
     if interval is None:
         raise ValueError(
-            f"the energy of {report.run.name or report.run.run_id} is not known, or less than half "
-            "of it was seen; give another run"
+            f"the energy of {report.run.name or report.run.run_id} is not known, or less than "
+            "half of its time was measured; give another run"
         )
     value_j, low_j, high_j = interval
     wall_s = report.run.duration_s
@@ -57,14 +57,20 @@ def warnings_of(report: EnergyReport) -> Iterator[str]:
     """Yield a warning for each reason why a run may not represent a job well."""
     name = report.run.name or report.run.run_id
     if report.run.status != "finished":
-        yield f"{name} is {report.run.status}: a job that ends as it should takes another energy."
+        yield (
+            f"{name} is {report.run.status}: a job that finishes normally uses a different "
+            "amount of energy."
+        )
     if report.energy.total.origin != "measured":
-        yield f"The energy of {name} is in part estimated by a model, and its error with it."
+        yield (
+            f"A model estimates part of the energy of {name}; the interval includes the error "
+            "of the model."
+        )
     if not report.energy.total.is_resolved:
-        yield f"{name} was too short for its sensors: its energy is not resolved."
+        yield f"{name} was too short to measure its energy."
     attempts = len({one.attempt for one in report.attempts})
     if attempts > 1:
-        yield f"{name} has {attempts} attempts: a job here is all of them together."
+        yield f"{name} has {attempts} attempts: here, a job is all of them together."
 
 
 def changes_of(comparison: Comparison, label: str) -> list[Change]:
@@ -84,8 +90,9 @@ def changes_of(comparison: Comparison, label: str) -> list[Change]:
         energy = comparison.effect(group.name, "energy_j")
         if energy is None or before_j is None:
             raise ValueError(
-                f"{label} does not know the energy of whole runs of {group.name} and {first.name}, "
-                "so there is no saving of a job; compare runs whose energy is known"
+                f"the energy of whole runs of {group.name} and {first.name} is not known in "
+                f"{label}, so the saving per job cannot be computed; compare runs whose energy "
+                "is known"
             )
         time = comparison.effect(group.name, "duration_s")
         wall_s = None if before_s is None else exact(before_s)

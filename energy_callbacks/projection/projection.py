@@ -15,13 +15,11 @@ import itertools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from energy_callbacks.accounting.metrics.carbon import Intensity
 from energy_callbacks.core.config import check_currency
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR, hours
-
-if TYPE_CHECKING:
-    from energy_callbacks.accounting.metrics.carbon import Intensity
 
 DAYS_A_YEAR: Final = 365
 
@@ -124,7 +122,7 @@ class Fleet:
     """
 
     jobs_per_day: float
-    intensity: "Intensity"
+    intensity: Intensity
     pue: float = 1.0
     scheduler_overhead: float = 0.0
     price_per_kwh: float | None = None
@@ -135,11 +133,14 @@ class Fleet:
             raise ValueError(f"jobs per day must be positive, got {self.jobs_per_day}; such as 1e6")
         if not 0.0 <= self.scheduler_overhead < 100.0:
             raise ValueError(
-                f"scheduler overhead is a share of the jobs' energy, got {self.scheduler_overhead}"
-                "; 0.05 is 5 %"
+                "scheduler overhead must be a share of the jobs' energy, 0 or more, got "
+                f"{self.scheduler_overhead}; 0.05 is 5 %"
             )
         if not 1.0 <= self.pue <= 10.0:
-            raise ValueError(f"pue must lie between 1 and 10, got {self.pue}; 1 is the machine")
+            raise ValueError(
+                f"pue must be between 1 and 10, got {self.pue}; 1 is the machine "
+                "without the building"
+            )
         if self.price_per_kwh is not None and not 0.0 <= self.price_per_kwh < 1e9:
             raise ValueError(f"price per kWh must not be negative, got {self.price_per_kwh}")
         check_currency(self.currency, self.price_per_kwh)

@@ -32,11 +32,11 @@ _QUANTITIES: Final = (
     ("GPU-hours", "gpu_h", "h", ""),
     ("hours of jobs", "wall_h", "h", ""),
 )
-_FACTORS: Final = "Energy of a day = jobs x energy of a job x PUE x (1 + scheduler overhead)"
+_FACTORS: Final = "Energy per day = jobs x energy of a job x PUE x (1 + scheduler overhead)"
 _INTERVALS: Final = (
-    "Intervals are of 95 %. The error of a job is multiplied as it is: what sensors and "
-    "models are wrong by is the same in every job and does not average out, however many "
-    "there are. How much jobs differ from one another is not known from one."
+    "Intervals are of 95 %. The error of a job is multiplied by the number of jobs: errors of "
+    "sensors and models are the same in every job and do not average out. One run does not show "
+    "how much jobs differ from one another."
 )
 
 
@@ -188,7 +188,7 @@ def terms(fleet: Fleet) -> str:
     currency = f" {fleet.currency}" if fleet.currency else ""
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g}{currency} per kWh"
     return (
-        f"{formatting.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler "
+        f"{formatting.grouped(fleet.jobs_per_day)} jobs per day, PUE {fleet.pue:g}, scheduler "
         f"overhead {formatting.percent(fleet.scheduler_overhead)}{price}"
     )
 
@@ -196,7 +196,7 @@ def terms(fleet: Fleet) -> str:
 def notes(fleet: Fleet) -> list[str]:
     """Return notes on how the projection is computed, one text per note."""
     return [
-        f"{_FACTORS}; a year has {DAYS_A_YEAR} days. Hours are those of the jobs alone.",
+        f"{_FACTORS}; a year has {DAYS_A_YEAR} days. Hours are those of the jobs only.",
         _INTERVALS,
         f"Grid: {fleet.intensity.source}.",
     ]

@@ -135,7 +135,7 @@ def _tables_of(connection: Any, sql: str) -> set[str]:
     statements = connection.extract_statements(sql)
     kinds = [statement.type.name.split(".")[-1] for statement in statements]
     if len(kinds) != 1 or kinds[0] not in _ALLOWED:
-        raise QueryError(f"a query is one SELECT, got {kinds or 'nothing'}; write one that reads")
+        raise QueryError(f"a query must be one SELECT statement, got {kinds or 'nothing'}")
     if kinds == ["SELECT"]:
         connection.execute(f"EXPLAIN {sql}").fetchall()  # finds errors before reports are read
     return {table.name for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE)}

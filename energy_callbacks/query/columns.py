@@ -137,8 +137,8 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
     error_j = f"sqrt({resolution_j} ** 2 + {{number {path}.systematic_j}} ** 2)"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
-        SqlColumn(f"{prefix}_error_wh", f"({error_j}) / 3600", "half of its 95 % interval"),
-        _text(f"{prefix}_origin", f"{path}.origin", "measured, estimated or mixed"),
+        SqlColumn(f"{prefix}_error_wh", f"({error_j}) / 3600", "half-width of its 95 % interval"),
+        _text(f"{prefix}_origin", f"{path}.origin", "origin: measured, estimated or mixed"),
     )
 
 
@@ -151,21 +151,21 @@ def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
     return (
         *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
         *_watt_hours("host", f"{path}host", "CPU and RAM"),
-        *_watt_hours("total", f"{path}total", "both"),
+        *_watt_hours("total", f"{path}total", "GPUs, CPU and RAM"),
     )
 
 
 def _ratios() -> tuple[SqlColumn, ...]:
     """Return the columns of the energy per step, per sample and per token, with intervals."""
     columns = []
-    for scope in ("gpu", "total"):
+    for scope, title in (("gpu", "GPU"), ("total", "total")):
         for unit in ("step", "sample", "token"):
             name, path = f"{scope}_j_per_{unit}", f"efficiency.{scope}.j_per_{unit}"
-            what = f"joules of the {scope} for each {unit} in training"
+            what = f"{title} energy per {unit} in training, J"
             columns += [
                 _number(name, f"{path}.value_j", what),
                 _number(f"{name}_low", f"{path}.low_j", "lower end of its 95 % interval"),
-                _number(f"{name}_high", f"{path}.high_j", "upper end"),
+                _number(f"{name}_high", f"{path}.high_j", "upper end of its 95 % interval"),
             ]
     return tuple(columns)
 
@@ -174,67 +174,77 @@ _JOB: Final = ("system", "id", "array_id", "task", "name", "user", "account", "q
 
 REPORTS: Final = SqlTable(
     "reports",
-    "a row for each report",
+    "one row for each report",
     (
-        _text("run_id", "run.run_id", "of the run, over all its attempts"),
-        _text("name", "run.name", "that the user gave it"),
+        _text("run_id", "run.run_id", "id of the run; the same in all its attempts"),
+        _text("name", "run.name", "name of the run, given by the user"),
         _text("status", "run.status", "finished, failed, interrupted, cut off or running"),
-        _text("error", "run.error", "the exception it ended with"),
+        _text("error", "run.error", "exception that ended the run"),
         SqlColumn(
             "started",
             "try(make_timestamp(CAST({number run.started_unix_s} * 1e6 AS BIGINT)))",
-            "when the first attempt began, UTC",
+            "start of the first attempt, UTC",
             "TIMESTAMP",
         ),
-        _number("duration_s", "run.duration_s", "time measured, without pauses between attempts"),
-        _text("host", "run.host", "where the first process of the newest attempt ran"),
+        _number("duration_s", "run.duration_s", "measured time, without pauses between attempts"),
+        _text("host", "run.host", "host of the first process of the newest attempt"),
         _text("framework", "run.framework", "lightning, keras, huggingface, plain or command"),
-        _text("framework_version", "run.framework_version", "of that"),
-        _text("command", "run.command", "that started it"),
-        _text("git_commit", "run.git_commit", "of the folder it ran in"),
-        SqlColumn("tags", "{object run.tags}", "the user's, as JSON: tags->>'team'", "JSON"),
+        _text("framework_version", "run.framework_version", "version of the framework"),
+        _text("command", "run.command", "command that started the run"),
+        _text("git_commit", "run.git_commit", "commit of the folder in which the run started"),
+        SqlColumn("tags", "{object run.tags}", "tags of the user, as JSON: tags->>'team'", "JSON"),
         *(
-            _text(f"job_{name}", f"run.job.{name}", f"{name.replace('_', ' ')} of its job")
+            _text(f"job_{name}", f"run.job.{name}", f"{name.replace('_', ' ')} of the batch job")
             for name in _JOB
         ),
         *_scopes("energy."),
-        _number("coverage", "energy.total.coverage", "share of the time that was seen, 0 to 1"),
-        _number("measured_fraction", "measured_fraction", "share of the energy that sensors saw"),
-        _grams("emissions_g", "emissions.kg", "CO2 equivalents; null where the place is unknown"),
-        _grams("emissions_low_g", "emissions.low_kg", "lower end of what they may be"),
-        _grams("emissions_high_g", "emissions.high_kg", "upper end"),
-        _text("place", "emissions.place", "country, perhaps with its region"),
+        _number("coverage", "energy.total.coverage", "share of the time with readings, 0 to 1"),
+        _number(
+            "measured_fraction", "measured_fraction", "share of the energy that sensors measured"
+        ),
+        _grams("emissions_g", "emissions.kg", "CO2 equivalents; null if location is not known"),
+        _grams("emissions_low_g", "emissions.low_kg", "lower end of their interval"),
+        _grams("emissions_high_g", "emissions.high_kg", "upper end of their interval"),
+        _text("place", "emissions.place", "country, in some cases with a region"),
         _number("kg_per_kwh", "emissions.kg_per_kwh", "carbon intensity of the grid"),
-        _number("pue", "emissions.pue", "power usage effectiveness, in emissions and cost"),
-        _number("cost", "cost.amount", "of the electricity, in the currency of its price"),
-        _number("price_per_kwh", "cost.price_per_kwh", "that price"),
+        _number("pue", "emissions.pue", "power usage effectiveness, used for emissions and cost"),
+        _number("cost", "cost.amount", "cost of the electricity, in the currency of the price"),
+        _number("price_per_kwh", "cost.price_per_kwh", "price of a kWh of electricity"),
         _text("currency", "cost.currency", "ISO 4217 code of the currency of the price"),
         *_ratios(),
-        _whole("steps", "throughput.steps", "optimizer steps, each counted once"),
-        _whole("samples", "throughput.samples", "of all ranks"),
-        _whole("tokens", "throughput.tokens", "of all ranks"),
+        _whole("steps", "throughput.steps", "optimizer steps; repeated steps are counted once"),
+        _whole("samples", "throughput.samples", "samples of all ranks"),
+        _whole("tokens", "throughput.tokens", "tokens of all ranks"),
         _number("train_s", "throughput.train_s", "time in the phase train"),
-        _number("samples_per_s", "throughput.samples_per_s", "in training"),
-        _number("tokens_per_s", "throughput.tokens_per_s", "in training"),
+        _number("samples_per_s", "throughput.samples_per_s", "samples per second in training"),
+        _number("tokens_per_s", "throughput.tokens_per_s", "tokens per second in training"),
         _number("data_wait_s", "throughput.data_wait_s", "time of waiting for data"),
-        _number("data_wait_fraction", "throughput.data_wait_fraction", "share of train_s"),
-        _number("device_peak_bytes", "memory.device_used_peak_bytes", "most in use on one GPU"),
-        _number("allocated_peak_bytes", "memory.peak_allocated_bytes", "by a framework"),
-        _number("host_peak_bytes", "memory.host_rss_peak_bytes", "resident, of one rank"),
-        _text("tool_version", "tool_version", "of energy_callbacks that measured"),
-        _whole("schema_version", "schema_version", "of the report"),
+        _number("data_wait_fraction", "throughput.data_wait_fraction", "data_wait_s / train_s"),
+        _number(
+            "device_peak_bytes", "memory.device_used_peak_bytes", "highest memory in use on one GPU"
+        ),
+        _number(
+            "allocated_peak_bytes",
+            "memory.peak_allocated_bytes",
+            "peak memory allocated by a framework",
+        ),
+        _number(
+            "host_peak_bytes", "memory.host_rss_peak_bytes", "highest resident memory of one rank"
+        ),
+        _text("tool_version", "tool_version", "version of energy_callbacks that measured"),
+        _whole("schema_version", "schema_version", "schema version of the report"),
     ),
     required=("run.run_id", "run.status", "run.started_unix_s", "run.duration_s"),
 )
 
 PHASES: Final = SqlTable(
     "phases",
-    "a row for each phase of each report; they sum to its totals",
+    "one row for each phase of each report; the phases sum to the totals",
     (
-        _text("phase", "name", "train, validation, ..."),
-        _number("duration_s", "duration_s", "time in it"),
+        _text("phase", "name", "name of the phase: train, validation, ..."),
+        _number("duration_s", "duration_s", "time in the phase"),
         *_scopes(),
-        _number("share", "share", "of the run's energy, 0 to 1"),
+        _number("share", "share", "share of the run's energy, 0 to 1"),
     ),
     part="phases",
     required=("name",),
@@ -242,22 +252,22 @@ PHASES: Final = SqlTable(
 
 DEVICES: Final = SqlTable(
     "devices",
-    "a row for each physical device of each report",
+    "one row for each physical device of each report",
     (
-        _text("key", "key", "gpu0, cpu0, ..."),
-        _text("host", "host", "that it is in"),
-        _text("device", "name", "such as NVIDIA H200"),
+        _text("key", "key", "name within the host: gpu0, cpu0, ..."),
+        _text("host", "host", "host of the device"),
+        _text("device", "name", "name of the device, such as NVIDIA H200"),
         _text("kind", "kind", "gpu, cpu, dram, process or allocator"),
-        _text("scope", "scope", "gpu or host; null where it has no energy"),
-        _text("uuid", "uuid", "of a card"),
-        _text("counted_in", "counted_in", "device whose energy contains it: leave it out of sums"),
+        _text("scope", "scope", "gpu or host; null if the device has no energy"),
+        _text("uuid", "uuid", "UUID of a card"),
+        _text("counted_in", "counted_in", "device whose energy includes this one: do not add both"),
         *_watt_hours("device", "energy", "the device"),
-        _number("mean_power_w", "mean_power_w", "while seen"),
-        _number("peak_power_w", "peak_power_w", "highest mean over about a second"),
-        _number("memory_peak_bytes", "memory_peak_bytes", "most in use"),
+        _number("mean_power_w", "mean_power_w", "mean power while there were readings"),
+        _number("peak_power_w", "peak_power_w", "highest mean power over about a second"),
+        _number("memory_peak_bytes", "memory_peak_bytes", "highest memory in use"),
         _number("utilisation_mean", "utilisation_mean", "share of time with work, 0 to 1"),
-        _number("temperature_max_c", "temperature_max_c", "hottest"),
-        _number("throttled_s", "throttled_s", "held down by the driver"),
+        _number("temperature_max_c", "temperature_max_c", "highest temperature"),
+        _number("throttled_s", "throttled_s", "time for which the driver limited the clocks"),
     ),
     part="devices",
     required=("key",),
@@ -265,14 +275,16 @@ DEVICES: Final = SqlTable(
 
 METRICS: Final = SqlTable(
     "metrics",
-    "a row for each metric of each report, such as the loss",
+    "one row for each metric of each report, such as the loss",
     (
-        _text("metric", "name", "as the user calls it"),
-        SqlColumn("last", "{list value}[-1]", "value that it ended with"),
-        SqlColumn("lowest", "list_min({list value})", "of all values"),
-        SqlColumn("highest", "list_max({list value})", "of all values"),
-        SqlColumn("last_step", "{list step}[-1]", "optimizer steps by then"),
-        SqlColumn("last_wh", "{list energy_j}[-1] / 3600", "energy of GPUs and host by then"),
+        _text("metric", "name", "name of the metric"),
+        SqlColumn("last", "{list value}[-1]", "last value"),
+        SqlColumn("lowest", "list_min({list value})", "lowest value"),
+        SqlColumn("highest", "list_max({list value})", "highest value"),
+        SqlColumn("last_step", "{list step}[-1]", "optimizer steps up to the last value"),
+        SqlColumn(
+            "last_wh", "{list energy_j}[-1] / 3600", "energy of GPUs and host up to the last value"
+        ),
     ),
     part="metrics",
     required=("name", "value"),
@@ -280,12 +292,13 @@ METRICS: Final = SqlTable(
 
 SKIPPED: Final = SqlTable(
     "skipped",
-    "a row for each run, report or folder that the other tables lack, or have only in part",
+    "one row for each run, report or folder that is missing from the other tables, or is only "
+    "partly in them",
     (
         SqlColumn(
             "why", "", "not read, partly read, not listed, only page or only journals", "VARCHAR"
         ),
-        SqlColumn("message", "", "what is the matter, and what to do", "VARCHAR"),
+        SqlColumn("message", "", "the problem, and what to do", "VARCHAR"),
     ),
 )
 

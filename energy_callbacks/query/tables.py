@@ -141,7 +141,7 @@ def _insert_again(
             yield Skipped(path, why, str(error))
             continue
         if text is not None and _insert(connection, table, {path: text}):
-            yield Skipped(path, why, f"a number in it cannot be ({table.name})")
+            yield Skipped(path, why, f"it contains an impossible number ({table.name})")
 
 
 def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, str]) -> list[str]:

@@ -60,7 +60,9 @@ def save(
         ValueError: for an unknown format.
     """
     if unknown := [name for name in formats if name not in _RENDERERS]:
-        raise ValueError(f"no format {unknown[0]!r}; formats is a list of {', '.join(_RENDERERS)}")
+        raise ValueError(
+            f"unknown format {unknown[0]!r}; formats must be a list of {', '.join(_RENDERERS)}"
+        )
     place = Path(folder_or_stem)
     stem = place / "energy_report" if place.is_dir() else place
     paths = []
@@ -112,8 +114,8 @@ def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
         raise JournalError(f"{path} does not exist; give a run folder or a saved report")
     if path.stat().st_size > _MOST_BYTES:
         raise JournalError(
-            f"{path} is not a report: it is larger than {_MOST_BYTES // 2**20} MiB; "
-            "give a run folder, or a log as docs/old-logs.md names them"
+            f"{path} is not a report: it is larger than {_MOST_BYTES // 2**20} MiB; give a "
+            "run folder, or a log of a program that docs/old-logs.md lists"
         )
     try:
         return parse(path.read_text(encoding="utf-8", errors="replace"))

@@ -111,7 +111,9 @@ def _started() -> "subprocess.Popen[str]":
 
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
     if not is_python or getattr(sys, "frozen", False) or is_off(PROCESS_VARIABLE):
-        raise RuntimeError("this program cannot or must not start Python")
+        raise RuntimeError(
+            "this program cannot start Python in another process, or is not allowed to"
+        )
     return subprocess.Popen(
         # -P: the working directory is not a folder of modules.
         [sys.executable, "-P", "-m", "energy_callbacks.report_process"],
@@ -146,8 +148,8 @@ def _skip(skipped: ReportJob | None, newer: ReportJob) -> None:
 def warn(run_folder: Path, problem: object) -> None:
     """Log that a run folder has no report, and why."""
     logger.warning(
-        "no energy report in %s: %s; what is left can be read with: "
-        "energy-callbacks report %s --out ELSEWHERE",
+        "no energy report in %s: %s; to read what was recorded, run: energy-callbacks report %s "
+        "--out OTHER_FOLDER",
         run_folder,
         problem,
         run_folder,

@@ -208,7 +208,7 @@ def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Ch
     kinds = {(gpu.name, gpu.memory_total_bytes, gpu.compute_capability) for gpu in inventory}
     if len(kinds) > 1 and environment.get(ORDER_VARIABLE) != "PCI_BUS_ID":
         raise SourceUnavailable(
-            "which GPU is in use is not known: CUDA counts unlike cards from the fastest on "
+            "which GPU is in use is not known: CUDA orders different cards by speed "
             f"({ORDER_VARIABLE}={environment.get(ORDER_VARIABLE, 'FASTEST_FIRST')!r}), "
             f"nvidia-smi by PCI bus, and this machine has {_listing(inventory)}",
             f"set {ORDER_VARIABLE}=PCI_BUS_ID, or name GPUs by UUID in {MASK_VARIABLE} or devices=",
@@ -225,8 +225,8 @@ def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -
     for entry in mask.split(","):
         if visible and _form(entry) not in ("", form):
             raise SourceUnavailable(
-                f"{MASK_VARIABLE}={mask!r} mixes indices, GPU and MIG UUIDs, and CUDA does not "
-                "document what that means",
+                f"{MASK_VARIABLE}={mask!r} mixes indices, GPU and MIG UUIDs, which CUDA does "
+                "not document",
                 "write only UUIDs of one kind (nvidia-smi -L lists them)",
             )
         if index := _INDEX.match(entry):
@@ -255,9 +255,10 @@ def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
     """
     if len(visible) > 1 and any(choice.is_split for choice in visible):
         raise SourceUnavailable(
-            "which GPU is in use is not known: MIG is on, and how its instances are counted "
-            "depends on the driver",
-            f"set {MASK_VARIABLE} to the MIG- or GPU- UUID to use (nvidia-smi -L lists them)",
+            "which GPU is in use is not known: MIG is on, and the numbers of its instances "
+            "depend on the driver",
+            f"set {MASK_VARIABLE} to the UUID to use, which begins with MIG- or GPU- "
+            "(nvidia-smi -L lists them)",
         )
 
 
@@ -282,5 +283,5 @@ def _of_driver(bare_uuid: str, inventory: _Inventory) -> GpuChoice:
     raise SourceUnavailable(
         f"CUDA uses a GPU with UUID {bare_uuid}, which NVML does not list: "
         f"it lists {_listing(inventory)}",
-        "in a container, hand the same GPUs to CUDA and to NVML (docker run --gpus)",
+        "in a container, make the same GPUs available to CUDA and to NVML (docker run --gpus)",
     )

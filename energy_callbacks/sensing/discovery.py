@@ -109,7 +109,7 @@ def _nvidia(
         chosen = _visible() if devices == "auto" else choose(devices, _cards())
     except SourceUnavailable as error:
         if devices not in ("auto", "all"):
-            asked = f"devices={devices!r} was asked for, but {error.reason}"
+            asked = f"devices={devices!r} cannot be measured: {error.reason}"
             raise SourceUnavailable(asked, error.fix) from error
         refusal = ("NVIDIA GPU", error.reason, error.fix)
         return DiscoveredSources(unavailable=(*amd, refusal))
@@ -121,7 +121,9 @@ def _visible() -> _Uuids:
     """Return the UUIDs of all cards visible to this process, without initialising CUDA."""
     visible = dict.fromkeys(choice.gpu.uuid for choice in resolve(os.environ, _cards()))
     if not visible:
-        raise SourceUnavailable("the command sees no GPU", "--devices 0 measures one anyway")
+        raise SourceUnavailable(
+            "the command can use no GPU", "to measure one anyway, pass --devices 0"
+        )
     return tuple((uuid,) for uuid in visible)
 
 
@@ -129,9 +131,11 @@ def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...
     """Return an entry for ``unavailable`` if this process may use AMD GPUs, which are not read."""
     if used_ordinals == () or not loaded_frameworks.is_hip_loaded():
         return ()
-    reason = "this process computes through ROCm, and AMD GPUs are not read: no figure holds them"
+    reason = (
+        "this process uses AMD GPUs (ROCm), which are not measured: the figures do not include them"
+    )
     logger.warning("%s", reason)
-    fix = "'amd-smi monitor' shows their power; name NVIDIA GPUs in devices= to measure those"
+    fix = "to see their power, run 'amd-smi monitor'; to measure NVIDIA GPUs, name them in devices="
     return (("AMD GPU", reason, fix),)
 
 
@@ -141,9 +145,9 @@ def _cards() -> tuple[GpuInfo, ...]:
         return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML")
     except TimeoutError as error:
         reason = f"the NVIDIA driver has not listed its GPUs within {time_limit.PATIENCE_S:g} s"
-        logger.warning("%s: it hangs", reason)
+        logger.warning("%s: it does not respond", reason)
         raise SourceUnavailable(
-            reason, "see whether 'nvidia-smi' answers; 'dmesg | grep -i nvrm' shows why not"
+            reason, "check whether 'nvidia-smi' responds; 'dmesg | grep -i nvrm' shows why not"
         ) from error
 
 

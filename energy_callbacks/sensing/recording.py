@@ -76,8 +76,8 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
         header = next(records, {})
         if header.get("format") != FORMAT:
             raise JournalError(
-                f"{path} is no recording of readings: its first line is no header of one; "
-                "give a *.readings file of a run with EnergyConfig(raw_readings=True)"
+                f"{path} is not a recording of readings: its first line is not the header of "
+                "one; give a *.readings file of a run with EnergyConfig(raw_readings=True)"
             )
         json_lines.check_version(header, VERSION, "recording", path)
         for record in records:

@@ -123,7 +123,7 @@ class UsedGpus:
             return  # the mask is ambiguous; the CUDA driver may list the devices later
         self._visible = tuple(dict.fromkeys(choice.gpu for choice in choices))
         for gpu in self._visible:
-            self._report(gpu.key, f"{gpu.name}, visible to this run, but not used by it", "")
+            self._report(gpu.key, f"{gpu.name}: visible to this run, but not used by it", "")
 
     def _of_contexts(self, driver: Sequence[str] | None) -> Sequence[GpuChoice]:
         """Return the GPUs that the framework uses or on which this process has a context."""

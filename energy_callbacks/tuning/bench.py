@@ -58,7 +58,7 @@ class Patience:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
         if self.most_s < self.least_s:
             raise ValueError(
-                f"most_s={self.most_s!r} lies below least_s={self.least_s!r}; make it larger"
+                f"most_s={self.most_s!r} is less than least_s={self.least_s!r}; make it larger"
             )
 
 

@@ -82,7 +82,8 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
     unknown = sorted(set(options) - OPTIONS)
     if unknown:
         raise TypeError(
-            f"tune_batch_size has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}"
+            f"tune_batch_size has no option {unknown[0]!r}; its options are "
+            f"{', '.join(sorted(OPTIONS))}"
         )
     asked: dict[str, Any] = {k: v for k, v in options.items() if k in _OF_SEARCH}
     total = options.get("global_batch_size")

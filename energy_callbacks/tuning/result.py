@@ -84,7 +84,8 @@ class BatchSizeResult:
         """
         if size_before < 1:
             raise ValueError(
-                f"size_before must be the batch size of the learning rate, got {size_before!r}"
+                "size_before must be the batch size for which the learning rate was chosen, got "
+                f"{size_before!r}"
             )
         ratio = self.size * self.accumulation / size_before
         return ratio, math.sqrt(ratio)

@@ -47,8 +47,8 @@ def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
     """
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise TypeError(
-            f"length_fn needs a dataset with len() and samples by their place, got "
-            f"{type(dataset).__name__}; leave length_fn out and let memory_margin be larger"
+            "length_fn needs a dataset with len() and samples by index, got "
+            f"{type(dataset).__name__}; leave length_fn out and increase memory_margin"
         )
     lengths = [length_fn(dataset[place]) for place in range(len(dataset))]
     return sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)

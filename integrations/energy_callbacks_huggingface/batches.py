@@ -101,7 +101,8 @@ class InputCounter:
                 self._functions.pop(name)
                 loop.warn(
                     f"{name} could not count the inputs of the model ({error!r}); figures that "
-                    "need it are left out; it is given what model.forward gets by name, as a dict"
+                    "need this count are left out; the function receives the inputs of "
+                    "model.forward as a dict, by name"
                 )
         return found
 

@@ -87,8 +87,9 @@ class EnergySessions(TrainerCallback):
         if not prior or not (self.is_from_report_to or self._meter.config.run_folder in folders):
             return False
         self._warn_once(
-            "two GpuEnergyCallback in one Trainer would measure the same twice; the second one "
-            "measures nothing: leave it out, or 'energy' in report_to, or give it a report_dir"
+            "two GpuEnergyCallback in one Trainer would measure the same training twice, so the "
+            "second one measures nothing; remove it, or remove 'energy' from report_to, or give "
+            "it a report_dir"
         )
         return True
 
@@ -118,7 +119,8 @@ class EnergySessions(TrainerCallback):
         elif any(isinstance(one, CodeCarbonCallback) for one in callbacks):
             self._warn_once(
                 "CodeCarbonCallback measures this training too, with its own sensors and "
-                "threads; name the reports you want, such as report_to=['tensorboard'], not 'all'"
+                "threads; list the integrations that you want, such as "
+                "report_to=['tensorboard'], instead of 'all'"
             )
         self._session = Session(self._meter, call, phase, others, self._inputs)
         if phase == "train" and state.global_step:

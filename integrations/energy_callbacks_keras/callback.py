@@ -84,6 +84,6 @@ def _check_update_freq(value: str | int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(
             f"update_freq must be 'epoch', 'batch' or a whole number of batches, got {value!r}; "
-            "leave it out for a row an epoch"
+            "leave it out for one row per epoch"
         )
     return value

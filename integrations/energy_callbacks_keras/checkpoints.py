@@ -74,7 +74,7 @@ def keep(others: list[Any], state: dict[str, Any]) -> None:
     try:
         atomic_files.write(path, json.dumps(state))
     except OSError as error:  # such as a full disk, which also affects the backup itself
-        logger.warning("the energy so far cannot be kept beside the backup: %s", error)
+        logger.warning("the energy so far cannot be saved with the backup: %s", error)
 
 
 def _path(others: list[Any]) -> Path | None:

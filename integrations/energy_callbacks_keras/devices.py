@@ -102,8 +102,8 @@ def check_budget(process: TrainingProcess) -> None:
     """
     if process.world_size > 1 and keras.backend.backend() != "jax":
         raise ValueError(
-            "max_energy_wh and max_emissions_g need one process, or Keras on JAX; got "
-            f"{process.world_size} processes of {keras.backend.backend()}: leave the budget out"
+            "max_energy_wh and max_emissions_g need one process, or Keras on JAX, got "
+            f"{process.world_size} processes of {keras.backend.backend()}; leave the budget out"
         )
 
 

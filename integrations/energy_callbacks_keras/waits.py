@@ -63,8 +63,8 @@ class Waits:
         else:
             raise TypeError(
                 "timed() takes a keras.utils.PyDataset or a generator, got "
-                f"{type(loader).__name__}; pass anything else to fit as it is, waiting for it is "
-                "not known"
+                f"{type(loader).__name__}; pass other data directly to fit, without its waiting "
+                "times"
             )
         self.is_used = True
         return timed

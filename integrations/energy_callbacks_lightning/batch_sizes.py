@@ -82,7 +82,7 @@ class BatchSizes:
             pass_on_signals()
             warn(
                 f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
-                "figures that need it are left out; give batch_size_fn= or tokens_fn="
+                "figures that need this count are left out; give batch_size_fn= or tokens_fn="
             )
             self._samples_of = None if count is self._samples_of else self._samples_of
             self._tokens_of = None if count is self._tokens_of else self._tokens_of

@@ -137,8 +137,8 @@ def begin_offers(trainer: Any, tag_prefix: str) -> Logged | None:
         monitored = getattr(other, "monitor", None)
         if monitored in own_tags(tag_prefix):
             loop.warn(
-                f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
-                "callbacks where several processes train; monitor a metric of the model"
+                f"{type(other).__name__} monitors {monitored!r}, which callbacks do not receive "
+                "if several processes train; monitor a metric of the model"
             )
     return None
 

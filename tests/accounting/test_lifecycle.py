@@ -128,7 +128,7 @@ def test_a_second_attempt_beside_a_running_one_is_refused(bench: Bench) -> None:
     """The first one continues."""
     bench.begin()
     first = bench.life.running
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError, match="already measuring"):
         bench.begin()
     assert bench.life.running is first
 

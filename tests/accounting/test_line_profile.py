@@ -167,7 +167,7 @@ def test_only_python_functions(subject, name):
 
 def test_unreachable_functions_are_refused(subject):
     """Lambdas, inner functions, functions without a file, and an empty list are refused."""
-    with pytest.raises(ValueError, match="around it"):
+    with pytest.raises(ValueError, match="enclosing function"):
         profile_lines(subject.nested)
     exec("def typed_in(): return 1", vars(subject))
     with pytest.raises(ValueError, match="not in a file"):

@@ -81,7 +81,7 @@ def test_files_are_written_where_asked(folder, capsys):
         (["new", "old", "--fail-if-regress", "1%", "--on", "samples_per_s"], 0, ""),
         (["old", "slow", "--fail-if-regress", "5%", "--on", "samples_per_s"], REGRESSED, "slow"),
         (["new/run0", "x=old/run0", "--fail-if-regress", "5%"], UNJUDGED, "from one run per group"),
-        (["new", "cut", "--fail-if-regress", "5%", "--on", "energy_j"], UNJUDGED, "their end"),
+        (["new", "cut", "--fail-if-regress", "5%", "--on", "energy_j"], UNJUDGED, "did not finish"),
     ],
 )
 def test_a_regression_has_an_exit_code(capsys, words, code, said):
@@ -95,10 +95,10 @@ def test_a_regression_has_an_exit_code(capsys, words, code, said):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["old"], 2, "needs two groups"),
+        (["old"], 2, "needs at least two groups"),
         (["old", "again=old"], 2, "is the same run as"),
         (["old", "x=,"], 2, "group 'x=,' has no run"),
-        (["old", "old"], 2, "two groups are called 'old'; name them: NAME=PATH"),
+        (["old", "old"], 2, "two groups have the name 'old'; name them: NAME=PATH"),
         (["old", "nowhere"], 2, "nowhere does not exist"),
         (["old", "new", "--metric", "acc"], 2, "no run has a metric 'acc'"),
         (
@@ -160,7 +160,7 @@ def test_one_of_ours_and_an_old_log(folder, logs, capsys):
     out = capsys.readouterr().out
     assert "Energy of the run" in out
     assert "Energy per sample" not in out
-    assert "Intervals of energy include the systematic errors" in out
+    assert "Intervals of energy include systematic errors" in out
     assert "before ran on AMD Radeon Pro W7900, new on NVIDIA H200" in out
 
 

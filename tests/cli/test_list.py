@@ -99,10 +99,10 @@ def test_damaged_runs_come_last(place: Path, capsys: pytest.CaptureFixture[str])
     assert main(["list"]) == 0
     told = capsys.readouterr()
     assert told.out.splitlines()[-1].split()[1] == "unreadable"
-    assert "first line is no header" in told.err
+    assert "first line is not a header" in told.err
     last = listed(capsys)[-1]
     assert (last["status"], last["total_wh"]) == ("unreadable", None)
-    assert "no header" in last["problem"]
+    assert "not a header" in last["problem"]
     assert main(["report", "--format", "txt"]) == 0
 
 
@@ -124,7 +124,9 @@ def test_report_without_a_path_shows_the_newest_run(
     told = capsys.readouterr()
     assert "Energy report: third" in told.out
     assert (place / "new/energy_report.txt").exists()
-    assert "3 runs below ., the newest is new; energy-callbacks list . shows all" in told.err
+    assert (
+        "3 runs below .; the newest, new, is shown. energy-callbacks list . lists all" in told.err
+    )
 
 
 def test_report_finds_the_run_below_a_folder(

@@ -449,7 +449,9 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
         cards[name] = [device.key for device in report.devices if device.kind == "gpu"]
     assert cards == {"one": ["gpu1"], "both": ["gpu0", "gpu1"]}
     notes = load(tmp_path / "one" / "energy_report.json").method_notes
-    assert any("gpu0: no process of the command was seen there" in note for note in notes)
+    assert any(
+        "gpu0: not included, because no process of the command used it" in note for note in notes
+    )
 
 
 def test_the_report_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,7 @@ def test_the_same_against_itself_is_not_resolved(tmp_path):
     """The answer names the smallest detectable change."""
     found = compare({"a": group(tmp_path / "a", 500.0), "b": group(tmp_path / "b", 500.0)})
     assert {effect.verdict for effect in found.effects} == {"not resolved"}
-    assert "not resolved (this number of runs detects changes of" in found.answers[0]
+    assert "not resolved (this number of runs can detect changes of" in found.answers[0]
 
 
 def test_runs_made_in_turn_are_pairs(tmp_path):
@@ -220,7 +220,7 @@ def test_nothing_but_estimates_is_not_measured(tmp_path):
         assert {found.effect(name, one).verdict for one in energies} == {"not measured"}
         assert found.effect(name, "duration_s").verdict == "not resolved"
         assert found.effect(name, "j_per_sample").high < 0.7
-    assert "not measured (models estimate the energy that differs" in found.answers[0]
+    assert "not measured (the energy that differs is estimated by models" in found.answers[0]
     assert "not measured" in str(found)
 
 
@@ -357,7 +357,7 @@ def test_a_metric_that_is_as_good_is_said_to_be(groups):
     groups["new"] = scored(groups["new"], [0.998 * score for score in EVEN])
     found = compare(groups)
     assert [one.verdict for one in found.qualities] == ["as good"]
-    assert "with val_accuracy as good" in found.answers[0]
+    assert "and val_accuracy is as good" in found.answers[0]
     strict = compare(groups, margin=0.0001)
     assert [one.verdict for one in strict.qualities] == ["worse"]
 
@@ -425,11 +425,13 @@ def test_wrong_settings_are_told(groups, arguments, message):
 
 def test_wrong_groups_are_told(groups):
     """Errors name the problem, the value and the alternatives."""
-    with pytest.raises(ValueError, match="needs two groups of runs at least, got 1"):
+    with pytest.raises(ValueError, match="needs at least two groups of runs, got 1"):
         compare({"old": groups["old"]})
     with pytest.raises(ValueError, match="group 'new' has no run"):
         compare(groups | {"new": []})
-    with pytest.raises(ValueError, match="as many runs in each group, got old: 5, new: 1"):
+    with pytest.raises(
+        ValueError, match="the same number of runs in each group, got old: 5, new: 1"
+    ):
         compare(groups | {"new": groups["new"][0]}, paired=True)
     with pytest.raises(ValueError, match="target=3 needs a metric"):
         compare({n: [replace(r, metrics=()) for r in g] for n, g in groups.items()}, target=3)
@@ -446,7 +448,7 @@ def test_a_metric_with_a_name_that_says_nothing_needs_a_goal(groups):
         for name, g in groups.items()
     }
     assert compare(odd).metric is None
-    with pytest.raises(ValueError, match="say goal='lower' or goal='higher'"):
+    with pytest.raises(ValueError, match="pass goal='lower' or goal='higher'"):
         compare(odd, metric="val_reward")
     assert compare(odd, metric="val_reward", goal="higher").direction == "higher"
 
@@ -473,8 +475,8 @@ def test_one_run_a_side_is_judged_by_its_blocks_and_says_so(tmp_path):
     assert effect.low < 550.0 / 600.0 < effect.high
     assert found.effect("b", "energy_j").low is None
     assert found.effect("b", "energy_j").verdict == "not resolved"
-    assert "between these two runs alone" in found.answers[0]
-    assert "How much two runs of the same differ is not in them" in str(found)
+    assert "for these two runs only" in found.answers[0]
+    assert "They do not include the differences between repeated runs" in str(found)
 
 
 def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
@@ -487,7 +489,7 @@ def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
     points = [line for line in axes.lines if line.get_marker() == "o"]
     assert len(points) == len(found.effects)
     assert len(axes.lines) == len(points) + 1  # one line is at no change
-    assert "a single run tells nothing of how runs differ" in found.answers[0]
+    assert "one run does not show how much repeated runs differ" in found.answers[0]
 
 
 def test_pairs_that_are_asked_for_are_those_given(tmp_path):
@@ -555,7 +557,10 @@ def test_a_row_that_one_run_does_not_know_is_missed_in_words(groups):
     found = compare(groups | {"new": [lacking, *groups["new"][1:]]})
     assert found.effect("new", "j_per_sample") is None
     assert found.effect("new", "j_per_step").verdict == "lower"
-    assert "1 of 5 runs of new do not know: energy per sample." in found.caveats[0].message
+    assert (
+        "In 1 of 5 runs of new, this quantity is not known: energy per sample."
+        in found.caveats[0].message
+    )
 
 
 def test_a_shared_card_says_nothing_of_memory_either(groups, tmp_path):
@@ -572,7 +577,7 @@ def test_the_note_counts_the_questions_that_were_asked(tmp_path):
     found = compare({"a": long(tmp_path / "a", 500.0, 1), "b": long(tmp_path / "b", 450.0, 2)})
     asked = sum(effect.p is not None for effect in found.effects)
     assert asked == 2
-    assert "Verdicts allow for the 2 questions asked at once" in str(found)
+    assert "verdicts are corrected for the 2 comparisons made at once" in str(found)
 
 
 def test_three_groups_are_each_against_the_first(groups, tmp_path):

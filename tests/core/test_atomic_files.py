@@ -124,7 +124,7 @@ def test_a_journal_that_is_a_link_is_refused(
     path = tmp_path / "host-0.readings"
     path.symlink_to(tmp_path / target)
 
-    with pytest.raises(OSError, match=r"symbolic link is not followed.*host-0\.readings"):
+    with pytest.raises(OSError, match=r"symbolic link, which is not followed.*host-0\.readings"):
         write(path)
 
     assert (tmp_path / "victim").read_text() == "precious"

@@ -43,7 +43,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"carbon_intensity": [380]}, TypeError, r"got \[380"),
     ({"region": "Texas"}, ValueError, r"region='Texas' needs a country; add country='USA'"),
     ({"devices": [-1]}, ValueError, r"must not be negative, got -1; 'nvidia-smi -L'"),
-    ({"devices": []}, ValueError, r"names no card; leave it out"),
+    ({"devices": []}, ValueError, r"contains no GPU; leave it out"),
     ({"devices": "gpu"}, ValueError, r"got 'gpu'; write devices=\[0\] for one card"),
     ({"devices": 0}, ValueError, r"got 0; write devices=\[0\]"),
     ({"devices": 5}, ValueError, r"got 5; write devices=\[5\] for one card"),

@@ -54,7 +54,7 @@ def test_one_run_is_its_totals(tmp_path):
     assert report.energy.gpu.systematic_j == pytest.approx(0.1 * 0.25 * 3.6e6)
     assert (report.run.name, report.run.duration_s) == ("resnet", 3600.0)
     assert report.emissions.place == "Germany"
-    assert any("stated 0.2 kg CO2e itself" in note for note in report.method_notes)
+    assert any("CodeCarbon stated 0.2 kg CO2e" in note for note in report.method_notes)
     assert not {"sum_differs", "place_unknown", "damaged_lines"} & set(_codes(report))
 
 
@@ -62,12 +62,14 @@ def test_of_several_runs_one_must_be_named(tmp_path):
     """``#RUN_ID`` and ``#last`` choose a run; the error for no or a wrong choice names the runs."""
     rows = [ROW, ROW | {"run_id": "bbbb-2", "gpu_energy": 0.5, "energy_consumed": 0.65}]
     path = _write(tmp_path / "emissions.csv", rows)
-    with pytest.raises(JournalError, match=r"holds 2 runs.*emissions\.csv#last.*aaaa-1 \(resnet"):
+    with pytest.raises(
+        JournalError, match=r"contains 2 runs.*emissions\.csv#last.*aaaa-1 \(resnet"
+    ):
         load(path)
     assert load(f"{path}#aaaa-1").energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
     assert load(f"{path}#last").energy.gpu.energy_j == pytest.approx(0.5 * 3.6e6)
     assert load(f"{path}#aaaa-1").run.run_id != load(f"{path}#last").run.run_id
-    with pytest.raises(JournalError, match="holds no run 'cccc'"):
+    with pytest.raises(JournalError, match="contains no run 'cccc'"):
         load(f"{path}#cccc")
     with pytest.raises(JournalError, match="does not exist"):
         load(f"{tmp_path}/other.csv#aaaa-1")
@@ -133,5 +135,5 @@ def test_a_row_that_was_cut_is_left_out(tmp_path):
     report = load(cut(path, lambda text: len(text) - 60))
     assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
     assert "damaged_lines" in _codes(report)
-    with pytest.raises(JournalError, match="holds no run"):
+    with pytest.raises(JournalError, match="contains no run"):
         load(_write(path, [ROW | {"duration": 1e9}]))

@@ -64,7 +64,7 @@ def test_files_that_nobody_knows_are_refused(tmp_path):
 def test_a_log_of_too_many_samples_is_refused(log, monkeypatch):
     """A log with more than the maximum of samples is refused."""
     monkeypatch.setattr(samples, "MOST_SAMPLES", 20)
-    with pytest.raises(JournalError, match=r"stats\.json holds more than 20 samples; split it"):
+    with pytest.raises(JournalError, match=r"stats\.json contains more than 20 samples; split it"):
         load(log)
 
 
@@ -88,14 +88,14 @@ def test_a_log_never_takes_the_place_of_a_run(log, tmp_path):
     """A log is not kept in a folder that has the journals of a training or another log."""
     write(tmp_path / "run", Attempt())
     before = build(tmp_path / "run")
-    with pytest.raises(ValueError, match="holds another run already"):
+    with pytest.raises(ValueError, match="already contains another run"):
         importers.keep(log, tmp_path / "run")
     assert build(tmp_path / "run").energy == before.energy
     other = as_json(tmp_path / "other.json", [native(at) for at in times(31, 1.0)])
     importers.keep(log, tmp_path / "kept")
-    with pytest.raises(ValueError, match="holds another run already"):
+    with pytest.raises(ValueError, match="already contains another run"):
         importers.keep(other, tmp_path / "kept")
-    with pytest.raises(ValueError, match="no log that is known"):
+    with pytest.raises(ValueError, match="not a log in a known format"):
         importers.keep(tmp_path / "run" / "nothing", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -51,7 +51,7 @@ def test_a_claim_of_a_billion_samples_is_not_believed(tmp_path):
     """A wrong number of samples in the file costs no time and is reported."""
     report = load(as_json(tmp_path / "log.json", _log(claims=10**9)))
     [said] = [one.message for one in report.warnings if one.code == "log_cut_off"]
-    assert "claims to hold 1000000000 samples and holds 42" in said
+    assert "states that it has 1000000000 samples, but contains 42" in said
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)

@@ -59,7 +59,7 @@ def test_cards_that_nothing_tells_apart_are_refused(tmp_path, cards):
         for at in times(30, 1.0)
         for card in range(cards)
     ]
-    with pytest.raises(JournalError, match="ask nvidia-smi for index or uuid"):
+    with pytest.raises(JournalError, match="add index or uuid to the query"):
         load(smi(tmp_path / "gpu.csv", rows))
 
 

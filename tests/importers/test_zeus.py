@@ -102,7 +102,7 @@ def test_windows_of_no_time_and_files_that_were_cut(tmp_path):
     assert report.energy.gpu.energy_j == pytest.approx(1000.0)
     [said] = [one.message for one in report.warnings if one.code == "damaged_lines"]
     assert said.startswith("3 damaged")
-    with pytest.raises(JournalError, match="no whole window"):
+    with pytest.raises(JournalError, match="no complete window"):
         load(_windows(path, rows[1:]))
 
 
@@ -141,7 +141,7 @@ def test_a_row_of_the_table_is_an_epoch(tmp_path):
     path.write_text(
         f"{TABLE}\ncifar100,resnet,128,adam,100,20.0,100.0\ncifar100,resnet,128,adam,200,12.5,160\n"
     )
-    with pytest.raises(JournalError, match=r"holds 2 runs.*they are 1 \(cifar100"):
+    with pytest.raises(JournalError, match=r"contains 2 runs.*they are 1 \(cifar100"):
         load(path)
     report = load(f"{path}#2")
     assert report.energy.gpu.energy_j == pytest.approx(2000.0)

@@ -71,7 +71,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_has_outlived_its_matrix(lab: Lab, launcher: Launcher) -> None:
-    """After ``kill -9`` of the matrix alone its job still runs, and is not started again."""
+    """After ``kill -9`` of the matrix alone its job is still running, and is not started again."""
     lab.write(command=[sys.executable, "job.py", NAMED, "600", "0"])
     process = lab.start()
     until(lambda: lab.begun)
@@ -79,14 +79,14 @@ def test_a_job_that_has_outlived_its_matrix(lab: Lab, launcher: Launcher) -> Non
     process.wait()
     ended = lab.run()
     assert ended.code == 1
-    assert "x-1 #1 of an earlier call still runs" in ended.err
+    assert "x-1 #1 of an earlier call is still running" in ended.err
     assert lab.begun == ["x-1-1"]
     measuring = [one for one in psutil.process_iter() if str(lab.results) in " ".join(words(one))]
     for one in measuring:  # the command itself continues, as after any kill -9 of ``run``
         one.kill()
-    assert "still runs" in lab.run().err
+    assert "is still running" in lab.run().err
     os.killpg(process.pid, signal.SIGKILL)
-    until(lambda: "still runs" not in lab.run().err)
+    until(lambda: "is still running" not in lab.run().err)
     assert lab.log == ["x-1-1", "x-2-1"]
 
 

@@ -47,7 +47,7 @@ def test_one_call_of_ray(ray_lab: Lab, launcher: Launcher) -> None:
     _, err = process.communicate(timeout=600.0)
     assert process.returncode == 128 + 15, err
     assert "x-1 #1: exit code 1" in err
-    assert "x-5 #1: not run to its end; see" in err
+    assert "x-5 #1: did not finish; see" in err
     assert "Not a directory" in (ray_lab.results / "ray_2.txt").read_text(encoding="utf-8")
     assert ray_lab.log == ["x-0-1", "x-1-1"]
     first, second = ray_lab.spans()

@@ -107,7 +107,9 @@ def test_what_slurm_says_is_told(lab: Lab) -> None:
     lab.write(engine="slurm", slurm={"partition": "wrong"})
     ended = lab.run()
     assert ended.code == 1
-    assert "invalid partition specified: wrong; correct [slurm] and call again" in ended.err
+    assert (
+        "invalid partition specified: wrong; correct [slurm] and run the command again" in ended.err
+    )
     lab.write(engine="slurm")
     assert "2 jobs submitted" in lab.run().err  # nothing is left of the refused submission
     shutil.rmtree(lab.folder / "slurm_bin")

@@ -64,18 +64,20 @@ def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
         assert one["energy_j"] == pytest.approx(power_w * TRAIN_S, rel=0.02)
         assert len(one["energies_j"]) == len(NOISE)
         assert 40e9 < one["mean_memory_bytes"] < one["peak_memory_bytes"]
-    assert found["answer"].startswith("low is the cheapest, with 5.00 Wh a run. That is real: ")
-    assert "each other takes more beyond chance, the next mid (+33.3 %" in found["answer"]
+    assert found["answer"].startswith(
+        "low uses the least energy, 5.00 Wh per run. The difference is significant: "
+    )
+    assert "each other one uses more energy, the next mid (+33.3 %" in found["answer"]
 
 
 def test_what_chance_may_have_done_is_not(tmp_path: Path) -> None:
     """300.1 W and 300 W are not distinguished within 2 % of scatter; 500 W is more."""
     found = matrix(tmp_path, {"a": 300.1, "b": 300.0, "c": 500.0})
     assert found["is_real"] is False
-    assert "b is the cheapest" in found["answer"]
-    assert "Whether it is cheaper than a (+0.03 %" in found["answer"]
-    assert "is not resolved: this number of runs detects changes of" in found["answer"]
-    assert "It is really cheaper than c (+66.7 %" in found["answer"]
+    assert "b uses the least energy" in found["answer"]
+    assert "It is not resolved whether it uses less than a (+0.03 %" in found["answer"]
+    assert "this number of runs can detect changes of" in found["answer"]
+    assert "It uses significantly less than c (+66.7 %" in found["answer"]
 
 
 def test_the_cheapest_to_a_metric(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_runs_whose_energy_nobody_knows_have_no_picture(tmp_path: Path) -> None:
 def test_a_baseline_that_is_named(tmp_path: Path) -> None:
     """The comparison is with the baseline; the answer compares the baseline with the cheapest."""
     found = matrix(tmp_path, {"a": 300.0, "b": 400.0}, baseline={"opt": "b"})
-    assert "The baseline b really takes more (+33.3 %" in found["answer"]
+    assert "The baseline b uses significantly more (+33.3 %" in found["answer"]
     kept = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     assert [group["name"] for group in kept["groups"]] == ["b", "a"]
 
@@ -125,7 +127,7 @@ def test_a_configuration_that_never_ended_well(tmp_path: Path) -> None:
     assert (broken["energy_j"], broken["failed"], broken["finished"]) == (None, len(NOISE), 0)
     # The cheapest of two known configurations may not be the cheapest of three.
     assert found["is_real"] is None
-    assert "Of 1 of 3 configurations nothing is known: b." in found["answer"]
+    assert "For 1 of 3 configurations no result is known: b." in found["answer"]
     assert "exit code 3" in (tmp_path / "matrix.html").read_text(encoding="utf-8")
 
 
@@ -142,4 +144,4 @@ def test_a_metric_that_nobody_has(tmp_path: Path) -> None:
     assert found["ranked_by"] == "energy_j"
     assert any("No report has the metric 'val_f1'; they have val_accuracy" in note
                for note in found["notes"])  # fmt: skip
-    assert any("odd number" in note for note in found["notes"])
+    assert any("is odd" in note for note in found["notes"])

@@ -48,7 +48,7 @@ def test_an_output_that_failed_is_left_out_with_one_warning(
     assert failing.steps == [1]
     assert failing.closed == 1
     [record] = caplog.records
-    assert record.message.startswith("figures of energy cannot be written to Failing; ")
+    assert record.message.startswith("energy metrics cannot be written to Failing; ")
 
 
 def test_an_output_is_tried_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -64,6 +64,7 @@ raise ValueError(
 )
 '''
     assert of_source(code).rstrip("\n") == "\n\n\nno § found in the file. "
+    assert not of_source('font = "DejaVu Sans, sans-serif"').strip()
 
 
 def test_code_in_pages_is_not_read() -> None:

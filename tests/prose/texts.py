@@ -20,7 +20,8 @@ _NOT_PROSE = re.compile(
 _TEMPLATE = re.compile(r"<(script|style)\b.*?</\1>|\{[{%#].*?[}%#]\}|<[^>]*>|&\w+;", re.DOTALL)
 # A string with a blank between two words is prose; others are names, keys and formats.
 _WORDS = re.compile(r"[A-Za-z]{2,},? [A-Za-z]{2,}")
-_SQL = re.compile(r"\b(?:SELECT|CREATE) ")
+# Statements of SQL, and lists of fonts.
+_CODE = re.compile(r"\b(?:SELECT|CREATE) |sans-serif")
 
 
 def all_texts() -> Iterator[tuple[Path, str]]:
@@ -55,7 +56,7 @@ def of_source(code: str) -> str:
     lines = [""] * (code.count("\n") + 2)
     for node in _strings(ast.parse(code)):
         text = _value(node)
-        if _WORDS.search(text) and not _SQL.search(text):
+        if _WORDS.search(text) and not _CODE.search(text):
             lines[node.lineno] += of_markdown(" ".join(text.split())) + "\n"
     return "\n".join(line.replace("\n", ". ") for line in lines[1:])
 

@@ -101,7 +101,9 @@ def test_page_text_and_json_tell_it(tmp_path):
     """Joules with their interval beside the seconds; the JSON holds it as it is."""
     told(tmp_path, Attempt(wait_energy=WAITS))
     report = build(tmp_path)
-    assert "waiting for data; GPU 0.200 Wh (0.190 to 0.210 Wh)" in " ".join(render(report).split())
+    assert "waiting for data; energy while waiting (GPU): 0.200 Wh (0.190 to 0.210 Wh)" in " ".join(
+        render(report).split()
+    )
     assert "Energy while waiting, GPU</dt><dd>0.200 Wh (0.190 to 0.210 Wh)" in page(report)
     assert "Energy while waiting, in total</dt><dd>0.300 Wh" in page(report)
     assert from_json(to_json(report)) == report
@@ -112,8 +114,10 @@ def test_waits_that_were_too_short_have_an_upper_end_only(tmp_path):
     told(tmp_path, Attempt(wait_energy={"gpu0": waited(720.0, 0.0, 720.0)}))
     report = build(tmp_path)
     assert not report.throughput.data_wait.gpu.is_resolved
-    assert "GPU < 0.400 Wh, waits too short to measure" in " ".join(render(report).split())
-    assert "<dd>&lt; 0.400 Wh, waits too short to measure" in page(report)
+    assert "(GPU): < 0.400 Wh, waiting times too short to measure" in " ".join(
+        render(report).split()
+    )
+    assert "<dd>&lt; 0.400 Wh, waiting times too short to measure" in page(report)
 
 
 def test_a_report_from_before_can_be_read(tmp_path):

@@ -144,7 +144,7 @@ def test_a_report_that_cannot_be_made_here_is_a_warning(
 def test_only_python_is_started(monkeypatch: pytest.MonkeyPatch, executable: str) -> None:
     """The program of an embedded interpreter would run again."""
     monkeypatch.setattr(sys, "executable", executable)
-    with pytest.raises(RuntimeError, match="cannot or must not"):
+    with pytest.raises(RuntimeError, match="cannot start Python"):
         queue._started()
 
 
@@ -155,7 +155,7 @@ def test_no_process_is_started(monkeypatch: pytest.MonkeyPatch, cause: str) -> N
         monkeypatch.setattr(sys, "frozen", True, raising=False)
     else:
         monkeypatch.setenv(queue.PROCESS_VARIABLE, "0")
-    with pytest.raises(RuntimeError, match="cannot or must not"):
+    with pytest.raises(RuntimeError, match="cannot start Python"):
         queue._started()
 
 

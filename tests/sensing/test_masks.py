@@ -97,9 +97,9 @@ CASES = (
     Case(order="FASTEST_FIRST", shows=(0, 1)),
     Case(order="PCI_BUS_ID", cards=UNLIKE, shows=(0, 1)),
     Case(order="PCI_BUS_ID", mask="1", cards=UNLIKE, shows=(1,)),
-    Case(order="FASTEST_FIRST", cards=UNLIKE, refused="CUDA counts unlike cards"),
-    Case(order="FASTEST_FIRST", mask="1", cards=UNLIKE, refused="CUDA counts unlike cards"),
-    Case(mask="1", cards=UNLIKE, refused="CUDA counts unlike cards"),
+    Case(order="FASTEST_FIRST", cards=UNLIKE, refused="CUDA orders different cards"),
+    Case(order="FASTEST_FIRST", mask="1", cards=UNLIKE, refused="CUDA orders different cards"),
+    Case(mask="1", cards=UNLIKE, refused="CUDA orders different cards"),
     Case(order="FASTEST_FIRST", mask=SECOND, cards=UNLIKE, shows=(1,)),
     # ROCm's masks speak of AMD cards
     Case(rocm={"ROCR_VISIBLE_DEVICES": "1"}, shows=(0, 1)),
@@ -369,9 +369,9 @@ def test_training_on_amd(
     assert counted_w(report) == {}
     assert report.energy.gpu.energy_j is None
     (warning,) = [one for one in report.warnings if "AMD GPU" in one.message]
-    assert "no figure holds them" in warning.message
+    assert "the figures do not include them" in warning.message
     assert "devices=" in warning.fix
-    assert "AMD GPUs are not read" in caplog.text
+    assert "which are not measured" in caplog.text
 
 
 @pytest.mark.usefixtures("on_rocm")
@@ -405,9 +405,15 @@ def pages(report: EnergyReport, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("masked", "sentence"),
     [
-        ((PART, (0,)), "whole card: 1 of its 3 MIG instances is yours"),
-        ((f"{PART},{OTHER_PART}", (0, 1)), "whole card: 2 of its 3 MIG instances are yours"),
-        ((f"{PART},{OTHER_PART}", (1,)), "whole card: 1 of its 3 MIG instances is yours"),
+        ((PART, (0,)), "whole card: 1 of its 3 MIG instances is used by this run"),
+        (
+            (f"{PART},{OTHER_PART}", (0, 1)),
+            "whole card: 2 of its 3 MIG instances are used by this run",
+        ),
+        (
+            (f"{PART},{OTHER_PART}", (1,)),
+            "whole card: 1 of its 3 MIG instances is used by this run",
+        ),
         ((FIRST, (0,)), "whole card: shared by its 3 MIG instances"),
     ],
     ids=["one", "two", "one of two", "the card"],
@@ -449,7 +455,7 @@ def test_ranks_on_two_instances_of_a_card(
     report = build(tmp_path)
 
     (device,) = (device for device in report.devices if device.scope == "gpu")
-    assert device.notes == ("whole card: 2 of its 3 MIG instances are yours",)
+    assert device.notes == ("whole card: 2 of its 3 MIG instances are used by this run",)
     assert counted_w(report) == {"gpu0": 100.0}
 
 

@@ -225,7 +225,7 @@ def test_ambiguous_mask(
     found = [look(source), look(source)]
 
     assert [len(one.unavailable) for one in found] == [1, 0]
-    assert "CUDA counts unlike cards" in found[0].unavailable[0][1]
+    assert "CUDA orders different cards" in found[0].unavailable[0][1]
     assert caplog.text.count("is not measured") == 1
     cuda(0, driver=SECOND_FIRST[:1])
     assert names(look(source)) == [name(1)]

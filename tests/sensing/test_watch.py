@@ -21,7 +21,7 @@ class LostSource:
         raise SourceLost("the card is gone")
 
     def remarks(self) -> Sequence[str]:
-        return ["samples came twice"]
+        return ["samples were repeated"]
 
     def close(self) -> None:
         pass

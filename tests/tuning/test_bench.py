@@ -115,7 +115,7 @@ def test_noise_makes_a_trial_longer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"most_s": 1.0}, "most_s=1.0 lies below least_s=2.0"),
+        ({"most_s": 1.0}, "most_s=1.0 is less than least_s=2.0"),
         ({"error": 0.0}, "error must be a positive number, got 0.0"),
         ({"block_s": float("nan")}, "block_s must be a positive number"),
     ],

@@ -114,12 +114,12 @@ def grid_or_unknown(config: EnergyConfig) -> tuple[Grid | None, str]:
         return grid(config), ""
     except Exception as error:  # noqa: BLE001 - only emissions need the grid
         pass_on_signals()
-        problem = f"the place is taken as unknown: {error}"
+        problem = f"the location is treated as not set: {error}"
     try:
         return Grid(place=Place(), intensity=carbon.intensity(Place())), problem
     except Exception as error:  # noqa: BLE001 - only emissions need the grid
         pass_on_signals()
-        logger.warning("emissions cannot be found: %s", error)
+        logger.warning("emissions cannot be computed: %s", error)
         return None, problem
 
 

@@ -101,8 +101,8 @@ class IntensityLog:
             begin = datetime.fromtimestamp(unix_s, tz=UTC).strftime("%Y-%m-%d %H:%M")
             self._recorder.warn(
                 "carbon_intensity_gap",
-                f"{self._file} has no carbon intensity for {begin} UTC. For the time without one, "
-                f"the report uses another: {intensity.source}.",
+                f"{self._file} has no carbon intensity for {begin} UTC. For times without a "
+                f"value, the report uses this one: {intensity.source}.",
                 "use a file that covers the whole run",
             )
 

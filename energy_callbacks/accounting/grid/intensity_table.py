@@ -113,8 +113,8 @@ def _table(file: DatedCsv) -> IntensityTable:
     points = list(_points(file, time, file.columns[intensity], zones))
     if len(points) < 2:
         raise ValueError(
-            f"{file.path} needs at least two rows, got {len(points)}: the time between rows "
-            "says how long a row is valid; for one value, pass a number in gCO2e/kWh"
+            f"{file.path} needs at least two rows, got {len(points)}: a row is valid until "
+            "the time of the next one; for a single value, pass a number in gCO2e/kWh"
         )
     return IntensityTable(
         name=file.path.name,
@@ -134,7 +134,8 @@ def _points(
             zones[cells[zone]] = None
             if len(zones) > 1:
                 names = " and ".join(zones)
-                raise file.error(zone, f"the file has several zones ({names}); keep one")
+                message = f"the file has several zones ({names}); keep the rows of one zone"
+                raise file.error(zone, message)
         yield at_s, _intensity(file, cells[intensity], intensity)
 
 

@@ -26,7 +26,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "run_name": "a text",
     "framework": "a text",
     "framework_version": "a text",
-    "columns": "a list of texts",
+    "columns": "a list of strings",
     "tags": "an object",
     "before": "an object",
     "before.folder": "a text",
@@ -93,7 +93,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], bool]]] = {
         isinstance(value, int) and is_number(value) and 0 <= value < _MOST
     ),
     "a time": lambda value: is_number(value) and abs(value) <= _LAST_S,
-    "a list of texts": lambda value: (
+    "a list of strings": lambda value: (
         isinstance(value, list) and all(isinstance(one, str) for one in value)
     ),
     "an object": lambda value: isinstance(value, dict),

@@ -171,7 +171,7 @@ def read(path: Path, damage: json_lines.Damage | None = None) -> Iterator[Record
     damage = json_lines.Damage() if damage is None else damage
     try:
         if not path.is_file() and path.exists():
-            raise JournalError(f"{path} is no regular file; remove it from the run folder")
+            raise JournalError(f"{path} is not a regular file; remove it from the run folder")
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from _records(path, json_lines.parsed(json_lines.lines(file), damage), damage)
     except OSError as error:
@@ -182,9 +182,9 @@ def _records(path: Path, records: Iterator[Record], damage: json_lines.Damage) -
     first = next(records, None)
     if first is None or first.get("format") != FORMAT:
         raise JournalError(
-            f"{path} is not a journal of energy_callbacks: its first line is no header; "
-            "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
-            "another program that docs/old-logs.md names"
+            f"{path} is not a journal of energy_callbacks: its first line is not a header; give "
+            "a run folder, a *.jsonl file of its folder attempts/, an energy_report.json, or a "
+            "log of a program that docs/old-logs.md lists"
         )
     json_lines.check_version(first, VERSION, "journal", path)
     headers.check(first, path, damage.line)
@@ -328,8 +328,8 @@ def check_writable(folder: Path) -> None:
         else:
             return
     raise PermissionError(
-        f"cannot write the energy report to {str(folder)!r}: {problem}; "
-        "pass report_dir= with a folder that you may write"
+        f"cannot write the energy report to {str(folder)!r}: {problem}; pass report_dir= with a "
+        "writable folder"
     )
 
 

@@ -67,7 +67,7 @@ def usage_before(
         return _usage_before(folder, number, run_id, process, state)
     except Exception as error:  # noqa: BLE001 - totals then begin at 0
         pass_on_signals()
-        logger.warning("what earlier attempts have used cannot be read: %r", error)
+        logger.warning("the energy of earlier attempts cannot be read: %r", error)
         return PreviousAttempts()
 
 

@@ -185,7 +185,7 @@ def intensity(place: Place) -> Intensity:
             kg_per_kwh * (1 + _ANNUAL_SPREAD), kilograms_from_grams(water_g_per_kwh)
         ),
         place=place.label,
-        source=f"{_table_name()}, annual average with 20 % either way; place {place.origin}",
+        source=f"{_table_name()}, annual average, typical error 20 %; location {place.origin}",
         year=_year(place),
     )
 
@@ -205,7 +205,10 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
         ValueError: if ``pue`` is below 1.
     """
     if not pue >= 1.0:
-        raise ValueError(f"pue is the building's energy over the machine's: got {pue}; give >= 1")
+        raise ValueError(
+            "pue is the energy of the building divided by that of its machines: "
+            f"got {pue}; give a number of at least 1"
+        )
     if energy.energy_j is None:
         return EmissionsEstimate(None, None, None)
     energy_kwh = kilowatt_hours(energy.energy_j) * pue

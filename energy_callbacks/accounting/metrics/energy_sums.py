@@ -131,8 +131,8 @@ def _weights(count: int, durations_s: Sequence[float] | None) -> Sequence[float]
         return [1.0] * count
     if len(durations_s) != count:
         raise ValueError(
-            f"durations_s must give one duration for each of the {count} energies, "
-            f"got {len(durations_s)}; leave it out where all share one window"
+            f"durations_s must give one duration for each of the {count} energies, got "
+            f"{len(durations_s)}; leave it out if all have the same window"
         )
     return durations_s if math.fsum(durations_s) > 0.0 else [1.0] * count
 

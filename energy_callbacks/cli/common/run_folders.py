@@ -46,7 +46,7 @@ def newest_at(path: Path) -> Path:
     runs = runs_at(path)
     if len(runs) > 1:
         logger.info(
-            "%d runs below %s, the newest is %s; energy-callbacks list %s shows all",
+            "%d runs below %s; the newest, %s, is shown. energy-callbacks list %s lists all.",
             *(len(runs), path, runs[0], path),
         )
     return runs[0]

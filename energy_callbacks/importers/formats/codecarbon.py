@@ -146,7 +146,7 @@ def _place(row: Row) -> tuple[Mapping[str, Any], str]:
         except ValueError:
             continue
         return asdict(place) | {"origin": "of CodeCarbon's row"}, ""
-    return {}, f"CodeCarbon's row names a country that is not known: {country!r}."
+    return {}, f"CodeCarbon's row contains an unknown country: {country!r}."
 
 
 def _warnings(
@@ -184,7 +184,13 @@ def _remarks(row: Row, states: int) -> Iterator[Record]:
     )
     stated_kg = values.at_least_0(row.get("emissions"))
     if stated_kg is not None:
-        message = f"it stated {stated_kg:.6g} kg CO2e itself; the figure here is worked out anew"
+        message = (
+            f"CodeCarbon stated {stated_kg:.6g} kg CO2e; the emissions of this report are "
+            "computed again"
+        )
         yield lines.remark(NAME, message)
     if states > 1:
-        yield lines.remark(NAME, f"of {states} rows of this run the longest counts")
+        yield lines.remark(
+            NAME,
+            f"the log has {states} rows of this run; the one with the longest duration is used",
+        )

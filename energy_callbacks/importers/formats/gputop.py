@@ -70,7 +70,7 @@ def records(log: Log) -> Iterator[Record]:
             metadata = stated
         for card in _cards(record):
             samples.add(f"gpu{index(card.get('gpu_index')) or 0}", t_s, card)
-    message = f"{path.name} was read instead of {log.path.name}: it holds all cards"
+    message = f"{path.name} was read instead of {log.path.name}, because it contains all cards"
     notes = [journal_lines.remark(NAME, message)] if has_companion else []
     yield from recording.recorded(log, _header(log, metadata), samples, notes)
 

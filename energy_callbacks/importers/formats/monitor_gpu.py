@@ -49,5 +49,6 @@ def _claims(log: Log, count: int) -> Iterator[Record]:
         claim = _CLAIM.search(file.read().decode("utf-8", "replace"))
     if claim and int(claim[1]) != count:
         yield journal_lines.warning(
-            "log_cut_off", f"{log.path.name} claims to hold {claim[1]} samples and holds {count}."
+            "log_cut_off",
+            f"{log.path.name} states that it has {claim[1]} samples, but contains {count}.",
         )

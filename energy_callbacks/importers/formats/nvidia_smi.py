@@ -54,8 +54,8 @@ def records(log: Log) -> Iterator[Record]:
     """Yield the journal of the log; see ``Importer.records``."""
     if _NAMELESS.match(log.first_line):
         raise JournalError(
-            f"{log.path} has no line that names its columns; let nvidia-smi write it without "
-            "noheader, or put the names that it was asked for into a first line"
+            f"{log.path} has no line with the names of its columns; run nvidia-smi without "
+            "noheader, or add the names that were queried as the first line"
         )
     samples, columns = Samples(log, _LAYOUT), log.columns()
     card_column = next((name for name in _CARDS if name in columns), None)
@@ -83,8 +83,8 @@ def _refuse_several(log: Log, samples: Samples) -> None:
         steps_s = np.diff(one.column("t_s"))
         if len(steps_s) and _comes_in_groups(steps_s):
             raise JournalError(
-                f"{log.path} seems to hold several cards, and no column that tells them apart; "
-                "ask nvidia-smi for index or uuid too"
+                f"{log.path} seems to contain several cards, but no column that distinguishes "
+                "them; add index or uuid to the query of nvidia-smi"
             )
 
 

@@ -54,7 +54,10 @@ def records(log: Log) -> Iterator[Record]:
         if t_s is not None:
             for key in keys:
                 samples.add(key, t_s, {"power": row[key]})
-    message = "it drops readings that equal the one before, so that a steady stretch may be a gap"
+    message = (
+        "Zeus leaves out readings that equal the one before, so a time of constant power "
+        "may look like a gap"
+    )
     header, remark = journal_lines.header(log, NAME), journal_lines.remark(NAME, message)
     yield from recording.recorded(log, header, samples, [remark])
 

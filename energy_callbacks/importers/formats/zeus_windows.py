@@ -62,7 +62,10 @@ def records(log: Log) -> Iterator[Record]:
     damage = files.Damage()
     windows = _windows(log, keys, damage)
     if not windows:
-        raise JournalError(f"{log.path} holds no whole window of Zeus: there is no energy in it")
+        raise JournalError(
+            f"{log.path} contains no complete window of Zeus, so its energy is "
+            "not known; give another log"
+        )
     zero_s = windows[0].start_s
     outer, inner, aside = _nested(windows)
     end_s = outer[-1].end_s - zero_s
@@ -93,8 +96,8 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
         )
     yield lines.remark(
         NAME,
-        "energy is that of its windows, from the counters of the cards read at both ends; the "
-        "error from edges is that of a counter whose value changes every 100 ms",
+        "the energy is that of the windows, from the cards' energy counters at both ends; the "
+        "error from edges assumes a counter whose value changes every 100 ms",
     )
 
 
@@ -110,7 +113,10 @@ def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Windo
         energy = {key: _energy(at_least_0(row[key + _ENERGY]), duration_s) for key in keys}
         windows.append(_Window(name, start_s, start_s + duration_s, energy))
         if len(windows) > MOST_SAMPLES:
-            raise JournalError(f"{log.path} holds more than {MOST_SAMPLES} windows; split it")
+            raise JournalError(
+                f"{log.path} contains more than {MOST_SAMPLES} windows; split it "
+                "and make a report of each part"
+            )
     return sorted(windows, key=lambda one: (one.start_s, -one.end_s))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
@@ -68,11 +68,14 @@ class LocalEngine(Engine):
         is_list = numbers and all(is_whole(one, 0) for one in numbers)
         if self.gpus not in ("all", None) and not is_list:
             raise ValueError(
-                f'gpus must be "all", a number of GPUs or a list of their numbers, got '
+                'gpus must be "all", a number of GPUs or a list of their indices, got '
                 f"{self.gpus!r}; write gpus = 2 or gpus = [0, 1]"
             )
         if len(set(numbers)) < len(numbers):
-            raise ValueError(f"gpus = {self.gpus!r} names a GPU twice; each takes a job at a time")
+            raise ValueError(
+                f"gpus = {self.gpus!r} contains a GPU twice, but each GPU runs one "
+                "job at a time; list each once"
+            )
         check_whole("gpus_per_job", self.gpus_per_job)
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
@@ -134,8 +137,8 @@ class LocalEngine(Engine):
         wanted = range(self.gpus) if isinstance(self.gpus, int) else self.gpus
         if missing := [number for number in wanted if number >= len(visible)]:
             raise ValueError(
-                f"gpus = {self.gpus!r} asks for GPU {missing[0]}, but {len(visible)} are visible, "
-                'counted from 0; write gpus = "all" for what there is'
+                f"gpus = {self.gpus!r} asks for GPU {missing[0]}, but {len(visible)} are "
+                'visible, counted from 0; write gpus = "all" for all visible GPUs'
             )
         return [visible[number] for number in wanted]
 
@@ -171,8 +174,8 @@ def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> 
     outer = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     process = launch(
         _run_command(job, results, folder),
-        folder=results.working_folder,
-        environment={**outer, **job.environment, **environment},
+        cwd=results.working_folder,
+        env={**outer, **job.environment, **environment},
         output=folder / OUTPUT,
     )
     return _RunningJob(job, folder, process)
@@ -190,18 +193,17 @@ def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
     ]
 
 
-def launch(
-    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
-) -> subprocess.Popen[bytes]:
-    """Start a program whose standard output and standard error go to a file."""
+def launch(words: Sequence[str], *, output: Path, **options: Any) -> subprocess.Popen[Any]:
+    """Start a program whose standard output and standard error go to a file.
+
+    Args:
+        words: program and arguments.
+        output: path of the file.
+        **options: further arguments of ``Popen``, such as the working directory ``cwd``.
+    """
     with os.fdopen(atomic_files.open_new(output), "wb") as file:
         return subprocess.Popen(  # noqa: S603 - the user's command
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
+            words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, **options
         )
 
 

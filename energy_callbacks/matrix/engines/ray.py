@@ -2,7 +2,6 @@
 
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.core import atomic_files
 from energy_callbacks.core.extras import requires
 from energy_callbacks.core.signals import ENDING, SignalHold
 from energy_callbacks.matrix.attempts import Results, read_jobs, write_jobs
 from energy_callbacks.matrix.engines.engine import Engine
+from energy_callbacks.matrix.engines.local import launch
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
@@ -47,7 +46,7 @@ class RayEngine(Engine):
             if value is not None:
                 check_whole(f"{name} in [ray]", value, least)
         if self.address is not None and not isinstance(self.address, str):
-            raise TypeError(f"address in [ray] must be a text, got {self.address!r}")
+            raise TypeError(f"address in [ray] must be a string, got {self.address!r}")
 
     def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
         """Return a text that says where jobs would run, without connecting to a cluster."""
@@ -101,7 +100,7 @@ class RayEngine(Engine):
             f"{needed['num_cpus']} CPUs"
         )
         if not fits(needed, nodes):
-            progress.say("no machine of the cluster has as much now; waiting for one that does")
+            progress.say("no machine of the cluster has these resources free now; waiting for them")
         return {task.remote(str(file), number): job for number, job in enumerate(jobs)}
 
 
@@ -124,7 +123,7 @@ def _wait(
             if newest is not None and newest.ended_unix_s is not None:
                 progress.ended(job, newest)
             else:
-                progress.say(f"{job}: not run to its end; see {results.folder}/ray_*.txt")
+                progress.say(f"{job}: did not finish; see {results.folder}/ray_*.txt")
         progress.waiting()
 
 
@@ -140,11 +139,7 @@ def run_task(file: str, number: int) -> int:
     """
     read_jobs(Path(file))  # raises a clear error if the folder is not shared
     words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
-    output_file = atomic_files.open_new(Path(file).with_name(f"ray_{number}.txt"))
-    with os.fdopen(output_file, "wb") as output:
-        process = subprocess.Popen(  # noqa: S603 - this package itself
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
+    process = launch(words, output=Path(file).with_name(f"ray_{number}.txt"))
     try:
         while process.poll() is None:  # Ray cannot interrupt a long ``wait``
             time.sleep(_POLL_S)

@@ -59,7 +59,7 @@ class SlurmEngine(Engine):
         if self.at_once is not None:
             check_whole("at_once", self.at_once, hint="; leave it out")
         if not isinstance(self.setup, str):
-            raise TypeError(f"setup must be lines of shell, got {self.setup!r}")
+            raise TypeError(f"setup must be a string with shell commands, got {self.setup!r}")
         for name, value in self.sbatch.items():
             _check_option(name.replace("_", "-"), value)
 
@@ -132,9 +132,9 @@ def _check_option(name: str, value: object) -> None:
     if name in _RESERVED:
         raise ValueError(f"{name!r} in [slurm] is set by the matrix itself; leave it out")
     if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
-        raise ValueError(f"{name!r} in [slurm] is no option of sbatch; write its long name")
+        raise ValueError(f"{name!r} in [slurm] is not an option of sbatch; write its long name")
     if not isinstance(value, str | int) or "\n" in str(value):
-        raise ValueError(f"{name} in [slurm] must be a text, a number, or true, got {value!r}")
+        raise ValueError(f"{name} in [slurm] must be a string, a number, or true, got {value!r}")
 
 
 def _option(name: str, value: str | None) -> str:
@@ -194,15 +194,15 @@ def _output(*words: str) -> str:
         ).stdout
     except FileNotFoundError as error:
         raise SlurmFailed(
-            f"{words[0]} is not found; call this on a machine that submits to Slurm, or take "
-            'engine = "local"'
+            f"{words[0]} is not found; run this command on a machine that submits to Slurm, or "
+            'set engine = "local"'
         ) from error
     except subprocess.CalledProcessError as error:
         raise SlurmFailed(
             f"{shlex.join(words)} ended with {error.returncode}: {error.stderr.strip()}; "
-            "correct [slurm] and call again"
+            "correct [slurm] and run the command again"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmFailed(
-            f"{words[0]} has not answered within {_TIMEOUT_S:g} s; call again later"
+            f"{words[0]} has not answered within {_TIMEOUT_S:g} s; run the command again later"
         ) from error

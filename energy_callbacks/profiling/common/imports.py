@@ -57,7 +57,7 @@ class _Finder(MetaPathFinder):
                     self._then(module)
                 except Exception:
                     pass_on_signals()
-                    logger.warning("%s is not followed", self._name, exc_info=True)
+                    logger.warning("%s does not record this module", self._name, exc_info=True)
 
             loader.exec_module = exec_module
         return spec

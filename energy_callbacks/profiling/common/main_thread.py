@@ -42,8 +42,8 @@ class Pending:
             add, truth = api.Py_AddPendingCall, api.PyObject_IsTrue
         except AttributeError as error:
             raise RuntimeError(
-                f"this interpreter cannot be asked for its stack: {sys.implementation.name} has "
-                "no Py_AddPendingCall; use CPython"
+                f"the stack of the main thread cannot be read: {sys.implementation.name} has no "
+                "Py_AddPendingCall; use CPython"
             ) from error
         add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
         api.Py_IncRef(ctypes.py_object(self))  # the queue itself keeps no reference

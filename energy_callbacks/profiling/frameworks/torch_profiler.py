@@ -66,7 +66,7 @@ class TorchRecorder:
         if _is_foreign():
             raise OccupiedError(_OCCUPIED)
         if not RUNNING.acquire(blocking=False):
-            raise NotNowError("another profiler of energy_callbacks has an open window")
+            raise NotNowError("another profiler of energy_callbacks is recording")
         warm_up, active = self._limits.warm_up_steps, self._limits.active_steps
         with ExitStack() as undo:
             undo.callback(RUNNING.release)
@@ -111,7 +111,7 @@ class TorchRecorder:
         try:
             self.step()  # PyTorch stops recording at the end of the last active step
             if not self._is_recorded:
-                raise RuntimeError("PyTorch's profiler has not ended its window")
+                raise RuntimeError("PyTorch's profiler has not finished its recording")
             self._check_size(len(self._profile.profiler.kineto_results.events()))
             self._profile.export_chrome_trace(str(self._path))
         finally:

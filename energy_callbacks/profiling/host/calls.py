@@ -45,8 +45,8 @@ class ProfileWindow:
     def __init__(self) -> None:
         if (other := _active_profiler()) is not None:
             raise ValueError(
-                f"another profiler is active ({other}), and Python bears but one; "
-                "end it before the training, or leave HostProfiler out"
+                f"another profiler is active ({other}), and Python allows only one; stop it "
+                "before the training, or leave HostProfiler out"
             )
         self._thread = threading.get_ident()
         self._profile = cProfile.Profile()

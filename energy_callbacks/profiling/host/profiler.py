@@ -124,7 +124,7 @@ class _HostRun:
             self._is_over = False
         except ValueError as error:
             self._is_over = True
-            logger.warning("HostProfiler follows no calls: %s", error)
+            logger.warning("HostProfiler records no calls: %s", error)
 
     def _close(self, t_s: float) -> None:
         self._is_over = True

@@ -65,7 +65,7 @@ class WorkerTracker:
         try:
             self._begin()
         except Exception as error:  # noqa: BLE001 - errors must not affect the user's batches
-            logger.warning("a data-loader worker is not followed: %r", error)
+            logger.warning("a data-loader worker is not profiled: %r", error)
         if self.init is not None:
             self.init(worker)
 

@@ -43,7 +43,7 @@ _SM_USED: Final = 0.8
 _MOST_KERNELS: Final = 0.5
 _CAUSES: Final = {
     "input": "while a batch was fetched",
-    "launch": "while the host was launching",
+    "launch": "while the host was launching kernels",
     "host": "while the host did something else",
     "device": "with work queued",
 }
@@ -170,11 +170,13 @@ def verdict(
     # The means of counters include idle time. Divided by the busy share, they are means over busy
     # time.
     used = {n: min(activity[n] / busy, 1.0) for n in _COUNTERS if busy > 0.0 and n in activity}
-    evidence = [f"the device was at work for {_percent(busy)} of the time"]
+    evidence = [f"the device was busy for {_percent(busy)} of the time"]
     evidence += [
         f"idle, {_CAUSES[c]}: {_percent(share)}" for c, share in idle.items() if share >= 0.0005
     ]
-    evidence += [f"{_COUNTERS[name]}, while it worked: {_percent(s)}" for name, s in used.items()]
+    evidence += [
+        f"{_COUNTERS[name]}, while the device was busy: {_percent(s)}" for name, s in used.items()
+    ]
     limit = _by_idleness(idle, has_device=has_device) or _by_work(split, used, roof)
     return limit._replace(evidence=(*evidence, *limit.evidence))
 
@@ -185,15 +187,15 @@ def _by_idleness(idle: Mapping[str, float], *, has_device: bool) -> BoundVerdict
     waits_long = sum(waits.values()) >= _IDLE_MATTERS and waits[most] >= _IDLE_MATTERS / 2.0
     share = _percent(waits[most])
     if waits_long and most == "input":
-        sentence = f"The device waits for data: {share} of a step passes in fetching batches."
+        sentence = f"The device waits for data: {share} of a step is spent on fetching batches."
         return BoundVerdict("input", sentence)
     if not has_device:
-        sentence = "No accelerator was seen: nothing is known of the limits of this processor."
+        sentence = "No accelerator was used, so what limits the training is not known."
         return BoundVerdict("unknown", sentence)
     if not waits_long:
         return None
     if most == "launch":
-        why = f"it is idle for {share} of a step while the host is still launching kernels."
+        why = f"it is idle for {share} of a step while the host launches kernels."
         return BoundVerdict("launch", f"The device waits for launches: {why}")
     why = f"in {share} of a step, neither launches nor fetches data: Python, logging, or checks."
     return BoundVerdict("unknown", f"The device waits for the host, which, {why}")
@@ -206,23 +208,25 @@ def _by_work(
     if roof is not None:
         share = roof.flops_per_s / roof.peak_flops_per_s
         evidence = (
-            f"{roof.flops_per_byte:.3g} FLOPs a byte, the ridge is at {roof.ridge:.3g}",
+            f"{roof.flops_per_byte:.3g} FLOPs per byte, the ridge is at {roof.ridge:.3g}",
             f"{_percent(share)} of the peak FLOP/s of bf16 and fp16",
             roof.source,
         )
         # The roofline shows the limit only if a large enough share of the peak is used.
         if roof.flops_per_byte >= roof.ridge and share >= _TENSOR_USED:
-            sentence = "Arithmetic is the limit: memory would allow more operations."
+            sentence = "Arithmetic is the limit: memory bandwidth would allow more operations."
             return BoundVerdict("compute", sentence, evidence)
         if roof.flops_per_byte < roof.ridge and bandwidth >= _BANDWIDTH_USED:
-            sentence = "Memory is the limit: a byte that is moved brings too few operations."
+            sentence = "Memory is the limit: there are too few operations per byte that is moved."
             return BoundVerdict("memory", sentence, evidence)
         limit = _by_work(split, used, None)
         return limit._replace(evidence=(*evidence, *limit.evidence))
     if bandwidth >= _BANDWIDTH_USED:
         return BoundVerdict("memory", "Memory is the limit: most of its bandwidth is in use.")
     if used.get("tensor_active", 0.0) >= _TENSOR_USED:
-        sentence = "Arithmetic is the limit: tensor cores work, and memory has room."
+        sentence = (
+            "Arithmetic is the limit: the tensor cores are busy, and memory bandwidth is left."
+        )
         return BoundVerdict("compute", sentence)
     return _by_classes(split, used)
 
@@ -231,11 +235,11 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
     dense, streaming = _share_of(split, DENSE), _share_of(split, STREAMING)
     counters = "no counter is near its limit"
     if "dram_active" not in used:
-        counters = "no counter of the memory's traffic was read"
+        counters = "no counter of memory traffic was read"
     evidence = (
-        f"of the kernels' time, products, convolutions and attention: {_percent(dense)}",
-        f"of the kernels' time, kernels that mostly move bytes: {_percent(streaming)}",
-        f"by the kinds of kernels: {counters}",
+        f"matrix products, convolutions and attention: {_percent(dense)} of the kernels' time",
+        f"kernels that mostly move bytes: {_percent(streaming)} of the kernels' time",
+        f"judged by the kinds of kernels: {counters}",
     )
     if streaming >= _MOST_KERNELS and used.get("dram_active", 1.0) >= _BANDWIDTH_STREAMING:
         sentence = "Memory is probably the limit: most kernels only move bytes."
@@ -245,7 +249,7 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
     if dense >= _MOST_KERNELS and used.get("sm_active", 1.0) >= _SM_USED:
         sentence = "Arithmetic is probably the limit: most kernels are dense."
         return BoundVerdict("compute", sentence, evidence)
-    return BoundVerdict("unknown", "No kind of kernel has most of the time.", evidence)
+    return BoundVerdict("unknown", "No kind of kernel takes most of the time.", evidence)
 
 
 def _share_of(split: KernelEnergySplit, classes: AbstractSet[str]) -> float:

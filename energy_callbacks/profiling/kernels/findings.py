@@ -129,17 +129,20 @@ def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
     if peak is not None and "dram_active" in activity:
         most = peak.bytes_per_s / 1e12
         moved = activity["dram_active"] * most
-        yield f"the memory moved {moved:.3g} TB/s of {most:.4g}, all the time ({peak.source})"
+        yield (
+            f"memory traffic was {moved:.3g} TB/s of {most:.4g}, averaged over all the time "
+            f"({peak.source})"
+        )
 
 
 def _why_nothing(run: KernelRun) -> str:
     if run.captures and run.framework != "torch":
         return (
-            "the trace is there and the table is not: it is made where the package xprof is "
-            "installed and an accelerator worked"
+            "the trace was saved, but not the table of kernels: this needs the package xprof "
+            "and a run on an accelerator"
         )
     if run.captures:
-        return "the windows hold no whole step with work of a device or an operator in it"
+        return "the windows contain no complete step with work of a device or an operator"
     return (
         f"no window was recorded in {run.schedule.steps} steps: the training ended, or changed "
         "its phase, too soon; give KernelProfiler a smaller windows_after"

@@ -78,29 +78,29 @@ class KernelProfiler(AttemptProfiler["_Run"]):
         rising = list(self.windows_after)
         if not rising or rising != sorted(set(rising)) or rising[0] < 1:
             raise ValueError(
-                f"windows_after must be steps that rise from 1 on, got {self.windows_after!r}; "
-                "such as (10, 50, 250)"
+                "windows_after must be increasing numbers of steps from 1 on, got "
+                f"{self.windows_after!r}; such as (10, 50, 250)"
             )
         if self.warm_up_steps < 1:
             raise ValueError(
-                f"warm_up_steps must be 1 or more, got {self.warm_up_steps!r}: the first step of a "
-                "profiler is not like the others"
+                f"warm_up_steps must be 1 or more, got {self.warm_up_steps!r}: the first step "
+                "under a profiler is not typical"
             )
         if self.active_steps < 2:
             raise ValueError(
-                f"active_steps must be 2 or more, got {self.active_steps!r}: a whole step reaches "
-                "from the beginning of one to that of the next"
+                f"active_steps must be 2 or more, got {self.active_steps!r}: a complete step is "
+                "the time from its beginning to that of the next step"
             )
         if not 0.0 < self.max_overhead <= 1.0:
             raise ValueError(
-                f"max_overhead must be a share above 0, got {self.max_overhead!r}; use 0.05"
+                f"max_overhead must be a share above 0, got {self.max_overhead!r}; such as 0.05"
             )
         if self.framework is not None and self.framework not in FRAMEWORKS:
             raise ValueError(f"framework must be one of {FRAMEWORKS}, got {self.framework!r}")
         if self.flops_per_step is not None and not self.flops_per_step > 0.0:
             raise ValueError(
                 f"flops_per_step must be above zero, got {self.flops_per_step!r}; leave it out "
-                "where it is not known"
+                "if it is not known"
             )
 
     def _begin(self, meter: ActiveAttempt) -> "_Run | None":
@@ -228,5 +228,5 @@ class _Run(KernelRun):
             self.notes.append(f"a window could not be ended: {error}")
         began_s = time.monotonic()
         profile = record(self)
-        logger.info("kernel profile worked out in %.1f s", time.monotonic() - began_s)
+        logger.info("kernel profile computed in %.1f s", time.monotonic() - began_s)
         self.meter.record_profile("kernels", profile)

@@ -15,12 +15,12 @@ _AROUND: Final = 3
 # Maximum number of rows of all files together.
 _MOST_ROWS: Final = 5000
 _ATTRIBUTED: Final = (
-    "Joules are attributed: shares of these totals. The host's go by CPU time and by time spent "
-    "waiting, the GPU's by the time of the kernels that a line launched."
+    "The energies of lines are attributed, as shares of these totals: those of the host by CPU "
+    "time and waiting time, those of the GPU by the time of the kernels that a line launched."
 )
 _PERCENT: Final = (
-    "time, CPU and waits are percent of the time followed; CPU counts all cores, so it may exceed "
-    "100 %. GPU is percent of the time of all kernels."
+    "time, CPU and waits are percentages of the recorded time; CPU counts all cores, so it may "
+    "exceed 100 %. GPU is the percentage of the time of all kernels."
 )
 HEAD: Final = ("time", "CPU", "waits", "GPU", "attributed")
 

@@ -50,13 +50,13 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
     def __post_init__(self) -> None:
         if not 1.0 <= self.rate_hz <= 1000.0:
             raise ValueError(
-                f"rate_hz is from 1 to 1000 looks a second: got {self.rate_hz!r}; try 25"
+                f"rate_hz must be from 1 to 1000 samples per second, got {self.rate_hz!r}; try 25"
             )
         if self.windows < 0 or self.window_steps < 1 or not 0.0 < self.max_overhead < 1.0:
             raise ValueError(
-                f"got windows={self.windows!r}, window_steps={self.window_steps!r}, "
-                f"max_overhead={self.max_overhead!r}; give no fewer than 0 windows of 1 step, and "
-                "a share between 0 and 1"
+                "windows must be at least 0, window_steps at least 1 and max_overhead between 0 "
+                f"and 1, got windows={self.windows!r}, window_steps={self.window_steps!r}, "
+                f"max_overhead={self.max_overhead!r}"
             )
 
     def _begin(self, meter: ActiveAttempt) -> "_LineRun | None":
@@ -65,7 +65,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
         try:
             return _LineRun(self, meter)
         except RuntimeError as error:
-            logger.warning("no energy by lines of source: %s", error)
+            logger.warning("the energy by line of source is not computed: %s", error)
             return None
 
 
@@ -99,7 +99,7 @@ class _LineRun:
             self._windows.step(is_training=self._phase in ("phase:train", None))
         except Exception as error:  # noqa: BLE001 - host energy is attributed without windows
             pass_on_signals()
-            logger.warning("no kernels of lines: %r", error)
+            logger.warning("LineProfiler records no kernels: %r", error)
             self._windows.close()
 
     def stop(self) -> None:

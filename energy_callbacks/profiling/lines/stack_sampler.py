@@ -183,8 +183,8 @@ class StackSampler:
     ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
-                "the training runs on another thread than the main one, whose stack alone can be "
-                "read: got no lines; call fit() on the main thread"
+                "the training runs on another thread, but only the stack of the main thread can "
+                "be read; call fit() on the main thread"
             )
         self.looks = 0
         self.cost_s = 0.0
@@ -252,7 +252,7 @@ class StackSampler:
         except Exception:
             pass_on_signals()
             self._end()
-            logger.warning("energy by lines of source ends here", exc_info=True)
+            logger.warning("the energy by line of source is no longer recorded", exc_info=True)
 
     def _take(self, frame: FrameType) -> None:
         now_s = time.monotonic()

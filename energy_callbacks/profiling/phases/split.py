@@ -89,19 +89,19 @@ def split(
     groups = np.arange(spans.count) if group_of is None else group_of
     if steps < _FEWEST_STEPS:
         return Refusal(
-            why=f"{steps} steps are too few", help=f"follow at least {_FEWEST_STEPS} steps"
+            why=f"{steps} steps are too few", help=f"train for at least {_FEWEST_STEPS} steps"
         )
     used = _inside(spans, readings)
     if used is None:
         return Refusal(
-            why="the sensor has spoken too seldom while phases were known",
-            help=f"follow at least {_SHORTEST_S:.0f} s of training",
+            why="too few readings of the sensor came while phases were known",
+            help=f"train for at least {_SHORTEST_S:.0f} s",
         )
     places = _places(spans, used.t_s)
     if places is not None and places < spans.count + _SENSOR_UNKNOWNS:
         return Refusal(
-            why=f"readings fall at {places} places of the step, and {spans.count} phases and "
-            "the sensor's delay and response are to be known",
+            why=f"readings fall on only {places} positions within the step, too few to find the "
+            f"powers of {spans.count} phases and the sensor's delay and response",
             help="steps of varied length or of another batch size would help",
         )
     found = _split(spans, used, groups)
@@ -114,7 +114,7 @@ def _split(spans: Spans, readings: Readings, group_of: Numbers) -> PhaseSplit | 
     found = fits(spans, readings)
     if _support(spans, readings, found[0]) < _LEAST_SUPPORT:
         return Refusal(
-            why="the readings do not follow the phases",
+            why="the readings do not change with the phases",
             help="check that phases are marked when they begin, and that no other program "
             "uses the device",
         )
@@ -174,7 +174,7 @@ def _checked(times_s: Array, names: tuple[str, ...], found: PhaseSplit) -> Phase
     if relative[worst] <= _WIDEST:
         return found
     return Refusal(
-        why=f"{names[worst]} would be known to {100.0 * relative[worst]:.0f} % only",
+        why=f"the energy of {names[worst]} has an error of {100.0 * relative[worst]:.0f} %",
         help="more steps, longer phases or steps of varied length would help",
         phase=worst,
     )

@@ -36,7 +36,8 @@ _NO_SENSOR: Final = Refusal(
     why="no sensor has measured the device that trains", help="run: energy-callbacks doctor"
 )
 _JITTED: Final = Refusal(
-    why="neither forward nor backward was seen, as where a whole step is one compiled call",
+    why="no forward or backward was detected, which is the case if a whole step is one compiled "
+    "call",
     help="KernelProfiler() can still measure kernels",
 )
 
@@ -138,7 +139,7 @@ class _PhaseRun:
             self.enter(phase)
         except Exception as error:
             pass_on_signals()
-            logger.warning("StepPhases ends here: %r", error, exc_info=True)
+            logger.warning("StepPhases stopped: %r", error, exc_info=True)
             self._drop()
 
     def mark(self, name: str, t_s: float) -> None:
@@ -291,7 +292,8 @@ def _answer(
         return each, names, _JITTED
     if seen.readings is None:
         refusal = Refusal(
-            why=f"the power of {device} is a model's", help="a machine with a sensor is needed"
+            why=f"the power of {device} is estimated by a model",
+            help="use a machine with a power sensor",
         )
         return each, names, refusal
     group_of, times_s = each, seen.spans.times_s()

@@ -102,9 +102,9 @@ def run_quick_profile(
 def _check(model_name: str, dataset: str, **numbers: int | None) -> None:
     if model_name != "all" and model_name not in MODELS:
         known = ", ".join((*MODELS, "all"))
-        raise ValueError(f"there is no model {model_name!r}; take one of {known}")
+        raise ValueError(f"there is no model {model_name!r}; use one of {known}")
     if dataset not in DATA:
-        raise ValueError(f"there are no data {dataset!r}; take one of {', '.join(DATA)}")
+        raise ValueError(f"there are no data {dataset!r}; use one of {', '.join(DATA)}")
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")

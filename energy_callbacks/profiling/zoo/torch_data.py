@@ -64,7 +64,7 @@ def _cifar10(folder: Path) -> tuple[Tensor, Tensor]:
         raise FileNotFoundError(
             f"CIFAR-10 is not in {folder}: there is no cifar-10-batches-py/data_batch_1; unpack "
             "cifar-10-python.tar.gz there (torchvision.datasets.CIFAR10(folder, download=True) "
-            "does), or take the data synthetic or digits"
+            "does this), or use the data synthetic or digits"
         )
     batches = [_unpickled(path) for path in sorted(found.glob("data_batch_*"))]
     images = np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32)
@@ -82,7 +82,7 @@ class _ArraysOnly(pickle.Unpickler):
             UnpicklingError: for any other name.
         """
         if (module, name) not in _OF_ARRAYS:
-            raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of CIFAR-10")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a file of CIFAR-10")
         return super().find_class(module, name)
 
 

@@ -66,7 +66,7 @@ def nothing_found(report: EnergyReport) -> str:
     }
     checked = ", ".join(name for name, is_known in checks.items() if is_known)
     if not checked:
-        return "These data contain nothing from which recommendations are derived."
+        return "This run has no data from which recommendations can be derived."
     return f"Nothing to change was found (checked: {checked})."
 
 

@@ -137,7 +137,7 @@ def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
     after = formatting.duration(attempt.duration_s)
     message = (
         f"{who if ranks == 1 else rank} stopped unexpectedly after {after}. Up to one second "
-        "before that may be missing."
+        "of data before that may be missing."
     )
     return ReportWarning(code="cut_off", message=message)
 
@@ -358,7 +358,8 @@ def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterat
 def _notes_of_time(report: EnergyReport, attempts: int) -> Iterator[str]:
     if attempts > 1:
         yield (
-            f"Sums and time axes contain all {attempts} attempts, without the pauses between them."
+            f"The run was started {attempts} times. Sums and time axes contain all of these "
+            "attempts, without the pauses between them."
         )
     statuses = {attempt.status for attempt in report.attempts}
     if "running" in statuses:

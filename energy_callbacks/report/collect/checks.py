@@ -16,21 +16,21 @@ INVALID: Final = (
 def number(value: Any) -> float:
     """Return a number as ``float``; raise ``TypeError`` for any other value."""
     if not is_number(value):
-        raise TypeError(f"a number is expected, got {reprlib.repr(value)}")
+        raise TypeError(f"expected a number, got {reprlib.repr(value)}")
     return float(value)
 
 
 def whole(value: Any) -> int:
     """Return a whole number; raise ``TypeError`` for any other value."""
     if not isinstance(value, int) or not is_number(value):
-        raise TypeError(f"a whole number is expected, got {reprlib.repr(value)}")
+        raise TypeError(f"expected a whole number, got {reprlib.repr(value)}")
     return value
 
 
 def text(value: Any) -> str:
     """Return a text; raise ``TypeError`` for any other value."""
     if not isinstance(value, str):
-        raise TypeError(f"a text is expected, got {reprlib.repr(value)}")
+        raise TypeError(f"expected a string, got {reprlib.repr(value)}")
     return value
 
 

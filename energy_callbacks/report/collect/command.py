@@ -107,7 +107,7 @@ def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) ->
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
     if not used or not left_out:
         return command
-    message = f"{', '.join(left_out)}: no process of the command was seen there, so not counted"
+    message = f"{', '.join(left_out)}: not included, because no process of the command used it"
     return replace(
         command,
         devices={key: line for key, line in command.devices.items() if key not in left_out},
@@ -144,9 +144,10 @@ def _overlap_warning(count: int) -> Iterator[Record]:
         trainings = "training" if count == 1 else "trainings"
         yield {
             "code": "trainings_at_once",
-            "message": f"{count} {trainings} of the command ran beside another one: phases "
-            "and steps are those of the first, the energy is that of all.",
-            "fix": "measure each by its own callback, or by a separate command",
+            "message": f"{count} {trainings} of the command ran at the same time as another "
+            "one: phases and steps are those of the first training, the energy is "
+            "that of all.",
+            "fix": "measure each training with its own callback, or with a separate command",
             "t_s": 0.0,
         }
 

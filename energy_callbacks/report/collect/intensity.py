@@ -38,7 +38,7 @@ def run_intensity(merged: Sequence[MergedAttempt]) -> Intensity | None:
             return _of_place(merged[-1].lead)
         return _described(list(_parts(merged)))
     except Exception as error:  # noqa: BLE001 - a report without emissions is better than none
-        logger.warning("emissions cannot be found: %s", error)
+        logger.warning("emissions cannot be computed: %s", error)
         return None
 
 
@@ -104,5 +104,5 @@ def _described(parts: Sequence[Part]) -> Intensity:
             for source, used_j in by_source.items()
         ]
     if len(values) > 1:
-        texts.append(f"mean of {len(values)} intensities, weighted with the energy used at each")
+        texts.append(f"mean of {len(values)} intensities, weighted by the energy used at each")
     return replace(result, source="; ".join(texts))

@@ -197,7 +197,7 @@ def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
         return tuple(notes)
     named = [set(line.get("instances", ())) for line in lines]
     used = len(set().union(*named)) if all(named) else 0
-    share = f"{used} of its {count} MIG instances {'is' if used == 1 else 'are'} yours"
+    share = f"{used} of its {count} MIG instances {'is' if used == 1 else 'are'} used by this run"
     return (f"whole card: {share if used else f'shared by its {count} MIG instances'}", *notes)
 
 

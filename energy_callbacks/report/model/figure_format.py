@@ -117,7 +117,7 @@ def wait_energy(wait: amounts.WaitEnergy | None) -> str:
     if wait is None:
         return UNKNOWN
     if not wait.is_resolved:
-        return f"< {formatting.energy(wait.high_j)}, waits too short to measure"
+        return f"< {formatting.energy(wait.high_j)}, waiting times too short to measure"
     unit = formatting.in_unit(wait.value_j, ENERGY_UNITS)
     return f"{formatting.energy(wait.value_j)} ({_interval(wait.low_j, wait.high_j, unit)})"
 

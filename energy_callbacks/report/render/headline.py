@@ -103,7 +103,7 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
             label=f"Forecast after {forecast.after}",
             value=figure_format.energy_with_error(figure),
             detail=f"{formatting.grouped(forecast.planned_steps)} steps in {duration}; the "
-            "interval leaves out the errors of sensors and models",
+            "interval does not include the errors of sensors and models",
         )
 
 
@@ -160,7 +160,8 @@ def _waiting(report: EnergyReport) -> str:
     energy = None if wait is None else wait.gpu or wait.total
     if wait is None or energy is None or not share:
         return text
-    return f"{text}; {'GPU' if wait.gpu else 'total'} {figure_format.wait_energy(energy)}"
+    scope = "GPU" if wait.gpu else "total"
+    return f"{text}; energy while waiting ({scope}): {figure_format.wait_energy(energy)}"
 
 
 def _memory(report: EnergyReport) -> Iterator[HeadlineCard]:
@@ -168,7 +169,7 @@ def _memory(report: EnergyReport) -> Iterator[HeadlineCard]:
     if memory.device_used_peak_bytes is not None:
         details = (
             ("mean", memory.device_used_mean_bytes),
-            ("peak of the framework", memory.peak_allocated_bytes),
+            ("peak allocated by the framework", memory.peak_allocated_bytes),
         )
         known = [
             f"{what} {formatting.size(n_bytes)}" for what, n_bytes in details if n_bytes is not None

@@ -140,7 +140,7 @@ class CudaEvents:
     @staticmethod
     def _is_over(result: int) -> bool:
         if result not in (_SUCCESS, _NOT_READY):
-            raise SourceLost(f"the CUDA driver answers {result} about an event")
+            raise SourceLost(f"the CUDA driver returned {result} for an event")
         return result == _SUCCESS
 
     @contextmanager
@@ -151,7 +151,7 @@ class CudaEvents:
             SourceLost: if the context no longer exists.
         """
         if self._driver.cuCtxPushCurrent_v2(self._context) != _SUCCESS:
-            raise SourceLost("the CUDA context is gone")
+            raise SourceLost("the CUDA context no longer exists")
         try:
             with self._relaxed():
                 yield

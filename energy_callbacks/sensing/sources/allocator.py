@@ -30,7 +30,7 @@ _DEVICE = Device(
     name="device memory of the framework",
     notes=(
         "sum over this process's devices and frameworks",
-        "with several devices the peak is an upper bound, for they need not peak together",
+        "upper bound if there are several devices, which may reach their peaks at different times",
     ),
 )
 _SENSOR = Sensor(name="the framework's allocator statistics")
@@ -98,7 +98,7 @@ def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> 
         return [] if framework is None else list(ask(framework))
     except Exception as error:
         # A framework may raise anything (lost device, unfinished import on another thread).
-        raise ReadingMissed(f"{ask.__name__} failed: {error!r}; asked again later") from error
+        raise ReadingMissed(f"{ask.__name__} failed: {error!r}; it is tried again later") from error
 
 
 def _torch(torch: Any) -> Iterator[_Bytes]:

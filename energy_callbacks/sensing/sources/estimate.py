@@ -63,7 +63,9 @@ class HostEstimateSource:
 
     def __init__(self, clock: Clock, cpu: bool, ram: bool) -> None:
         if not (cpu or ram):
-            raise ValueError("nothing to estimate: got cpu=False, ram=False; set one of them")
+            raise ValueError(
+                "nothing to estimate: got cpu=False, ram=False; set one of them to True"
+            )
         self._clock = clock
         self._wants_cpu = cpu
         self._wants_ram = ram
@@ -164,7 +166,9 @@ def _cpu_seconds() -> tuple[float, float]:
     try:
         times = psutil.cpu_times()
     except (OSError, RuntimeError) as error:
-        raise ReadingMissed(f"CPU times could not be read: {error}; asked again later") from error
+        raise ReadingMissed(
+            f"CPU times could not be read: {error}; they are read again later"
+        ) from error
     # Linux includes the time of guests (virtual machines) in ``user`` and ``nice`` (proc(5)).
     total_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total_s - times.idle - getattr(times, "iowait", 0.0), total_s
@@ -207,7 +211,7 @@ def _channel(
 def _cpu_notes(processor: _Processor, is_known: bool) -> tuple[str, ...]:
     notes = ["estimated from the CPU load of the whole machine, other programs included"]
     if not is_known:
-        notes.append("CPU is not in CodeCarbon's table: 4 W for each thread are assumed")
+        notes.append("the CPU is not in CodeCarbon's table: 4 W for each thread are assumed")
     if processor.is_virtual:
         notes.append("virtual machine: its share of the physical CPU's power is not known")
     return tuple(notes)
@@ -245,5 +249,5 @@ def _ram() -> tuple[Channel, _MeanPower]:
     power_w = codecarbon_models.memory_power_w(size_gib)
     name = f"memory, {size_gib:.0f} GiB"
     sensor = (f"CodeCarbon memory model: {name}, constant {power_w:g} W", _GUESS_ERROR)
-    notes = ("a constant guessed from the size of the whole machine's memory, not its use",)
+    notes = ("a constant that follows from the total memory of the machine, not from its use",)
     return _channel("ram", "dram", name, sensor=sensor, notes=notes), lambda: power_w

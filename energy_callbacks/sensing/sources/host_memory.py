@@ -20,7 +20,7 @@ _LIST_INTERVAL_S: Final = 10.0
 # To compute proportional sizes the kernel walks all pages of a process and blocks its page faults,
 # which slows down a training that uses 100 GB.
 _NOTES = (
-    "upper bound: pages that forked workers share with their parent are counted for each",
+    "upper bound: pages that forked workers share with their parent count for each of them",
     "includes ranks that this process has started",
 )
 

@@ -73,9 +73,9 @@ _PLACES = (
 
 _PERMISSION_FIX = (
     "since Linux 5.10 only root may read it (CVE-2020-8694). The administrator can make it "
-    "readable at every boot: by a line in /etc/sysfs.conf for each zone, "
-    "mode class/powercap/intel-rapl:0/energy_uj = 0444, or by a udev rule, "
-    "or give the Python binary the capability CAP_DAC_READ_SEARCH"
+    "readable at every boot, with a line in /etc/sysfs.conf for each zone, mode "
+    "class/powercap/intel-rapl:0/energy_uj = 0444, or with a udev rule; or give the Python "
+    "binary the capability CAP_DAC_READ_SEARCH."
 )
 _ABSENCE_FIX = (
     "virtual machines usually have none; on bare metal load the kernel module intel_rapl_msr; "
@@ -157,9 +157,8 @@ class RaplSource:
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
         return [
-            f"{channel.device.name} began anew at the end of its range {counter.wraps} "
-            f"{'time' if counter.wraps == 1 else 'times'}; "
-            "nothing is lost by it"
+            f"the counter of {channel.device.name} restarted at the end of its range "
+            f"{counter.wraps} {'time' if counter.wraps == 1 else 'times'}; no energy is lost"
             for channel, counter in self._counters
             if counter.wraps
         ]
@@ -241,7 +240,10 @@ class _Counter:
         if difference_uj < 0:
             difference_uj += self._range_uj
             if not 0 <= joules_from_microjoules(difference_uj) <= most_j:
-                what = f"{self.path} went backwards by no wrap; this difference is lost"
+                what = (
+                    f"{self.path} decreased, but not at the end of its range; this "
+                    "difference is not counted"
+                )
                 raise ReadingMissed(what)
             self.wraps += 1
         self._total_uj += difference_uj

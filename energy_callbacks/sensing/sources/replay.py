@@ -53,8 +53,8 @@ class ReplaySource:
             if reading.channel not in offered:
                 what = f"{reading.channel.quantity} of {reading.channel.device.key}"
                 raise ValueError(
-                    f"a reading at t_s={reading.t_s} is of a channel that is not offered: {what}; "
-                    "list its channel in channels="
+                    f"a reading at t_s={reading.t_s} has a channel that the source does not "
+                    f"have: {what}; list it in channels="
                 )
 
     @classmethod

@@ -203,8 +203,8 @@ class Search:
         """
         if trial.size not in self._sizes:
             raise ValueError(
-                f"a trial must be of a size that the settings allow, got {trial.size}; "
-                "tell the size that was asked for"
+                f"a trial must have a size that the settings allow, got {trial.size}; pass the "
+                "size that was asked for"
             )
         if trial.status == "ok" and not trial.samples_per_s:
             raise ValueError(
@@ -248,13 +248,13 @@ class Search:
         smallest = min(self.trials, key=lambda trial: trial.size)
         if smallest.status != "ok":
             return (
-                f"batch size {smallest.size} does not fit: {smallest.reason}; make min_size or the "
-                "model smaller, or free the device of other work"
+                f"batch size {smallest.size} does not fit: {smallest.reason}; make min_size or "
+                "the model smaller, or end other programs on the device"
             )
         rest = "" if known.high == 0 else "; smaller ones were not tried"
         return (
-            f"nothing fitted: size {smallest.size}: its peak of {smallest.peak_bytes} bytes leaves "
-            f"less than {self._settings.memory_margin:.0%} of the device free; make "
+            f"no batch size fits. Size {smallest.size}: its peak of {smallest.peak_bytes} bytes "
+            f"leaves less than {self._settings.memory_margin:.0%} of the device free; make "
             f"memory_margin, min_size or the model smaller{rest}"
         )
 
@@ -338,18 +338,18 @@ class Search:
         size, loss, error = choice.knee_that_ran(share)
         return SearchAnswer(
             size,
-            f"{size} is the knee of the sizes that ran: its throughput is {loss:.1%} below the "
-            f"best (standard error {error:.1%}), and {share:.0%} is allowed",
+            f"{size} is the knee, the smallest size tried with nearly the highest throughput: "
+            f"{loss:.1%} below the best (standard error {error:.1%}), and {share:.0%} is allowed",
         )
 
     def _best(self, choice: Choice) -> SearchAnswer:
-        what = {0.0: "highest throughput", 1.0: "fewest joules a sample"}.get(
+        what = {0.0: "highest throughput", 1.0: "lowest energy per sample"}.get(
             self._settings.energy_weight, "lowest cost of time and energy"
         )
         return SearchAnswer(
             choice.best,
-            f"{choice.best} has the {what} of the sizes that ran, "
-            f"expected to be within {max(choice.loss, 0.001):.1%} of the best of all",
+            f"{choice.best} has the {what} of the sizes that were tried, and is expected to be "
+            f"within {max(choice.loss, 0.001):.1%} of the best of all",
         )
 
     def _why_largest(self, known: Limits) -> str:
@@ -368,7 +368,7 @@ def _check_objective(value: object) -> None:
         return
     raise ValueError(
         f"objective must be one of {', '.join(OBJECTIVES)} or a weight of energy from 0 to 1, "
-        f"got {value!r}; leave it out for the knee"
+        f"got {value!r}; leave it out for the default, knee"
     )
 
 
@@ -380,4 +380,4 @@ def _check_count(name: str, value: object, hint: str = "") -> None:
 def _check_number(name: str, value: object, what: str, low: float, end: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not low <= value < end:  # type: ignore[operator]
-        raise ValueError(f"{name} must be {what}, got {value!r}; leave it out for the usual one")
+        raise ValueError(f"{name} must be {what}, got {value!r}; leave it out for the default")

@@ -45,14 +45,16 @@ class TorchSnapshot:
         torch = sys.modules.get("torch")
         if torch is None:
             raise ValueError(
-                f"keep takes objects of PyTorch, which is not imported, got {len(objects)}; put "
-                "back what your step changes with restore="
+                f"keep takes objects of PyTorch, which is not imported, got {len(objects)}; "
+                "restore what your step changes with restore="
             )
         kinds = torch.nn.Module, torch.optim.Optimizer
         # Some modules, such as Sequential, are iterable. If such a module were accepted as
         # ``objects``, only its children would be restored.
         if isinstance(objects, kinds) or not isinstance(objects, Iterable):
-            raise TypeError(f"keep wants several objects, got {type(objects).__name__}; write [it]")
+            raise TypeError(
+                f"keep must be a list of objects, got {type(objects).__name__}; write keep=[it]"
+            )
         modules, optimizers = ([one for one in objects if isinstance(one, kind)] for kind in kinds)
         stateful = [_checked(one) for one in objects if not isinstance(one, kinds)]
         self._tensors: list[Any] = [

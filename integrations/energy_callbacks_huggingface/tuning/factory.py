@@ -29,21 +29,24 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
     """
     if not callable(factory):
         raise TypeError(
-            "tune_batch_size takes a function that makes a Trainer, because one that is made keeps "
-            f"its batch size, got {type(factory).__name__}; see its documentation for an example"
+            "tune_batch_size needs a function that creates a Trainer, because an existing "
+            f"Trainer keeps its batch size, got {type(factory).__name__}; see its documentation "
+            "for an example"
         )
     asked = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulation}
     trainer = factory(**asked)
     if not isinstance(trainer, Trainer):
         raise TypeError(
-            f"trainer_factory must return a Trainer, got {type(trainer).__name__}; has it a return?"
+            f"trainer_factory must return a Trainer, got {type(trainer).__name__}; check its "
+            "return statement"
         )
     for name, value in asked.items():
         if (found := getattr(trainer.args, name)) != value:
             raise ValueError(
-                f"trainer_factory was called with {name}={value}, and the TrainingArguments of its "
-                f"Trainer have {found}; hand on what it is called with, else the size that is "
-                "found would have no effect (an accumulation is chosen by global_batch_size=)"
+                f"trainer_factory was called with {name}={value}, but the TrainingArguments of "
+                f"its Trainer have {found}; pass on the arguments of the call, otherwise the "
+                "size that is found has no effect (to choose the accumulation, use "
+                "global_batch_size=)"
             )
     _check_training(trainer)
     _check_dataset(trainer.train_dataset)
@@ -60,24 +63,24 @@ def _check_training(trainer: Any) -> None:
     args, kind = trainer.args, trainer.accelerator.distributed_type.value
     if args.auto_find_batch_size:
         raise ValueError(
-            "auto_find_batch_size=True would lower the size that is found again while training, "
-            "without more accumulation; leave it out"
+            "auto_find_batch_size=True could lower the size that is found again during the "
+            "training, without more accumulation; leave it out"
         )
     if args.n_gpu > 1:
         raise ValueError(
-            f"one process with {args.n_gpu} GPUs (DataParallel) shares each batch among them; "
-            "start it with torchrun, or let it see one GPU by CUDA_VISIBLE_DEVICES"
+            f"one process with {args.n_gpu} GPUs (DataParallel) divides each batch among them; "
+            "start it with torchrun, or make only one GPU visible with CUDA_VISIBLE_DEVICES"
         )
     is_sharded = getattr(trainer, "is_distributed_loading_by_transformers", False)
     if is_sharded or not (kind == "NO" or kind.startswith("MULTI_")):
         raise ValueError(
-            "ranks that share one model can only step together, and one that runs out of memory "
-            f"would leave the others waiting, got {'a sharded model' if is_sharded else kind}; "
-            "batch sizes can be searched for on one device and with DistributedDataParallel"
+            "the batch size can be searched for on one device or with DistributedDataParallel, "
+            f"got {'a sharded model' if is_sharded else kind}; ranks that share one model step "
+            "together, so if one runs out of memory, the others wait forever"
         )
     if args.world_size > 1 and args.torch_compile:
         raise ValueError(
-            "torch_compile=True on several ranks compiles their exchange of gradients as well; "
+            "torch_compile=True on several ranks also compiles their exchange of gradients; "
             "search for the batch size in one process"
         )
 
@@ -91,7 +94,7 @@ def _check_dataset(dataset: Any) -> None:
     is_stream = isinstance(dataset, IterableDataset)
     if is_stream or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise ValueError(
-            "train_dataset must have len() and rows by their place while a batch size is searched "
-            f"for, got {type(dataset).__name__}; search with some rows of it, such as "
+            "train_dataset must have len() and rows by index while a batch size is searched "
+            f"for, got {type(dataset).__name__}; search with some of its rows, such as "
             "list(itertools.islice(stream, 4096))"
         )

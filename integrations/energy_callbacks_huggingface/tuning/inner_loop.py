@@ -134,10 +134,10 @@ def rows_of(loader: Any, size: int) -> int:
     if found != size or is_split or isinstance(loader, DataLoaderDispatcher):
         got = "batches that ranks share" if found == size else f"batch_size={found}"
         raise ValueError(
-            f"get_train_dataloader must make batches of {size} rows on each rank when "
-            f"per_device_train_batch_size is {size}, got {got} from "
-            f"{type(inner).__name__}; leave out split_batches, dispatch_batches and samplers that "
-            "choose the sizes of batches themselves"
+            f"get_train_dataloader must make batches of {size} rows on each rank if "
+            f"per_device_train_batch_size is {size}, got {got} from {type(inner).__name__}; "
+            "leave out split_batches, dispatch_batches and samplers that choose the sizes of "
+            "batches"
         )
     return len(inner.sampler)
 
@@ -170,6 +170,6 @@ def _prepare(trainer: Any) -> None:
     except _Prepared:
         return
     raise RuntimeError(
-        f"{type(trainer).__name__}.train has trained without on_train_begin; a batch size can only "
-        "be searched for where the training loop is that of Trainer"
+        f"{type(trainer).__name__}.train did not call on_train_begin; a batch size can be "
+        "searched for only with the training loop of Trainer"
     )

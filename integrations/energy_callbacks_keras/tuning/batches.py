@@ -49,16 +49,16 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
     """
     if isinstance(x, Iterator):
         raise TypeError(
-            f"x must give batches of any size, again and again, got {type(x).__name__}; hand the "
-            "arrays, the data set, or a function of the batch size that makes one"
+            f"x must give batches of any size repeatedly, got {type(x).__name__}; pass arrays, "
+            "a data set, or a function that creates one for a batch size"
         )
     kind = _kind(x)
     if kind is None and not _is_function(x):
         return _arrays(x, y, sample_weight)
     if y is not None or sample_weight is not None:
         raise ValueError(
-            f"y and sample_weight go with arrays, got x of type {type(x).__name__}; let it give "
-            "tuples (inputs, targets, sample weights)"
+            f"y and sample_weight are for arrays only, got x of type {type(x).__name__}; let x "
+            "give tuples (inputs, targets, sample weights)"
         )
     if kind is tf_data:
         data, samples = tf_data.unbatched(x, model)
@@ -85,8 +85,9 @@ def _arrays(x: Any, y: Any, sample_weight: Any) -> BatchSource:
     for column in keras.tree.flatten((x, y, sample_weight)):
         if column is not None and not getattr(column, "shape", None):
             raise TypeError(
-                f"x, y and sample_weight must be arrays of samples, got {type(column).__name__}"
-                "; hand arrays, a data set, or a function of the batch size that makes one"
+                "x, y and sample_weight must be arrays of samples, got "
+                f"{type(column).__name__}; pass arrays, a data set, or a function that creates "
+                "one for a batch size"
             )
     columns = {"x": x, "y": y, "sample_weight": sample_weight, "shuffle": True}
     count = py_datasets.first_dimension(x)
@@ -106,8 +107,8 @@ def _rebuilt(make: Callable[[int], Any], samples: float | None = None) -> BatchS
         data = make(size)
         if (kind := _kind(data)) is None:
             raise TypeError(
-                "x must make a tf.data.Dataset, a keras.utils.PyDataset or a torch DataLoader of "
-                f"a batch size, got {type(data).__name__}; arrays are handed as they are"
+                "x must return a tf.data.Dataset, a keras.utils.PyDataset or a torch DataLoader "
+                f"for a batch size, got {type(data).__name__}; pass arrays directly"
             )
         return kind, data
 

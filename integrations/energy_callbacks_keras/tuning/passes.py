@@ -71,7 +71,7 @@ class Passes:
         """Return the error message for data with too few whole batches."""
         several = "" if self._execution == 1 else f" for steps_per_execution={self._execution}"
         return (
-            f"x must give a whole batch of {self._size} samples{several}, got too few samples; "
+            f"x must give a full batch of {self._size} samples{several}, got too few samples; "
             "make max_size smaller"
         )
 

@@ -62,14 +62,14 @@ def accumulating(optimizer: Any, accumulation: int) -> Any:
         made = type(optimizer).from_config(optimizer.get_config())
     except Exception as error:
         raise TypeError(
-            "global_batch_size needs an optimizer that can be made anew from its get_config(), "
-            f"got {type(optimizer).__name__}; tune without it"
+            "global_batch_size needs an optimizer that can be created again from its "
+            f"get_config(), got {type(optimizer).__name__}; tune without global_batch_size"
         ) from error
     stepping = getattr(made, "inner_optimizer", made)
     if not isinstance(stepping, keras.optimizers.Optimizer):
         raise TypeError(
             f"global_batch_size needs an optimizer of Keras, got {type(optimizer).__name__}; "
-            "tune without it"
+            "tune without global_batch_size"
         )
     stepping.gradient_accumulation_steps = accumulation if accumulation > 1 else None
     return made

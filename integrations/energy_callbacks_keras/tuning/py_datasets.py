@@ -21,7 +21,8 @@ def resized(data: Any, size: int) -> Any:
     if not hasattr(data, "batch_size"):
         raise TypeError(
             "a PyDataset needs an attribute batch_size that can be set, got "
-            f"{type(data).__name__} without one; hand a function of the batch size that makes it"
+            f"{type(data).__name__} without one; pass a function that creates it for a batch "
+            "size"
         )
     resized = copy.copy(data)
     resized.batch_size = size

@@ -61,8 +61,8 @@ def _is_batched(data: Any, model: Any) -> bool:
         return True
     raise ValueError(
         "x must be a data set of samples, got one whose elements may be samples or batches: "
-        f"{data.element_spec}; hand a function of the batch size, "
-        "lambda size: samples.batch(size)"
+        f"{data.element_spec}; pass a function of the batch size, lambda size: "
+        "samples.batch(size)"
     )
 
 

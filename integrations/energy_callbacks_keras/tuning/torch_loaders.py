@@ -23,8 +23,8 @@ def resized(loader: Any, size: int) -> Any:
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
         raise TypeError(
             "x must be a DataLoader with a batch_size and no batch_sampler, got "
-            f"{type(loader).__name__} with {type(loader.batch_sampler).__name__}; hand a function "
-            "of the batch size that makes it"
+            f"{type(loader).__name__} with {type(loader.batch_sampler).__name__}; pass a "
+            "function that creates it for a batch size"
         )
     return torch_loaders.resized(loader, size, drop_last=True)
 
@@ -49,8 +49,8 @@ def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
     if loader.batch_size != size or (samples is None and not loader.drop_last):
         raise ValueError(
             f"x must give batches of {size} samples, got a DataLoader with "
-            f"batch_size={loader.batch_size}, drop_last={loader.drop_last}; "
-            "use the size that the function receives, and drop_last=True with a stream"
+            f"batch_size={loader.batch_size}, drop_last={loader.drop_last}; use the size that "
+            "the function receives, and drop_last=True for a stream"
         )
     if samples is None and next(iter(loader), None) is None:
         raise ValueError(f"x must give batches of {size} samples, got none; make max_size smaller")

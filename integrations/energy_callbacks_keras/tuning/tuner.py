@@ -88,20 +88,21 @@ def tune_batch_size(
 def _check(model: Any, options: TuningOptions) -> None:
     if not getattr(model, "compiled", False):
         raise ValueError(
-            f"model must be compiled, got {type(model).__name__} that is not; call "
+            f"model must be compiled, got {type(model).__name__} that is not compiled; call "
             "model.compile(optimizer, loss) first"
         )
     processes = devices.process(model).world_size
     if processes > 1:
         raise ValueError(
-            f"tune_batch_size needs Keras in one process, got {processes} processes; tune on one "
-            "of the devices alone"
+            f"tune_batch_size needs Keras in one process, got {processes} processes; run it in "
+            "one process on one of the devices"
         )
     if options.get("global_batch_size") is not None:
         if model.steps_per_execution > 1:
             raise ValueError(
                 "global_batch_size needs steps_per_execution=1, got "
-                f"{model.steps_per_execution}; compile without it, or tune without a global batch"
+                f"{model.steps_per_execution}; compile without steps_per_execution, or tune "
+                "without global_batch_size"
             )
         accumulating(model.optimizer, 1)
 
@@ -115,13 +116,13 @@ def _limited(model: Any, data: BatchSource, options: TuningOptions) -> TuningOpt
     """
     if data.samples is None and options.get("max_size") is None:
         raise ValueError(
-            "the number of samples must be known, got data that does not tell it; give max_size, "
-            "or dataset.apply(tf.data.experimental.assert_cardinality(samples))"
+            "the number of samples must be known, got data of unknown length; give max_size, or "
+            "dataset.apply(tf.data.experimental.assert_cardinality(samples))"
         )
     limit = math.inf if data.samples is None else data.samples // model.steps_per_execution
     if limit < 1:
         raise ValueError(
-            f"x must have a sample for each step of an execution, got {data.samples} samples and "
-            f"steps_per_execution={model.steps_per_execution}; hand more data"
+            f"x must have a sample for each step of an execution, got {data.samples} samples "
+            f"and steps_per_execution={model.steps_per_execution}; pass more data"
         )
     return at_most(options, limit)

@@ -51,14 +51,15 @@ def tune_batch_size(
     """
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(
-            "the trainer must have no other BatchSizeFinder or BatchSizeTuner, which would "
-            "search again; remove it, or call trainer.fit, which then searches first"
+            "the trainer has another BatchSizeFinder or BatchSizeTuner, which would search "
+            "again; remove it, or call trainer.fit, which searches first"
         )
     launcher = trainer.strategy.launcher
     if isinstance(launcher, _LAUNCHERS):
         raise ValueError(
-            f"ranks must not be children of this process, got {launcher._start_method!r}: what "  # noqa: SLF001
-            "they find stays there; put BatchSizeTuner into the callbacks, or use strategy='ddp'"
+            "ranks must not be child processes of this process, got "
+            f"{launcher._start_method!r}: the size that they find would stay in them; pass "  # noqa: SLF001
+            "BatchSizeTuner in callbacks, or use strategy='ddp'"
         )
     tuner = BatchSizeTuner(batch_arg_name=batch_arg_name, length_fn=length_fn, **options)
     tuner._early_exit = True  # noqa: SLF001 - as Lightning's Tuner does
@@ -70,5 +71,5 @@ def tune_batch_size(
         trainer.callbacks = before
         random.restore()
     if tuner.result is None:
-        raise ValueError("fast_dev_run must be off for a search; make the trainer without it")
+        raise ValueError("fast_dev_run must be off for a search; create the trainer without it")
     return tuner.result

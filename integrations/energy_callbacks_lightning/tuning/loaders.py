@@ -68,16 +68,17 @@ class TrainLoaders:
         self.is_passed = not self._source.is_module()
         if not (self.is_passed or self._holders):
             raise ValueError(
-                f"the loaders come from {type(self._source.instance).__name__}, which has no "
-                f"{batch_arg_name!r}, nor have its hparams; give it one that its "
-                "train_dataloader() uses, or pass the loaders to fit"
+                f"the loaders come from {type(self._source.instance).__name__}, but neither it "
+                f"nor its hparams have {batch_arg_name!r}; add it and use it in "
+                "train_dataloader(), or pass the loaders to fit"
             )
         sizes = {one.batch_size for one in _mapped(_request(self._source), _checked).flattened}
         self.batch_size = sizes.pop()
         if sizes:
             raise ValueError(
-                f"all loaders must have one batch size, got {sorted({self.batch_size, *sizes})}; "
-                "give them the same, or tune with one of them"
+                "all loaders must have one batch size, got "
+                f"{sorted({self.batch_size, *sizes})}; use the same for all, or tune with one "
+                "of them"
             )
 
     def at(self, size: int) -> Any:
@@ -98,7 +99,7 @@ class TrainLoaders:
             if not self.is_passed and loader.batch_size != size:
                 raise ValueError(
                     f"train_dataloader() of {type(self._source.instance).__name__} gave batches "
-                    f"of {loader.batch_size} where {self._name} was {size}; let it use that"
+                    f"of {loader.batch_size} when {self._name} was {size}; use this value in it"
                 )
             connector = trainer._data_connector  # noqa: SLF001 - distributes samples over ranks
             loader = connector._prepare_dataloader(loader, shuffle=True, mode=trainer.state.stage)  # noqa: SLF001
@@ -170,9 +171,9 @@ def _checked(loader: Any) -> Any:
         if isinstance(loader, DataLoader):
             own = f" with batch_size={loader.batch_size}, batch_sampler={loader.batch_sampler}"
         raise ValueError(
-            "other batch sizes can be tried with a torch.utils.data.DataLoader that was made with "
-            f"batch_size=, got {type(loader).__name__}{own}; tune with such a loader of the same "
-            "samples"
+            "other batch sizes can be tried only with a torch.utils.data.DataLoader that was "
+            f"created with batch_size=, got {type(loader).__name__}{own}; tune with such a "
+            "loader of the same samples"
         )
     return loader
 

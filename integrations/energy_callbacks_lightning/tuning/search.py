@@ -39,14 +39,14 @@ def check(trainer: Any) -> None:
     if not isinstance(strategy, _STRATEGIES):
         raise ValueError(
             "a batch size can be searched for on one device and with DDP, got "
-            f"{type(strategy).__name__}, whose steps need all ranks or a special engine; "
-            "tune with one of these, or set the size by hand"
+            f"{type(strategy).__name__}, whose steps need all ranks or a special engine; tune "
+            "with one of these, or set the size manually"
         )
     alone = trainer.world_size == 1
     if not alone and any(isinstance(part, torch.nn.SyncBatchNorm) for part in module.modules()):
         raise ValueError(
-            "ranks try sizes by themselves, got SyncBatchNorm, which waits for the others in each "
-            "step; tune with sync_batchnorm=False"
+            "each rank tries sizes on its own, but SyncBatchNorm waits for the other ranks in "
+            "each step; tune with sync_batchnorm=False"
         )
 
 

@@ -67,8 +67,8 @@ class BatchSizeTuner(Base):
         super().__init__(batch_arg_name=batch_arg_name)
         if steps_per_trial is not None and not 1 <= steps_per_trial <= _STEPS:
             raise ValueError(
-                f"steps_per_trial must be from 1 to {_STEPS}, which every trial has, got "
-                f"{steps_per_trial!r}; for longer ones give patience=Patience(least_s=...)"
+                f"steps_per_trial must be from 1 to {_STEPS}, the number that every trial has, "
+                f"got {steps_per_trial!r}; for longer trials give patience=Patience(least_s=...)"
             )
         if init_val is not None:
             options.setdefault("start_size", init_val)
@@ -109,7 +109,7 @@ class BatchSizeTuner(Base):
             ValueError: if the batch size cannot be changed.
         """
         if trainer.fast_dev_run:
-            loop.warn("BatchSizeTuner does nothing where fast_dev_run is on")
+            loop.warn("BatchSizeTuner does nothing if fast_dev_run is on")
             return
         check(trainer)
         loaders = TrainLoaders(trainer, self._batch_arg_name)

@@ -88,7 +88,9 @@ def test_the_configuration_of_codecarbon_may_have_a_number(
 def test_an_error_names_the_file_that_the_setting_comes_from(tmp_path: Path) -> None:
     """Paths in a settings file are relative to it; an argument is not named."""
     (tmp_path / "energy_callbacks.toml").write_text("carbon_intensity = 'none.csv'\n")
-    with pytest.raises(ValueError, match=f"^{tmp_path}/energy_callbacks.toml: the file of carbon"):
+    with pytest.raises(
+        ValueError, match=f"^{tmp_path}/energy_callbacks.toml: the file with carbon"
+    ):
         check_grid(EnergyConfig())
     with pytest.raises(ValueError, match=r"^country is not known"):
         check_grid(EnergyConfig(country="Atlantis"))
@@ -101,7 +103,7 @@ def test_an_error_after_the_construction_leaves_the_place_unknown(tmp_path: Path
     found, problem = grid_or_unknown(config)
     assert found is not None
     assert found.intensity == carbon.intensity(Place())
-    assert "the file of carbon intensities cannot be read" in problem
+    assert "the file with carbon intensities cannot be read" in problem
 
 
 def intensity(kg: float | None, low: float, high: float) -> Intensity:

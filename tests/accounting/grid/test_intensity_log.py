@@ -74,7 +74,7 @@ def test_a_run_over_two_hours_has_the_emissions_computed_by_hand(tmp_path: Path)
     assert report.emissions.low_kg <= report.emissions.kg <= report.emissions.high_kg
     assert (report.emissions.place, report.emissions.year) == (None, 2026)
     assert report.emissions.source == (
-        "hourly.csv, taken as exact; mean of 2 intensities, weighted with the energy used at each"
+        "hourly.csv, taken as exact; mean of 2 intensities, weighted by the energy used at each"
     )
     assert not {one.code for one in report.warnings} & {"place_unknown", "carbon_intensity_gap"}
     logged_g = meter.totals()["emissions/total_g"]

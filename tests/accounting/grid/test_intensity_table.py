@@ -117,9 +117,9 @@ WRONG = [
     (["time,intensity", "2026-01-01 00:00,5"],
      r"line 2, column 1 \(time\): '2026-01-01 00:00' has no time zone; .*or name the column 'time"),
     (["time,intensity", "2026-01-01T01:00Z,1", "2026-01-01T00:00Z,1"],
-     r"line 3, column 1 .*'2026-01-01T00:00Z' is not after the line before"),
+     r"line 3, column 1 .*'2026-01-01T00:00Z' is not later than the time in the line before"),
     (["time,zone,intensity", "2026-01-01T01:00Z,DE,1", "2026-01-01T02:00Z,FR,1"],
-     r"line 3, column 2 \(zone\): the file has several zones \(DE and FR\); keep one"),
+     r"line 3, column 2 \(zone\): the file has several zones \(DE and FR\); keep the rows"),
     (["time,intensity", "2026-01-01T01:00Z"], r"line 2, column 2 \(intensity\): the line ends"),
     (["time;intensity"], r"line 1: no column has times, got 'time;intensity'; .*with ',' between"),
     (["time,power"], r"line 1: no column has carbon intensities, got 'time,power'; .*'intensity'"),
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     ):
         read(tmp_path)
     (tmp_path / "binary.csv").write_bytes(b"time,intensity\n\xff\xfe,1\n")
-    with pytest.raises(ValueError, match=r"binary.csv is not a text in UTF-8"):
+    with pytest.raises(ValueError, match=r"binary.csv is not encoded in UTF-8"):
         read(tmp_path / "binary.csv")
 
 

@@ -180,7 +180,7 @@ class FaultsContract:
         _assert_same(faulty.fit(), without_us)
         run = faulty.run()
         faults.assert_host_is_right(run)
-        assert run.says("began anew at the end of its range")
+        assert run.says("restarted at the end of its range")
         _assert_all_counted(run)
 
     @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def assert_same(training: Training, without_us: Training) -> None:
 def warnings(caplog: pytest.LogCaptureFixture) -> int:
     """Return the number of warnings that a logger cannot be written to."""
     records = [one for one in caplog.records if one.levelno == logging.WARNING]
-    return sum("figures of energy cannot be written to" in one.message for one in records)
+    return sum("energy metrics cannot be written to" in one.message for one in records)
 
 
 class LoggersContract:

@@ -135,7 +135,9 @@ def test_report_to_energy_stands_back_for_an_instance(
     assert other._meter.run_folder is None
     assert ours.report().throughput.steps == STEPS
     assert not (tmp_path / "energy").exists()
-    assert sum("measure the same twice" in record.message for record in caplog.records) == 1
+    assert (
+        sum("measure the same training twice" in record.message for record in caplog.records) == 1
+    )
 
 
 def test_the_second_of_two_in_one_folder_stands_back(
@@ -148,7 +150,9 @@ def test_the_second_of_two_in_one_folder_stands_back(
     assert first.report().throughput.steps == STEPS
     assert len(first.report().attempts) == 1
     assert second._meter.run_folder is None
-    assert sum("measure the same twice" in record.message for record in caplog.records) == 1
+    assert (
+        sum("measure the same training twice" in record.message for record in caplog.records) == 1
+    )
 
 
 def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None:

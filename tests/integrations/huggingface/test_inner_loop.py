@@ -145,5 +145,5 @@ def test_a_loop_that_is_not_the_trainers_is_refused(tmp_path: Path) -> None:
     """This ``train`` does not call on_train_begin."""
     trainer = Factory(tmp_path, Tunable())(per_device_train_batch_size=4)
     trainer.train = lambda: None
-    with pytest.raises(RuntimeError, match="without on_train_begin"):
+    with pytest.raises(RuntimeError, match="did not call on_train_begin"):
         InnerLoop(trainer, 4)

@@ -307,7 +307,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     one.train()
     assert len([row for row in others.rows if "loss" in row]) == STEPS // 5
     assert len(ours.report().attempts) == 1
-    assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+    assert sum("energy is no longer measured" in record.message for record in caplog.records) == 1
     assert not [o for o in one.callback_handler.callbacks if type(o).__name__ == "LogFilter"]
 
 

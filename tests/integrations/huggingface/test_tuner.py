@@ -511,7 +511,7 @@ def test_a_trainer_is_no_factory(tmp_path: Path) -> None:
     """Nor is a function that returns nothing."""
     factory = Factory(tmp_path, Tunable())
     trainer: Any = factory(per_device_train_batch_size=4)
-    with pytest.raises(TypeError, match=r"a function that makes a Trainer.* got Trainer"):
+    with pytest.raises(TypeError, match=r"a function that creates a Trainer.* got Trainer"):
         tune_batch_size(trainer)
     with pytest.raises(TypeError, match="must return a Trainer, got NoneType"):
         tune_batch_size(lambda **batch: None)

@@ -378,7 +378,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         ValueError,
         "give max_size",
     ),
-    "targets twice": (lambda: (samples(), rows()[1]), ValueError, "y and sample_weight go with"),
+    "targets twice": (lambda: (samples(), rows()[1]), ValueError, "y and sample_weight are for"),
     "no arrays": (lambda: ("rows.csv",), TypeError, "got str"),
     "loader with batches of its own": (lambda: (own_batches(),), TypeError, "batch_sampler"),
 }

@@ -172,5 +172,5 @@ def test_a_timed_loader_goes_to_workers_without_us() -> None:
 def test_what_cannot_be_timed_is_refused() -> None:
     """Arrays, lists and other loaders: the message has the type and the remedy."""
     ours = callback(FakeClock())
-    with pytest.raises(TypeError, match=r"PyDataset or a generator, got list; pass anything else"):
+    with pytest.raises(TypeError, match=r"PyDataset or a generator, got list; pass other data"):
         ours.timed([1, 2])

@@ -26,7 +26,7 @@ from tests.integrations.processes import Script, Scripts, wait
         ({"sample_interval_s": -1}, "sample_interval_s"),
         ({"log_every_n_steps": 0}, "log_every_n_steps"),
         ({"devices": [-1]}, "negative"),
-        ({"devices": []}, "names no card"),
+        ({"devices": []}, "contains no GPU"),
         ({"pue": 0.5}, "pue"),
         ({"region": "Bavaria"}, "country"),
     ],

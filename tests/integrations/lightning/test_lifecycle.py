@@ -231,7 +231,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
     assert len(ours.report().attempts) == 1
-    assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+    assert sum("energy is no longer measured" in record.message for record in caplog.records) == 1
 
 
 def test_waiting_for_the_first_batch_of_an_epoch_counts(tmp_path: Path) -> None:
@@ -297,4 +297,4 @@ def test_a_bug_in_a_hook_does_not_end_the_training(
     lightning = trainer(tmp_path, callback(clock))
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
-    assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+    assert sum("energy is no longer measured" in record.message for record in caplog.records) == 1

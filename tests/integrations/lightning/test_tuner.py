@@ -664,7 +664,7 @@ class _Bucket(BatchSampler):
 @pytest.mark.parametrize(
     ("loader", "said"),
     [
-        (lambda: DataLoader(rows(), batch_size=None), "made with batch_size="),
+        (lambda: DataLoader(rows(), batch_size=None), "created with batch_size="),
         (lambda: [torch.ones(4, 8)], "got Tensor"),
         (
             lambda: DataLoader(rows(), batch_sampler=_Bucket(SequentialSampler(rows()), 4, False)),
@@ -701,7 +701,7 @@ def test_steps_that_need_all_ranks_are_refused() -> None:
         check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
     module = torch.nn.SyncBatchNorm.convert_sync_batchnorm(Net())
     strategy = pl.strategies.DDPStrategy()
-    with pytest.raises(ValueError, match=r"got SyncBatchNorm.*sync_batchnorm=False"):
+    with pytest.raises(ValueError, match=r"SyncBatchNorm waits.*sync_batchnorm=False"):
         check(SimpleNamespace(strategy=strategy, lightning_module=module, world_size=2))
     check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
 
@@ -714,9 +714,9 @@ def test_misuse_is_told_at_once(tmp_path: Path) -> None:
         BatchSizeTuner(steps_per_trial=100)
     with pytest.raises(ValueError, match="objective must be"):
         BatchSizeTuner(objective="size")
-    with pytest.raises(ValueError, match="must have no other BatchSizeFinder"):
+    with pytest.raises(ValueError, match="has another BatchSizeFinder"):
         tune_batch_size(trainer(tmp_path, BatchSizeFinder()), Net())
-    with pytest.raises(ValueError, match="children of this process, got 'spawn'"):
+    with pytest.raises(ValueError, match="child processes of this process, got 'spawn'"):
         tune_batch_size(trainer(tmp_path, strategy="ddp_spawn", devices=2), Net())
     with pytest.raises(ValueError, match="fast_dev_run must be off"):
         tune_batch_size(trainer(tmp_path, fast_dev_run=True), Net())

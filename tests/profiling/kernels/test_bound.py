@@ -108,7 +108,7 @@ def test_roofline(tflop: float, expected: str) -> None:
     """10 ms at half of an H200's 4.8 TB/s move 24 GB; its ridge is at 206 FLOPs per byte."""
     found = judged(*BUSY, activity={"dram_active": 0.5}, flops=tflop * 1e12)
     assert found.bound == expected
-    assert f"{tflop * 1e12 / 24e9:.3g} FLOPs a byte, the ridge is at 206" in found.evidence
+    assert f"{tflop * 1e12 / 24e9:.3g} FLOPs per byte, the ridge is at 206" in found.evidence
 
 
 def test_no_roofline_without_its_parts() -> None:

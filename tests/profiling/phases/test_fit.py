@@ -50,7 +50,7 @@ def test_power_that_changes_inside_a_phase():
     spans, readings, steps, _ = network(rises=True)
     found = split(spans, readings, ("forward", "backward"), steps)
     assert isinstance(found, Refusal)
-    assert "% only" in found.why
+    assert "has an error of" in found.why
 
 
 def test_without_knowledge_of_the_sensor_it_is_refused():

@@ -70,7 +70,7 @@ def test_a_missing_package_names_the_extra(
     """CSV needs no package; Parquet needs pandas and PyArrow."""
     monkeypatch.setitem(sys.modules, package, None)
     save(report, tmp_path, ["csv"])
-    with pytest.raises(MissingExtraError, match=r"energy-callbacks\[dataframe\]"):
+    with pytest.raises(MissingExtraError, match=r"\[dataframe\]"):
         save(report, tmp_path, ["parquet"])
 
 
@@ -82,6 +82,8 @@ def test_the_dictionary_is_the_json_file(report: EnergyReport, tmp_path: Path) -
 
 def test_an_unknown_format_is_refused(report: EnergyReport, tmp_path: Path) -> None:
     """The message has all formats, and nothing is written."""
-    with pytest.raises(ValueError, match="no format 'pdf'; formats is a list of html, json"):
+    with pytest.raises(
+        ValueError, match="unknown format 'pdf'; formats must be a list of html, json"
+    ):
         save(report, tmp_path, ["json", "pdf"])  # type: ignore[list-item]
     assert not list(tmp_path.iterdir())

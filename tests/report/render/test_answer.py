@@ -104,5 +104,5 @@ def test_a_forecast_names_what_its_interval_leaves_out(tmp_path: Path) -> None:
     write(tmp_path, Attempt())
     last = cards(replace(build(tmp_path), forecast=forecast))[-1]
     assert last.detail == (
-        "1 380 steps in 18.8 s; the interval leaves out the errors of sensors and models"
+        "1 380 steps in 18.8 s; the interval does not include the errors of sensors and models"
     )

@@ -130,7 +130,7 @@ def test_nothing_fits_is_no_answer_and_has_a_reason(objective):
     assert search.answer().size is None
     assert search.answer().why == (
         "batch size 1 does not fit: CUDA out of memory; make min_size or the model smaller, or "
-        "free the device of other work"
+        "end other programs on the device"
     )
 
 
@@ -442,7 +442,7 @@ def test_powers_of_two_is_a_switch():
 @pytest.mark.parametrize(
     ("trial", "said"),
     [
-        (ran(12), "of a size that the settings allow, got 12"),
+        (ran(12), "a size that the settings allow, got 12"),
         (Trial(size=16), "needs steps and their time, got steps=0"),
     ],
 )

@@ -28,8 +28,8 @@ _METRICS: Final[dict[Quantity, str]] = {
     "dram_active": "DRAM_BW_UTIL",
 }
 _NOTE: Final = (
-    "the activity of multiprocessors, tensor cores and memory is not permitted to this user; "
-    "root may read it"
+    "this user has no permission to read the activity of multiprocessors, tensor cores and "
+    "memory; root has"
 )
 
 

@@ -69,7 +69,7 @@ def _instant(window_s: float | None, note: str = "") -> Sensor:
 
 
 def _old(name: str, period_s: float) -> CardGeneration:
-    note = "; shows a change with a slow lag that is not undone"
+    note = "; shows a change of power with a slow lag, which is not corrected"
     return CardGeneration(name=name, usage=_polled(period_s, None, error=_OLD_ERROR, note=note))
 
 
@@ -78,7 +78,7 @@ _MEAN_OF_A_SECOND: Final = _polled(0.1, 1.0, note=f"; {_NVML}: average over 1 s"
 # 0.7 s: the error of the energy of 1 s (95th percentile) is then 2.5 %. It is 5.3 % if they are
 # moved back by 0.55 s, as for other cards (recording of the SC'24 study, polled every 0.1 s).
 _MEAN_OF_GA10X: Final = replace(_MEAN_OF_A_SECOND, lag_s=0.7)
-_UNSTUDIED: Final = "; not in that study, taken as Hopper's"
+_UNSTUDIED: Final = "; not in that study, assumed to be as for Hopper"
 
 # Generations whose power readings are means over 10 ms in every 20 ms.
 _SHORT_WINDOWS: Final = ("Pascal", "Volta")
@@ -150,7 +150,7 @@ def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
     window_s = found.usage.window_s
     if found.name not in _SHORT_WINDOWS or window_s is None:
         return sensor
-    how = "lag and response not measured; window as nvmlDeviceGetPowerUsage"
+    how = "lag and response not measured; window assumed to be that of nvmlDeviceGetPowerUsage"
     return replace(
         sensor,
         window_s=window_s,
@@ -166,5 +166,6 @@ def counter_sensor(found: CardGeneration) -> Sensor:
         name="nvmlDeviceGetTotalEnergyConsumption",
         period_s=found.counter_period_s,
         relative_error=_TYPICAL_ERROR,
-        citation=f"no absolute check of it is published; taken as the power sensor's: {_STUDY}",
+        citation="no check against a meter is published; assumed to be that of the power "
+        f"sensor: {_STUDY}",
     )

@@ -93,7 +93,7 @@ class NvmlSource:
             self._readers = tuple(filter(None, (counter, powers, *others)))
             if not self._readers:
                 raise SourceUnavailable(
-                    f"{self._uuid} answers, but offers neither power nor energy nor anything else",
+                    f"{self._uuid} responds, but reports no power, no energy and no other quantity",
                     "see 'nvidia-smi -q -d POWER' for what this card reports",
                 )
             self._device, self._card, self._at_close = card.device, card, stack.pop_all()
@@ -118,8 +118,8 @@ class NvmlSource:
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
         return [
-            f"power samples came twice or out of order, seen in {reader.stamps.untidy} looks at "
-            "the driver's buffer; each counts once, where it belongs"
+            f"power samples were repeated or out of order in {reader.stamps.untidy} readings of "
+            "the driver's buffer; each sample counts once, at its own time"
             for reader in self._readers
             if isinstance(reader, SampledPower) and reader.stamps.untidy
         ]
@@ -167,7 +167,7 @@ class NvmlSource:
         self._reported -= answered
         for quantity in self._failing.keys() - self._reported:
             why = self._failing[quantity]
-            logger.warning("%s: no %s for now, NVML says %s", card.device.key, quantity, why)
+            logger.warning("%s: no %s for now, NVML reports %s", card.device.key, quantity, why)
         self._reported |= self._failing.keys()
 
     def close(self) -> None:
@@ -309,10 +309,12 @@ def _family(psutil: Any) -> set[int]:
 def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
     if card.is_gone(error):
         return SourceLost(
-            f"{card.device.name} ({card.device.key}) is gone: NVML says {error}; "
-            "'dmesg | grep -i xid' shows why; it is measured again if it comes back"
+            f"{card.device.name} ({card.device.key}) is gone: NVML reports {error}; 'dmesg | "
+            "grep -i xid' shows why; it is measured again when it is back"
         )
-    return ReadingMissed(f"{card.device.key} did not answer: NVML says {error}; trying again")
+    return ReadingMissed(
+        f"{card.device.key} did not answer: NVML reports {error}; it is tried again"
+    )
 
 
 def _unavailable(nvml: Any, error: Exception, uuid: str) -> SourceUnavailable:
@@ -328,20 +330,21 @@ def _unavailable(nvml: Any, error: Exception, uuid: str) -> SourceUnavailable:
         ),
         nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
             "the NVIDIA library and the loaded driver are of different versions",
-            "they are so after an update: restart the machine, or reload the kernel modules",
+            "this happens after an update: restart the machine, or reload the kernel modules",
         ),
         nvml.NVML_ERROR_NO_PERMISSION: (
-            "this user may not ask the NVIDIA driver",
+            "this user has no permission to use the NVIDIA driver",
             "ask for access to /dev/nvidiactl and /dev/nvidia0 (in a cluster: request a GPU)",
         ),
         nvml.NVML_ERROR_GPU_IS_LOST: (
-            f"{uuid or 'a GPU'} has fallen off the bus",
+            f"{uuid or 'a GPU'} is lost (it has fallen off the bus)",
             "restart the machine; 'dmesg | grep -i xid' shows why",
         ),
         nvml.NVML_ERROR_NOT_FOUND: (f"this machine has no GPU {uuid}", _LIST_FIX),
         nvml.NVML_ERROR_INVALID_ARGUMENT: (f"{uuid!r} is not the UUID of a GPU", _LIST_FIX),
     }
     reason, fix = known.get(
-        getattr(error, "value", None), (f"NVML says {error}", "see whether 'nvidia-smi' answers")
+        getattr(error, "value", None),
+        (f"NVML reports {error}", "check whether 'nvidia-smi' responds"),
     )
     return SourceUnavailable(reason, fix)

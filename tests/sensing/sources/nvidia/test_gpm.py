@@ -118,7 +118,7 @@ def test_without_permission_a_note_says_so(gpm: Gpm) -> None:
     assert not GPM & set(channels)
     assert {"power", "energy", "utilisation"} <= set(channels)
     notes = channels["power"].device.notes
-    assert len([note for note in notes if "not permitted to this user" in note]) == 1
+    assert len([note for note in notes if "this user has no permission" in note]) == 1
     gc.collect()
     assert bench.nvml.gpm_samples() == 0
 

@@ -209,7 +209,7 @@ def test_nothing_offered_is_unavailable(play: Play) -> None:
     faults = tuple(Fault(group=group, kind="error", start_s=0.0, value=refused) for group in groups)
     bench = play(presets.h200(WAVE), faults=faults)
 
-    with pytest.raises(SourceUnavailable, match="neither power nor energy"):
+    with pytest.raises(SourceUnavailable, match="no power, no energy"):
         bench.open()
     with pytest.raises(pynvml.NVMLError_Uninitialized):
         pynvml.nvmlDeviceGetCount()
@@ -476,7 +476,7 @@ def test_quantity_that_fails_alone_is_said_once(
     bench.run(8.0, patient=True)
     bench.run(8.0)
 
-    assert caplog.text.count("gpu0: no power for now, NVML says Not Supported") == 1
+    assert caplog.text.count("gpu0: no power for now, NVML reports Not Supported") == 1
     assert bench.times_s("energy")[-1] > bench.times_s("power")[-1] + 6.0
 
 
@@ -493,7 +493,7 @@ def test_quantity_that_comes_back_may_fail_anew(
     bench.open()
     bench.run(20.0, patient=True)
 
-    assert caplog.text.count("gpu0: no power for now, NVML says Unknown Error") == 2
+    assert caplog.text.count("gpu0: no power for now, NVML reports Unknown Error") == 2
 
 
 def test_card_that_is_lost_while_a_quantity_fails(play: Play) -> None:
@@ -568,8 +568,8 @@ def test_one_lost_card_leaves_the_other(play: Play) -> None:
     [
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded", "modprobe nvidia"),
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions", "restart the machine"),
-        (pynvml.NVML_ERROR_NO_PERMISSION, "may not ask", "/dev/nvidiactl"),
-        (pynvml.NVML_ERROR_UNKNOWN, "NVML says", "nvidia-smi"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "has no permission", "/dev/nvidiactl"),
+        (pynvml.NVML_ERROR_UNKNOWN, "NVML reports", "nvidia-smi"),
     ],
 )
 def test_driver_that_does_not_start(play: Play, code: int, reason: str, fix: str) -> None:
