@@ -146,5 +146,4 @@ def _weights(pairs: Array) -> Array:
 def _linear(places: Array) -> Array:
     """Return the weights of the grid's delays for linear interpolation, (n, D)."""
     yield_if_due()
-    weights: Array = np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)
-    return weights
+    return np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)

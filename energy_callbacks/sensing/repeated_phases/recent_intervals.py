@@ -104,8 +104,7 @@ class RecentIntervals:
         """Return the sum over the pairs of each interval, (..., N)."""
         yield_if_due()
         padded = np.concatenate([of_pairs, np.zeros((*of_pairs.shape[:-1], 1))], axis=-1)
-        sums: Array = np.add.reduceat(padded, self._firsts, axis=-1) * (self._pairs > 0)
-        return sums
+        return np.add.reduceat(padded, self._firsts, axis=-1) * (self._pairs > 0)
 
     def near_edges(
         self, exposures: Sequence[Exposure], delay_s: float, half_s: float, left_j: Array
