@@ -432,10 +432,6 @@ class Timeline:
         with self._lock:
             return self._tracks[key].curve.start_s
 
-    def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> "array[float]":
-        """Return the values of a gauge or counter with ``start_s < t_s <= end_s``."""
-        return self.readings(key, quantity, start_s, end_s)[1]
-
     def readings(
         self, key: str, quantity: Quantity, start_s: float, end_s: float
     ) -> "tuple[array[float], array[float]]":

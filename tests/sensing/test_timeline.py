@@ -112,9 +112,9 @@ def test_gauges_answer_for_their_window() -> None:
     clocks = channel("clock", "gauge", GPU)
     timeline = timeline_of(power(GPU), clocks)
     timeline.extend([Reading(clocks, t, 1e9 + t) for t in (1.0, 2.0, 3.0)])
-    assert timeline.values("gpu0", "clock", 1.0, 3.0).tolist() == [1e9 + 2.0, 1e9 + 3.0]
+    assert timeline.readings("gpu0", "clock", 1.0, 3.0)[1].tolist() == [1e9 + 2.0, 1e9 + 3.0]
     assert timeline.latest("gpu0", "clock", -1.0) == 1e9 + 3.0
-    assert len(timeline.values("gpu0", "utilisation", 0.0, 9.0)) == 0
+    assert len(timeline.readings("gpu0", "utilisation", 0.0, 9.0)[1]) == 0
     assert timeline.latest("gpu0", "utilisation", -1.0) is None
 
 

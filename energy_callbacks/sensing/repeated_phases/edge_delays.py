@@ -180,10 +180,8 @@ class Candidates:
         groups = np.round((self.delay_s[by_cost] - _FIRST_S) / _FINE_S)
         firsts = np.sort(np.unique(groups, return_index=True)[1])[:_REFINED_DELAYS]
         alike = [(groups == groups[first]).nonzero()[0] for first in firsts.tolist()]
-        kept: NDArray[np.intp] = by_cost[
-            np.concatenate([one[:_REFINED_PER_DELAY] for one in alike])
-        ]
-        return kept
+        refined = np.concatenate([one[:_REFINED_PER_DELAY] for one in alike])
+        return np.asarray(by_cost[refined])
 
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""

@@ -123,10 +123,8 @@ class RecentIntervals:
         count = len(self.whole_s)
         kinds = np.zeros(len(of_moments_j), np.intp)
         kinds[self._moment] = self.before * count + self.after
-        sums = np.zeros((2, count**2))
-        for power in (1, 2):
-            sums[power - 1] = np.bincount(kinds, of_moments_j**power, count**2)
-        return sums.reshape(2, count, count)
+        sums = [np.bincount(kinds, of_moments_j**power, count**2) for power in (1, 2)]
+        return np.reshape(sums, (2, count, count))
 
 
 def _starts(sizes: Sequence[int] | NDArray[np.intp]) -> NDArray[np.intp]:
