@@ -359,7 +359,7 @@ class ScalarBoard:
             return newest
         if which == "rate":
             return self._timeline.rate(key, quantity, start_s, end_s)
-        values = self._timeline.values(key, quantity, start_s, end_s)
+        _, values = self._timeline.readings(key, quantity, start_s, end_s)
         return mean(values) if values else newest
 
 

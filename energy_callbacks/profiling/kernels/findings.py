@@ -178,7 +178,7 @@ def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
             value
             for key in gpus
             for one in run.schedule.stretches
-            for value in run.meter.timeline.values(key, quantity, one.start_s, one.end_s)
+            for value in run.meter.timeline.readings(key, quantity, one.start_s, one.end_s)[1]
         ]
         if values:
             means[quantity] = float(np.mean(values))
