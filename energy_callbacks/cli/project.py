@@ -130,8 +130,7 @@ def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]
     jobs = [{"name": column.title, **_periods(column, fleet)} for column in columns]
     saved = None
     if len(columns) == 2:
-        saving = columns[0].job.minus(columns[1].job)
-        columns.append(ProjectionColumn(title="saved", job=saving))
+        columns.append(ProjectionColumn(title="saved", job=columns[0].job.minus(columns[1].job)))
         notes.append(_ONE_EACH)
         saved = _periods(columns[2], fleet)
     found = power_limit_saving(reports[0]) if len(reports) == 1 else None

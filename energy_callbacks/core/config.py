@@ -29,9 +29,7 @@ _UNSET: Final = object()
 _SETTING: Final = "setting"
 
 
-def _setting(
-    default: Any, parse: Callable[[str], Any] = texts.text, *, is_path: bool = False
-) -> Any:
+def _setting(default: Any, parse: Callable[[str], Any] = str, *, is_path: bool = False) -> Any:
     """Return a field whose value is found by ``layers.resolve`` if it is not an argument."""
     metadata = {_SETTING: Setting(default, parse, is_path)}
     return field(default=None if default is None else _UNSET, metadata=metadata)

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 # Time after a failed call in which the function is not called again, s: at least ``_PAUSE_S``, and
 # ``_PAUSES`` times the duration of the failed call. A server that is gone may make each call wait
@@ -28,7 +28,6 @@ class Abandonable(Protocol):
 
     def _abandon(self, message: str) -> None:
         """Stop measuring, and log ``message`` with the exception being handled."""
-        ...
 
 
 Owner = TypeVar("Owner", bound=Abandonable)
@@ -118,13 +117,7 @@ def harmless(
     return guarded
 
 
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _Adapter = logging.LoggerAdapter
-
-
-class _Logger(_Adapter):
+class _Logger(logging.LoggerAdapter[logging.Logger]):
     """A logger that drops messages whose handler or filter raises an exception."""
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:

@@ -14,13 +14,13 @@ def watts_from_milliwatts(power_mw: float) -> float:
     return power_mw / 1e3
 
 
-def milliwatts(power_w: float) -> int:
-    """Convert watts to whole milliwatts, as drivers take them.
+def milliwatts(power_w: float) -> float:
+    """Convert watts to milliwatts.
 
     >>> milliwatts(250.5)
-    250500
+    250500.0
     """
-    return round(power_w * 1e3)
+    return power_w * 1e3
 
 
 def joules_from_millijoules(energy_mj: float) -> float:

@@ -285,14 +285,11 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
     """Raise ``ValueError`` if attempt ``done`` had another command or environment than ``job``."""
     saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     own = redaction.record(asdict(job))
-    for what, now, then in (
-        ("command", own["words"], saved["words"]),
-        ("environment", own["environment"], saved["environment"]),
-    ):
-        if now != then:
+    for what, key in (("command", "words"), ("environment", "environment")):
+        if own[key] != saved[key]:
             raise ValueError(
-                f"{done.folder} was run with another {what} ({then}, now {now}), so its results "
-                "must not be compared; give another name or --out, or remove that folder"
+                f"{done.folder} was run with another {what} ({saved[key]}, now {own[key]}), so its "
+                "results must not be compared; give another name or --out, or remove that folder"
             )
 
 

@@ -21,10 +21,7 @@ class FaultTolerantOutput:
     """
 
     def __init__(
-        self,
-        output: Output,
-        name: str | None = None,
-        now_s: Callable[[], float] = time.monotonic,
+        self, output: Output, name: str | None = None, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._output = output
         self._calls = ForeignCalls(

@@ -15,11 +15,9 @@ class Output(Protocol):
             step: number of the step, as the training counts it.
             unix_s: wall time at which the scalars are logged, in Unix seconds.
         """
-        ...
 
     def close(self) -> None:
         """Write buffered data and release resources; may be called more than once."""
-        ...
 
 
 class Board(Protocol):
@@ -42,8 +40,6 @@ class Board(Protocol):
             summary: a ``Summary`` of ``tensorboard.compat.proto``.
             step: number of the step, as the training counts it.
         """
-        ...
 
     def flush(self) -> None:
         """Write all appended summaries to disk."""
-        ...

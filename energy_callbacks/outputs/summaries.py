@@ -5,18 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def data(plugin: str, content: bytes = b"") -> Any:
-    """Return the metadata of a value: the name of the TensorBoard plugin that shows the value.
-
-    Args:
-        plugin: name of the plugin.
-        content: data for the plugin, in a format that the plugin defines.
-    """
+def data(plugin: str) -> Any:
+    """Return the metadata of a value: the name of the TensorBoard plugin that shows the value."""
     from tensorboard.compat.proto.summary_pb2 import SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
 
-    return SummaryMetadata(
-        plugin_data=SummaryMetadata.PluginData(plugin_name=plugin, content=content)
-    )
+    return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
 
 
 def scalars(values: Mapping[str, float]) -> Any:

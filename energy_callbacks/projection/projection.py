@@ -15,13 +15,11 @@ import itertools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from energy_callbacks.accounting.metrics.carbon import Intensity
 from energy_callbacks.core.config import check_currency
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR, hours
-
-if TYPE_CHECKING:
-    from energy_callbacks.accounting.metrics.carbon import Intensity
 
 DAYS_A_YEAR: Final = 365
 
@@ -124,7 +122,7 @@ class Fleet:
     """
 
     jobs_per_day: float
-    intensity: "Intensity"
+    intensity: Intensity
     pue: float = 1.0
     scheduler_overhead: float = 0.0
     price_per_kwh: float | None = None

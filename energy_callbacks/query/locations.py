@@ -111,28 +111,25 @@ class _Local:
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
         """Yield the whole content of each report, or the error if it cannot be read."""
-        return _read_all(_whole, paths)
+        return _read_all(Path.read_bytes, paths)
 
 
-def _head(path: str) -> Content:
-    try:
-        with Path(path).open("rb", buffering=0) as file:
-            head = file.read(HEAD_BYTES)
-            start = max(os.fstat(file.fileno()).st_size - _END_BYTES, 0)
-            return _checked(head, os.pread(file.fileno(), _END_BYTES, start))
-    except OSError as error:
-        return error
+def _head(path: Path) -> Content:
+    with path.open("rb", buffering=0) as file:
+        head = file.read(HEAD_BYTES)
+        start = max(os.fstat(file.fileno()).st_size - _END_BYTES, 0)
+        return _checked(head, os.pread(file.fileno(), _END_BYTES, start))
 
 
-def _whole(path: str) -> Content:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        return error
-
-
-def _read_all(read: Callable[[str], Content], paths: Sequence[str]) -> Iterator[Content]:
+def _read_all(read_file: Callable[[Path], Content], paths: Sequence[str]) -> Iterator[Content]:
     """Yield the content of each report, in order; read in parallel if reading is slow."""
+
+    def read(path: str) -> Content:
+        try:
+            return read_file(Path(path))
+        except OSError as error:
+            return error
+
     start_s = time.perf_counter()
     yield from map(read, paths[:_PROBE])
     rest = paths[_PROBE:]

@@ -116,5 +116,4 @@ _BRIEF_HOOKS = tuple(
 
 def takes_time(callback: Any) -> bool:
     """Return whether a callback has a hook of the user at the end of a step."""
-    is_brief = type(callback).on_step_end in _BRIEF_HOOKS
-    return not is_brief or "on_step_end" in vars(callback)
+    return type(callback).on_step_end not in _BRIEF_HOOKS or "on_step_end" in vars(callback)

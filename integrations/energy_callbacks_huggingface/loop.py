@@ -35,16 +35,14 @@ def process(args: Any, version: str) -> TrainingProcess:
         args: ``TrainingArguments`` of the trainer.
         version: version of transformers.
     """
-    local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
+    on_host = os.environ.get("LOCAL_WORLD_SIZE", "")
     return TrainingProcess(
         framework="huggingface",
         framework_version=version,
         rank=args.process_index,
         local_rank=args.local_process_index,
         world_size=args.world_size,
-        local_world_size=(
-            int(local_world_size) if local_world_size.isdecimal() else args.world_size
-        ),
+        local_world_size=int(on_host) if on_host.isdecimal() else args.world_size,
     )
 
 

@@ -119,8 +119,8 @@ class EnergyCalls(keras.callbacks.Callback):
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir
         beside = Path(log_dir) / "energy" if log_dir else self._meter.run_folder
-        otherwise = beside or default_folder(self._process) / "energy"
-        return self._meter.config.run_folder or otherwise
+        own = self._meter.config.run_folder
+        return own or beside or default_folder(self._process) / "energy"
 
     def _state(self, epoch: int) -> dict[str, Any]:
         """Return the state of the run that ``fit`` continues, from the Keras backup.

@@ -21,7 +21,6 @@ class HookOwner(Abandonable, Protocol):
 
     def act(self, trainer: Any) -> None:
         """Do what is due at a step, such as writing a row."""
-        ...
 
 
 class LightningStepCounter:
@@ -171,8 +170,7 @@ class LightningStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
-        idle = dict.fromkeys(("_progress", "_marks", "_owner", "_hot"))
-        return vars(self) | idle
+        return vars(self) | dict.fromkeys(("_progress", "_marks", "_owner", "_hot"))
 
 
 def _sum(counts: Iterable[float | None]) -> float | None:

@@ -136,4 +136,4 @@ def test_without_duckdb_it_says_what_to_install(runs, capsys, monkeypatch):
     """The message names the extra."""
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     assert main(["query", "select 1", runs]) == 1
-    assert "energy-callbacks[query]" in capsys.readouterr().err
+    assert "[query]" in capsys.readouterr().err

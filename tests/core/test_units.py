@@ -11,6 +11,7 @@ from energy_callbacks.core import units
 
 EXPECTED = {
     "watts_from_milliwatts": (250_000, 250.0),
+    "milliwatts": (250.5, 250_500),
     "joules_from_millijoules": (1500, 1.5),
     "joules_from_microjoules": (2_500_000, 2.5),
     "seconds_from_milliseconds": (20, 0.02),

@@ -56,11 +56,11 @@ class Launcher:
         return []
 
     def launch(
-        self, words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
+        self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path
     ) -> "Played":
         """Begin a job."""
         name, rest_s, code = words[-3:]
-        with (folder / "begun").open("a", encoding="utf-8") as file:
+        with (cwd / "begun").open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")
         output.write_text(f"job {name}\n", encoding="utf-8")
         tags = dict(word[6:].split("=", 1) for word in words if word.startswith("--tag="))
@@ -71,8 +71,8 @@ class Launcher:
             clock=self.clock,
             rest_s=float(rest_s),
             code=int(code) if self.can_fail else 0,
-            mask=environment.get("CUDA_VISIBLE_DEVICES") or "-",
-            log=folder / "log",
+            mask=env.get("CUDA_VISIBLE_DEVICES") or "-",
+            log=cwd / "log",
         )
 
 

@@ -7,6 +7,8 @@ import sys
 from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redirect_stdout
 from typing import Any, Final
 
+from energy_callbacks.core.settings import texts
+
 PUE_HELP: Final = "power usage effectiveness of the building: 1 or more (default: that of the run)"
 _JSON: Final = "print the result as JSON on standard output, and nothing else there"
 
@@ -60,12 +62,10 @@ def device_list(word: str) -> str | list[int | str]:
     Raises:
         ArgumentTypeError: if an entry of the list is empty.
     """
-    if word in ("all", "auto"):
-        return word
-    devices = word.split(",")
-    if not all(devices):
+    devices = texts.devices(word)
+    if isinstance(devices, str) and devices not in ("all", "auto"):
         raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
-    return [int(one) if one.isdecimal() else one for one in devices]
+    return devices
 
 
 def print_json(value: Any) -> None:

@@ -30,10 +30,7 @@ def print_table(
     for name in columns:
         is_number = name in numbers
         table.add_column(
-            name,
-            overflow="fold",
-            justify="right" if is_number else "left",
-            no_wrap=is_number,
+            name, overflow="fold", justify="right" if is_number else "left", no_wrap=is_number
         )
     for row in rows:
         table.add_row(*map(Text, row))

@@ -13,11 +13,6 @@ _BOOLEANS: Final = {
 }  # fmt: skip
 
 
-def text(value: str) -> str:
-    """Return the text itself."""
-    return value
-
-
 def number(value: str) -> float | str:
     """Convert a number; return other texts unchanged.
 

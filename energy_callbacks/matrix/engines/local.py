@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
@@ -174,8 +174,8 @@ def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> 
     outer = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
     process = launch(
         _run_command(job, results, folder),
-        folder=results.working_folder,
-        environment={**outer, **job.environment, **environment},
+        cwd=results.working_folder,
+        env={**outer, **job.environment, **environment},
         output=folder / OUTPUT,
     )
     return _RunningJob(job, folder, process)
@@ -193,18 +193,17 @@ def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
     ]
 
 
-def launch(
-    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
-) -> subprocess.Popen[bytes]:
-    """Start a program whose standard output and standard error go to a file."""
+def launch(words: Sequence[str], *, output: Path, **options: Any) -> subprocess.Popen[Any]:
+    """Start a program whose standard output and standard error go to a file.
+
+    Args:
+        words: program and arguments.
+        output: path of the file.
+        **options: further arguments of ``Popen``, such as the working directory ``cwd``.
+    """
     with os.fdopen(atomic_files.open_new(output), "wb") as file:
         return subprocess.Popen(  # noqa: S603 - the user's command
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
+            words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, **options
         )
 
 

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.core import atomic_files
 from energy_callbacks.core.extras import requires
 from energy_callbacks.core.signals import ENDING, SignalHold
 from energy_callbacks.matrix.attempts import Results, read_jobs, write_jobs
 from energy_callbacks.matrix.engines.engine import Engine
+from energy_callbacks.matrix.engines.local import launch
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
 
@@ -140,11 +139,7 @@ def run_task(file: str, number: int) -> int:
     """
     read_jobs(Path(file))  # raises a clear error if the folder is not shared
     words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
-    output_file = atomic_files.open_new(Path(file).with_name(f"ray_{number}.txt"))
-    with os.fdopen(output_file, "wb") as output:
-        process = subprocess.Popen(  # noqa: S603 - this package itself
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
+    process = launch(words, output=Path(file).with_name(f"ray_{number}.txt"))
     try:
         while process.poll() is None:  # Ray cannot interrupt a long ``wait``
             time.sleep(_POLL_S)

@@ -37,7 +37,7 @@ class NvmlActuator(NvidiaActuator):
 def _set(nvml: Any, handle: Any, setting: Setting, within: KnobRange) -> None:
     value, is_clock = setting.value, setting.knob == "clock"
     if setting.knob == "limit":
-        nvml.nvmlDeviceSetPowerManagementLimit(handle, milliwatts(value or 0.0))
+        nvml.nvmlDeviceSetPowerManagementLimit(handle, round(milliwatts(value or 0.0)))
     elif value is None:
         kind = "Gpu" if is_clock else "Memory"
         getattr(nvml, f"nvmlDeviceReset{kind}LockedClocks")(handle)

@@ -97,7 +97,7 @@ def _operation(setting: Setting, within: KnobRange) -> tuple[str, dict[str, int]
     """Return the name of the request of zeusd for a setting, and its values."""
     value = setting.value
     if setting.knob == "limit":
-        return "set_power_limit", {"power_limit_mw": milliwatts(value or 0.0)}
+        return "set_power_limit", {"power_limit_mw": round(milliwatts(value or 0.0))}
     clocks = "gpu_locked_clocks" if setting.knob == "clock" else "mem_locked_clocks"
     if value is None:
         return f"reset_{clocks}", {}

@@ -233,6 +233,15 @@ def test_a_bucket_is_no_place_for_a_journal(tmp_path: Path) -> None:
     assert ours._meter.run_folder.is_relative_to(tmp_path / "energy_runs")
 
 
+def test_a_chosen_folder_is_the_only_one(tmp_path: Path) -> None:
+    """With ``report_dir``, the default folder is not created."""
+    clock = FakeClock()
+    ours = callback(clock, tmp_path / "chosen")
+    fit(clock, ours)
+    assert ours._meter.run_folder == tmp_path / "chosen"
+    assert not (tmp_path / "energy_runs").exists()
+
+
 def test_a_list_of_the_users_own_stays_as_it_was() -> None:
     """fit(callbacks=CallbackList(...)), twice: no filter remains, and no row is repeated."""
     clock = FakeClock()

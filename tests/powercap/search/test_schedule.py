@@ -58,5 +58,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, lines: list[str], message: str)
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     """The message says what the file was for."""
-    with pytest.raises(ValueError, match=r"the file with power caps cannot be read: .*No such file"):
+    with pytest.raises(
+        ValueError, match=r"the file with power caps cannot be read: .*No such file"
+    ):
         CapSchedule.read(tmp_path / "missing.csv")

@@ -70,7 +70,7 @@ def test_a_missing_package_names_the_extra(
     """CSV needs no package; Parquet needs pandas and PyArrow."""
     monkeypatch.setitem(sys.modules, package, None)
     save(report, tmp_path, ["csv"])
-    with pytest.raises(MissingExtraError, match=r"energy-callbacks\[dataframe\]"):
+    with pytest.raises(MissingExtraError, match=r"\[dataframe\]"):
         save(report, tmp_path, ["parquet"])
 
 
