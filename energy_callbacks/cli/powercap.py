@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -156,11 +157,11 @@ def _actuator(uuids: Sequence[str], knob: Knob) -> Actuator:
 
 def _status(arguments: argparse.Namespace) -> int:
     """Print the settings of the GPUs, who has changed them, and what can change them; return 0."""
-    cards: list[GpuInfo] = []
     try:
         cards = _cards(arguments)
     except SourceUnavailable as error:
         logger.info("%s", error)
+        cards = []
     found = [power_status.status(card) for card in cards]
     if arguments.json:
         options.print_json({"gpus": [asdict(one) for one in found]})
@@ -203,15 +204,11 @@ def _restore(arguments: argparse.Namespace) -> int:
         if card is None or (chosen is not None and card.uuid not in chosen):
             continue
         try:
-            locks = GpuLocks([card.uuid], None)
+            with closing(GpuLocks([card.uuid], None)):
+                done += restore_card(file)
         except CardInUse as error:
             logger.error("%s", error)
             is_locked = True
-            continue
-        try:
-            done += restore_card(file)
-        finally:
-            locks.close()
     _print_restored(done, as_json=arguments.json)
     return int(is_locked or any(one.is_problem for one in done))
 
@@ -255,7 +252,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
             cool_down_s=arguments.cool_down,
             folder=Path.cwd(),
         )
-        results = _results(arguments)
+        folder = arguments.out or new_folder(Path("energy_runs") / "sweep")
+        results = Results(
+            folder=folder.resolve(), cool_down_s=arguments.cool_down, working_folder=Path.cwd()
+        )
         count = len(plan.jobs())
         done = count - len(results.missing(plan.jobs()))
         with (
@@ -267,13 +267,6 @@ def _sweep(arguments: argparse.Namespace) -> int:
     if signal_number is not None:
         return 128 + signal_number
     return int(bool(results.missing(plan.jobs())))
-
-
-def _results(arguments: argparse.Namespace) -> Results:
-    folder = arguments.out or new_folder(Path("energy_runs") / "sweep")
-    return Results(
-        folder=folder.resolve(), cool_down_s=arguments.cool_down, working_folder=Path.cwd()
-    )
 
 
 def _found(knob: Knob, ranges: Sequence[KnobRange]) -> Setting | None:

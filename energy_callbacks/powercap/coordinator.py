@@ -11,18 +11,20 @@ all ranks have reported a window of that round.
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from energy_callbacks.core.errors import ActuatorError, PowerCapError
+from energy_callbacks.powercap.objective import Cards, ObjectiveOverTime
+from energy_callbacks.powercap.search.drift import has_drifted
 from energy_callbacks.powercap.search.trial import Trial
 from energy_callbacks.powercap.settings import KnobRange
 from energy_callbacks.powercap.windows import POLL_S
 
 if TYPE_CHECKING:
     from energy_callbacks.powercap.exchange import Exchange, Record
-    from energy_callbacks.powercap.search.answer import Answer
+    from energy_callbacks.powercap.results import Results
     from energy_callbacks.powercap.search.search import PowerSearch
 
 Why = Literal["search", "chosen", "end"]
@@ -52,23 +54,6 @@ class Decision:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cards:
-    """The cards of a run, on all hosts.
-
-    Attributes:
-        settings: the settings that all of them accept.
-        found: the setting found; the highest one if clocks were not locked.
-        count: number of cards.
-        highest_w: sum of the highest power limits, W; 0 if the objective does not need it.
-    """
-
-    settings: KnobRange
-    found: float
-    count: int
-    highest_w: float
-
-
 def decision_after(exchange: "Exchange", number: int) -> Decision | None:
     """Return the newest decision if its round is later than ``number``; otherwise ``None``."""
     found = exchange.read("decision").get("decision")
@@ -82,19 +67,15 @@ class Coordinator:
     Attributes:
         exchange: records of all ranks.
         world_size: number of ranks.
-        make_search: creates a search for the cards of the run.
-        has_drifted: whether a window at the chosen setting differs too much from an earlier one.
-        is_due: whether the objective has changed, so that the search must begin again.
-        report: called with the newest answer and all windows.
+        objective: creates searches; if it changes, the search begins again.
+        results: writes the newest answer and all windows.
         trials: windows so far since the last change of the training.
     """
 
     exchange: "Exchange"
     world_size: int
-    make_search: "Callable[[Cards], PowerSearch]"
-    has_drifted: Callable[[Trial, Trial], bool]
-    is_due: Callable[[], bool]
-    report: "Callable[[Answer, Sequence[Trial]], None]"
+    objective: ObjectiveOverTime
+    results: "Results"
     trials: list[Trial] = field(default_factory=list)
     _round: int = 0
 
@@ -108,12 +89,12 @@ class Coordinator:
     def _run(self) -> Generator[float, None, None]:
         nodes = yield from self._joined()
         cards = cards_of(nodes)
-        search = self.make_search(cards)
+        search = self.objective.search(cards)
         while True:
             yield from self._search(search, cards.found)
             changed = yield from self._hold(search)
             if not changed:  # the objective is another one; the windows remain valid
-                search = self.make_search(cards)
+                search = self.objective.search(cards)
                 for trial in self.trials:
                     search.add(trial)
 
@@ -132,19 +113,19 @@ class Coordinator:
     def _hold(self, search: "PowerSearch") -> Generator[float, None, bool]:
         """Keep the chosen setting; return ``True`` after a drift, ``False`` for a new objective."""
         answer = search.answer()
-        self.report(answer, self.trials)
+        self.results.record(answer, self.trials)
         first: Trial | None = None
         least_s = 0.0
-        while not self.is_due():
+        while not self.objective.has_changed():
             trial = yield from self._window(answer.chosen, "chosen", least_s)
             least_s = min(max(2.0 * least_s, 5.0), _LONGEST_S)
-            if first is not None and self.has_drifted(first, trial):
+            if first is not None and has_drifted(first, trial):
                 self.trials = [trial]
                 search.reopen(trial)
                 return True
             first = first or trial
             self.trials.append(trial)
-            self.report(answer, self.trials)
+            self.results.record(answer, self.trials)
         return False
 
     def _joined(self) -> Generator[float, None, list["Record"]]:
@@ -217,16 +198,8 @@ def cards_of(nodes: Sequence["Record"]) -> Cards:
     if lowest > highest or (ranges[0].steps and not steps):
         raise ActuatorError(f"the GPUs of this run have no value of {ranges[0].knob} in common")
     found = ranges[0].present
-    common = KnobRange(
-        knob=ranges[0].knob,
-        lowest=lowest,
-        highest=highest,
-        present=found,
-        default=ranges[0].default,
-        steps=tuple(sorted(float(step) for step in steps)),
-    )
     return Cards(
-        settings=common,
+        settings=replace(ranges[0], lowest=lowest, highest=highest, steps=tuple(sorted(steps))),
         found=highest if found is None else found,
         count=len(ranges),
         highest_w=math.fsum(node["highest_w"] for node in nodes),

@@ -1,11 +1,13 @@
 """Changes the GPUs of one host; runs in the first rank of the host."""
 
 from collections.abc import Generator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.core.errors import ForeignChange, PowerCapError
+from energy_callbacks.powercap.actuators.choose import choose
+from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 from energy_callbacks.powercap.settings import KnobRange, Setting
 from energy_callbacks.powercap.windows import POLL_S
 
@@ -15,10 +17,9 @@ if TYPE_CHECKING:
     from energy_callbacks.powercap.coordinator import Decision
     from energy_callbacks.powercap.exchange import Exchange
     from energy_callbacks.powercap.options import OptimizerOptions
-    from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 
 
-class Leader:
+class Leader(AbstractContextManager["Leader"]):
     """Changes all GPUs that the ranks of this host use, and restores them at the end of the block.
 
     An error is posted, so that rank 0 ends the search.
@@ -46,15 +47,7 @@ class Leader:
         self._set_value: float | None = None
         self._has_changed = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Restore the settings that were found."""
         if self._cards is None:
             return
@@ -92,14 +85,11 @@ class Leader:
 
     def _ranges(self) -> dict[str, KnobRange]:
         actuator = self._actuator = actuator_of(self._optimizer, self._uuids)
-        if self._optimizer.knob == "duty":
-            return {uuid: actuator.range(uuid, "duty") for uuid in self._uuids}
-        from energy_callbacks.powercap.safety.changed_cards import ChangedCards
-
-        self._cards = ChangedCards(
-            actuator, self._uuids, allow_changes=self._optimizer.allow_changes
-        ).__enter__()
-        ranges = {uuid: actuator.range(uuid, self._optimizer.knob) for uuid in self._uuids}
+        knob = self._optimizer.knob
+        if knob != "duty":
+            consent = self._optimizer.allow_changes
+            self._cards = ChangedCards(actuator, self._uuids, allow_changes=consent).__enter__()
+        ranges = {uuid: actuator.range(uuid, knob) for uuid in self._uuids}
         first = ranges[self._uuids[0]]
         self._found = self._set_value = first.present
         self._highest = first.highest
@@ -123,15 +113,14 @@ class Leader:
     def _set(self, value: float | None) -> None:
         if self._cards is None or self._actuator is None:
             return
-        knob = self._optimizer.knob
         if self._found is None and not self._has_changed and value == self._highest:
             value = None  # clocks that are not locked are already at their highest value
+        setting = Setting(knob=self._optimizer.knob, value=value)
         if value != self._set_value:
             self._has_changed = True
-            self._cards.set(Setting(knob=knob, value=value))
+            self._cards.set(setting)
             self._set_value = value
             return
-        setting = Setting(knob=knob, value=value)
         for uuid in self._uuids:
             if not self._actuator.agrees(uuid, setting):
                 raise ForeignChange(
@@ -152,6 +141,4 @@ def actuator_of(optimizer: "OptimizerOptions", uuids: "list[str]") -> "Actuator"
     wanted = optimizer.actuator
     if wanted is not None and not isinstance(wanted, str):
         return wanted
-    from energy_callbacks.powercap.actuators.choose import choose
-
     return choose(uuids, optimizer.knob, names=None if wanted is None else [wanted])

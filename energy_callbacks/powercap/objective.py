@@ -1,14 +1,34 @@
 """Creates searches for the objective of an optimizer, which may change with a schedule of caps."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from energy_callbacks.powercap.search import objectives
+from energy_callbacks.powercap.search.schedule import CapSchedule
+from energy_callbacks.powercap.search.search import PowerSearch
+from energy_callbacks.powercap.settings import KnobRange
+
 if TYPE_CHECKING:
-    from energy_callbacks.powercap.coordinator import Cards
     from energy_callbacks.powercap.options import OptimizerOptions
-    from energy_callbacks.powercap.search.objectives import Objective
-    from energy_callbacks.powercap.search.search import PowerSearch
     from energy_callbacks.sensing.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cards:
+    """The cards of a run, on all hosts.
+
+    Attributes:
+        settings: the settings that all of them accept.
+        found: the setting found; the highest one if clocks were not locked.
+        count: number of cards.
+        highest_w: sum of the highest power limits, W; 0 if the objective does not need it.
+    """
+
+    settings: KnobRange
+    found: float
+    count: int
+    highest_w: float
 
 
 class ObjectiveOverTime:
@@ -24,8 +44,6 @@ class ObjectiveOverTime:
         self._clock = clock
         self._schedule = None
         if optimizer.schedule is not None:
-            from energy_callbacks.powercap.search.schedule import CapSchedule
-
             self._schedule = CapSchedule.read(Path(optimizer.schedule))
         self._cap_w = self._cap_now_w()
 
@@ -38,18 +56,14 @@ class ObjectiveOverTime:
         """Return whether the cap has changed since the last search was created."""
         return self._schedule is not None and self._cap_now_w() != self._cap_w
 
-    def search(self, cards: "Cards") -> "PowerSearch":
+    def search(self, cards: Cards) -> PowerSearch:
         """Create a search for the objective of now."""
-        from energy_callbacks.powercap.search.search import PowerSearch
-
         self._cap_w = self._cap_now_w()
         return PowerSearch(
             self._objective(cards), cards.settings, found=cards.found, cards=cards.count
         )
 
-    def _objective(self, cards: "Cards") -> "Objective":
-        from energy_callbacks.powercap.search import objectives  # imports NumPy and SciPy
-
+    def _objective(self, cards: Cards) -> objectives.Objective:
         optimizer = self._optimizer
         if self._cap_w is not None:
             return objectives.PowerCap(self._cap_w)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from energy_callbacks.powercap.search.schedule import CapSchedule
+
 if TYPE_CHECKING:
     from energy_callbacks.powercap.actuators.protocol import Actuator
 
@@ -48,8 +50,6 @@ class OptimizerOptions:
         _check_number("window_steps", self.window_steps, 1.0, math.inf)
         _check_number("window_s", self.window_s, 0.0, math.inf)
         if self.schedule is not None:
-            from energy_callbacks.powercap.search.schedule import CapSchedule
-
             CapSchedule.read(Path(self.schedule))
 
     def _check_objective(self) -> None:

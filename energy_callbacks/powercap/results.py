@@ -3,17 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.powercap.search.trial import Trial
 from energy_callbacks.report.model.power_limit import Estimate, PowerLimitSearch, PowerPoint
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.powercap.options import OptimizerOptions
-    from energy_callbacks.powercap.search import answer as answers
+    from energy_callbacks.powercap.search.search import Answer
 
-_NORMAL_95: Final = 1.96
+_Mean = tuple[float, float]  # with its standard error
 
 
 class Results:
@@ -30,7 +31,7 @@ class Results:
         self._chosen: float | None = None
         self._first_step = 0
 
-    def record(self, answer: "answers.Answer", trials: Sequence[Trial]) -> None:
+    def record(self, answer: "Answer", trials: Sequence[Trial]) -> None:
         """Write a result.
 
         Args:
@@ -44,10 +45,11 @@ class Results:
         chosen = _at(trials, answer.chosen)
         is_measured = bool(found and chosen)
         steps = done - self._first_step
-        slowdown, saving = _as_estimate(answer.effect.slowdown), _as_estimate(answer.effect.saving)
+        slowdown, saving = answer.slowdown, answer.saving
         if is_measured:
             slowdown, saving = measured_effect(found, chosen)
-        found_j = _mean(found)[2] if found else 0.0  # the search begins with a window at ``found``
+        # The search begins with a window at ``found``.
+        found_j = _mean(found)[1][0] if found else 0.0
         result = PowerLimitSearch(
             knob=self._optimizer.knob,
             objective=str(self._optimizer),
@@ -59,14 +61,7 @@ class Results:
             is_measured=is_measured,
             saved_j=_times(saving, steps * found_j),
             steps=steps,
-            curve=tuple(
-                PowerPoint(
-                    value=point.value,
-                    step_s=_as_estimate(point.step_s),
-                    step_j=_as_estimate(point.step_j),
-                )
-                for point in answer.curve
-            ),
+            curve=answer.curve,
             measured=tuple(
                 _point(value, _at(trials, value)) for value in sorted({t.value for t in trials})
             ),
@@ -84,27 +79,24 @@ def measured_effect(found: Sequence[Trial], chosen: Sequence[Trial]) -> tuple[Es
     if found[0].value == chosen[0].value:
         nothing = Estimate(value=0.0, low=0.0, high=0.0)
         return nothing, nothing
-    before_s, before_s_stderr, before_j, before_j_stderr = _mean(found)
-    after_s, after_s_stderr, after_j, after_j_stderr = _mean(chosen)
-    slowdown = _relative(after_s, after_s_stderr, before_s, before_s_stderr)
-    saving = _relative(after_j, after_j_stderr, before_j, before_j_stderr)
+    slowdown, saving = map(_relative, _mean(chosen), _mean(found))
     return slowdown, Estimate(value=-saving.value, low=-saving.high, high=-saving.low)
 
 
-def _relative(after: float, after_stderr: float, before: float, before_stderr: float) -> Estimate:
-    ratio = after / before
-    error = _NORMAL_95 * ratio * math.hypot(after_stderr / after, before_stderr / before)
+def _relative(after: _Mean, before: _Mean) -> Estimate:
+    ratio = after[0] / before[0]
+    error = NORMAL_95 * ratio * math.hypot(after[1] / after[0], before[1] / before[0])
     return Estimate(value=ratio - 1.0, low=ratio - 1.0 - error, high=ratio - 1.0 + error)
 
 
-def _mean(trials: Sequence[Trial]) -> tuple[float, float, float, float]:
+def _mean(trials: Sequence[Trial]) -> tuple[_Mean, _Mean]:
     """Return time and energy of a step, each with its standard error."""
     times = [(one.step_s, one.step_s_stderr) for one in trials]
     energies = [(one.step_j, one.step_j_stderr) for one in trials]
-    return (*_mean_of(times), *_mean_of(energies))
+    return _mean_of(times), _mean_of(energies)
 
 
-def _mean_of(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def _mean_of(values: Sequence[_Mean]) -> _Mean:
     """Return the mean and its standard error: the larger of the stated one and of the scatter.
 
     The stated errors are not averaged out: those from edges of phases are the same in all windows.
@@ -123,22 +115,14 @@ def _at(trials: Sequence[Trial], value: float) -> list[Trial]:
 
 
 def _point(value: float, trials: Sequence[Trial]) -> PowerPoint:
-    step_s, step_s_stderr, step_j, step_j_stderr = _mean(trials)
-    return PowerPoint(
-        value=value,
-        step_s=_interval(step_s, step_s_stderr),
-        step_j=_interval(step_j, step_j_stderr),
-    )
+    step_s, step_j = _mean(trials)
+    return PowerPoint(value=value, step_s=_interval(*step_s), step_j=_interval(*step_j))
 
 
 def _interval(value: float, stderr: float) -> Estimate:
-    return Estimate(value=value, low=value - _NORMAL_95 * stderr, high=value + _NORMAL_95 * stderr)
+    return Estimate(value=value, low=value - NORMAL_95 * stderr, high=value + NORMAL_95 * stderr)
 
 
 def _times(estimate: Estimate, factor: float) -> Estimate:
     low, high = factor * estimate.low, factor * estimate.high
     return Estimate(value=factor * estimate.value, low=low, high=high)
-
-
-def _as_estimate(estimate: "answers.Estimate") -> Estimate:
-    return Estimate(value=estimate.value, low=estimate.low, high=estimate.high)

@@ -19,7 +19,6 @@ from energy_callbacks.powercap.objective import ObjectiveOverTime
 from energy_callbacks.powercap.pacer import Pacer
 from energy_callbacks.powercap.proposal import proposed
 from energy_callbacks.powercap.results import Results
-from energy_callbacks.powercap.search.drift import has_drifted
 from energy_callbacks.powercap.settings import Setting
 from energy_callbacks.powercap.windows import POLL_S, WindowPlan, measured, planned, warmed_up
 
@@ -44,6 +43,8 @@ class PowerLimitRun:
     """
 
     def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
+        with contextlib.suppress(ImportError):  # for actuators, whose threads must not import it
+            import pynvml  # noqa: F401
         self._optimizer = optimizer
         self._attempt = attempt
         self._process = attempt.process
@@ -79,14 +80,11 @@ class PowerLimitRun:
             yield self._coordinate()
 
     def _coordinate(self) -> Script:
-        objective = ObjectiveOverTime(self._optimizer, self._attempt.clock)
         yield from Coordinator(
             exchange=self._exchange,
             world_size=self._process.world_size,
-            make_search=objective.search,
-            has_drifted=has_drifted,
-            is_due=objective.has_changed,
-            report=Results(self._optimizer, self._attempt).record,
+            objective=ObjectiveOverTime(self._optimizer, self._attempt.clock),
+            results=Results(self._optimizer, self._attempt),
         ).script()
 
     def _advance(self) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.accounting.metrics.energy_sums import total, whole_window
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import NORMAL_95, Energy
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -148,7 +148,7 @@ def _window(
         duration_s=_train_s(attempt, first, last),
         step_s_stderr=_step_s_stderr(attempt, tallies),
         energy_j={uuid: one.energy_j for uuid, one in energies.items()},
-        energy_stderr_j={uuid: _stderr_j(one) for uuid, one in energies.items()},
+        energy_stderr_j={uuid: one.resolution_j / NORMAL_95 for uuid, one in energies.items()},
     )
 
 
@@ -183,11 +183,6 @@ def _energy(
 
 def _length_s(spans: Iterable[tuple[float, float]]) -> float:
     return math.fsum(end_s - start_s for start_s, end_s in spans)
-
-
-def _stderr_j(energy: Energy) -> float:
-    """Return the standard error of an energy, with the bound (95 %) of the errors at its edges."""
-    return math.hypot(energy.stderr_j, energy.edge_j / 1.96)
 
 
 def _train_s(attempt: "ActiveAttempt", start: "StepCounts", end: "StepCounts") -> float:

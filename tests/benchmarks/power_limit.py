@@ -39,7 +39,6 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.powercap.search.answer import Answer, Estimate
 from energy_callbacks.powercap.search.objectives import (
     MaxSlowdown,
     MinEnergy,
@@ -49,8 +48,9 @@ from energy_callbacks.powercap.search.objectives import (
     losses,
 )
 from energy_callbacks.powercap.search.posterior import Curves
-from energy_callbacks.powercap.search.search import PowerSearch
+from energy_callbacks.powercap.search.search import Answer, PowerSearch
 from energy_callbacks.powercap.search.trial import Trial
+from energy_callbacks.report.model.power_limit import Estimate
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.benchmarks.common.power_curves import PowerCurve, of_zeus, random_curves
@@ -206,8 +206,8 @@ def _coverage(answer: Answer, card: Card) -> dict[str, float]:
     step_s, step_j = card.truth.step_s[0], card.truth.step_j[0]
     at = card.index(answer.chosen)
     effect = [
-        _holds(answer.effect.slowdown, step_s[at] / step_s[-1] - 1.0),
-        _holds(answer.effect.saving, 1.0 - step_j[at] / step_j[-1]),
+        _holds(answer.slowdown, step_s[at] / step_s[-1] - 1.0),
+        _holds(answer.saving, 1.0 - step_j[at] / step_j[-1]),
     ]
     along = [
         held

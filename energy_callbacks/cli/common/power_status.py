@@ -9,6 +9,7 @@ from energy_callbacks.cli.common.tables import print_table
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators import choose
+from energy_callbacks.powercap.actuators.nvidia_card import KNOBS
 from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.safety.state_file import StateFile
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
@@ -17,7 +18,6 @@ from energy_callbacks.sensing.devices import GpuInfo
 ACTUATORS: Final = ("nvml", "zeusd", "nvidia-smi")
 """Actuators that change the card. The others change nothing, or act in a training only."""
 
-_KNOBS: Final[tuple[Knob, ...]] = ("limit", "clock", "memory_clock")
 _PERMITTED: Final = {True: "yes", False: "no", None: "perhaps"}
 _LIMITS: Final = ("limit W", "default W", "lowest W", "highest W")
 _COLUMNS: Final = ("GPU", *_LIMITS, "SM MHz", "steps", "changed by us")
@@ -89,7 +89,7 @@ def status(card: GpuInfo) -> CardStatus:
     settings: dict[Knob, KnobRange] = {}
     unsupported: dict[Knob, str] = {}
     reader = choose.actuator(ACTUATORS[0])
-    for knob in _KNOBS:
+    for knob in KNOBS:
         try:
             settings[knob] = reader.range(card.uuid, knob)
         except ActuatorError as error:
@@ -101,7 +101,7 @@ def status(card: GpuInfo) -> CardStatus:
         settings=settings,
         unsupported=unsupported,
         changes=tuple(_changes(card.uuid)),
-        actuators=tuple(choose.probes(card.uuid, ACTUATORS)),
+        actuators=tuple(choose.actuator(name).probe(card.uuid) for name in ACTUATORS),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from energy_callbacks.core.errors import ActuatorError
-from energy_callbacks.powercap.actuators.protocol import Probe
+from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 # On the training workloads of Zeus's traces (4 GPUs, 19 groups), the batch size with the lowest
@@ -14,7 +14,7 @@ _ADVICE: Final = (
 )
 
 
-class BatchAdvice:
+class BatchAdvice(Actuator):
     """Changes nothing, because another batch size changes what the training learns."""
 
     name = "batch-advice"
@@ -32,14 +32,6 @@ class BatchAdvice:
     def range(self, uuid: str, knob: Knob) -> KnobRange:  # noqa: ARG002 - as the protocol
         """See ``Actuator``."""
         raise ActuatorError(f"{self.name} cannot change {knob!r}", _ADVICE)
-
-    def read(self, uuid: str, knob: Knob) -> float | None:
-        """See ``Actuator``."""
-        return self.range(uuid, knob).present
-
-    def agrees(self, uuid: str, setting: Setting) -> bool:
-        """See ``Actuator``."""
-        return self.read(uuid, setting.knob) == setting.value
 
     def write(self, uuid: str, setting: Setting) -> None:
         """See ``Actuator``."""

@@ -1,6 +1,6 @@
 """Chooses the actuator for a knob of some cards: the first one that is permitted to change it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from energy_callbacks.core.errors import ActuatorError
@@ -20,7 +20,7 @@ _MADE_BY: Final[dict[str, Callable[[], Actuator]]] = {
     "nvidia-smi": NvidiaSmiActuator,
     "duty-cycle": DutyCycle,
     "batch-advice": BatchAdvice,
-    "dry-run": lambda: DryRun(NvmlActuator()),
+    "dry-run": DryRun,
 }
 NAMES: Final = tuple(_MADE_BY)
 _CHOSEN: Final = ("nvml", "zeusd", "nvidia-smi", "duty-cycle")
@@ -35,11 +35,6 @@ def actuator(name: str) -> Actuator:
     if name not in _MADE_BY:
         raise ValueError(f"no actuator {name!r}; choose from {', '.join(NAMES)}")
     return _MADE_BY[name]()
-
-
-def probes(uuid: str, names: Iterable[str] = NAMES) -> list[Probe]:
-    """Return what each actuator can do on a card; nothing is written."""
-    return [actuator(name).probe(uuid) for name in names]
 
 
 def choose(uuids: Sequence[str], knob: Knob, *, names: Sequence[str] | None = None) -> Actuator:

@@ -1,5 +1,6 @@
 """Logs what would be changed, and changes nothing."""
 
+from dataclasses import replace
 from typing import Final
 
 from energy_callbacks.core.guard import logger
@@ -10,7 +11,7 @@ from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 _NEEDS: Final = "it needs nothing, and changes nothing"
 
 
-class DryRun:
+class DryRun(Actuator):
     """Reads through another actuator, and logs instead of writing.
 
     Args:
@@ -26,9 +27,9 @@ class DryRun:
     def probe(self, uuid: str) -> Probe:
         """See ``Actuator``."""
         probe = self._actuator.probe(uuid)
-        return Probe(
+        return replace(
+            probe,
             actuator=self.name,
-            knobs=probe.knobs,
             can_write=bool(probe.knobs),
             needs=_NEEDS,
             found=f"{probe.actuator}: {probe.found}",

@@ -7,7 +7,7 @@ the sleep. It saves no energy: it keeps the mean power of at least one step belo
 from typing import Final
 
 from energy_callbacks.core.errors import ActuatorError
-from energy_callbacks.powercap.actuators.protocol import Probe
+from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 # Below this share, a training takes more than ten times as long.
@@ -18,11 +18,11 @@ _NEEDS: Final = (
 )
 
 
-class DutyCycle:
+class DutyCycle(Actuator):
     """Stores the share of time in which the GPU works.
 
     Nothing on the card is changed. After each step, the training thread waits for the GPU and then
-    sleeps for ``sleep_s``.
+    sleeps (``powercap/pacer.py``).
     """
 
     name = "duty-cycle"
@@ -47,28 +47,7 @@ class DutyCycle:
         present = self._shares.get(uuid, 1.0)
         return KnobRange(knob="duty", lowest=_LOWEST, highest=1.0, present=present, default=1.0)
 
-    def read(self, uuid: str, knob: Knob) -> float | None:
-        """See ``Actuator``."""
-        return self.range(uuid, knob).present
-
-    def agrees(self, uuid: str, setting: Setting) -> bool:
-        """See ``Actuator``."""
-        return self.read(uuid, setting.knob) == setting.value
-
     def write(self, uuid: str, setting: Setting) -> None:
         """See ``Actuator``."""
         self.range(uuid, setting.knob).check(setting.value)
         self._shares[uuid] = setting.value or 1.0
-
-
-def sleep_s(busy_s: float, share: float) -> float:
-    """Return how long to sleep after a step, s, so that the GPU works a share of the time.
-
-    Args:
-        busy_s: duration of the step until the GPU has finished it, s.
-        share: share of the time in which the GPU works.
-
-    >>> round(sleep_s(0.2, 0.8), 6)
-    0.05
-    """
-    return busy_s * (1.0 / share - 1.0)

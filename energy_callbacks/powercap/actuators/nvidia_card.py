@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.core.units import watts_from_milliwatts
-from energy_callbacks.powercap.actuators.protocol import Probe
+from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.sensing import time_limit
 
@@ -28,14 +28,14 @@ _LOOKS: Final = 4
 _LOOK_INTERVAL_S: Final = 0.02
 
 
-class NvidiaActuator(ABC):
+class NvidiaActuator(Actuator, ABC):
     """Reads settings through NVML, checks values, and reads limits back after writing them.
 
     Attributes:
-        name: name of the actuator.
+        needs: what the actuator needs to write, as text for the user.
     """
 
-    name: str
+    needs: str
 
     def __init__(self) -> None:
         # Imported here because background threads call the methods, and must not import modules.
@@ -44,8 +44,8 @@ class NvidiaActuator(ABC):
         self._nvml: Any = pynvml
 
     @abstractmethod
-    def probe(self, uuid: str) -> Probe:
-        """See ``Actuator``."""
+    def _permission(self, uuid: str) -> tuple[bool | None, str]:
+        """Return whether the actuator may write (``None``: perhaps), and what was found."""
 
     @abstractmethod
     def _write(self, uuid: str, setting: Setting, within: KnobRange) -> None:
@@ -55,15 +55,30 @@ class NvidiaActuator(ABC):
             ActuatorError: if the setting is refused.
         """
 
+    def probe(self, uuid: str) -> Probe:
+        """See ``Actuator``."""
+        knobs: list[Knob] = []
+        reasons: list[str] = []
+        for knob in KNOBS:
+            try:
+                self.range(uuid, knob)
+                knobs.append(knob)
+            except ActuatorError as error:
+                reasons.append(str(error))
+        can_write, found = self._permission(uuid)
+        return Probe(
+            actuator=self.name,
+            knobs=tuple(knobs),
+            can_write=can_write if knobs else False,
+            needs=self.needs,
+            found=found if knobs else reasons[0],
+        )
+
     def range(self, uuid: str, knob: Knob) -> KnobRange:
         """See ``Actuator``."""
         if knob not in KNOBS:
             raise ActuatorError(f"{self.name} cannot change {knob!r}", f"it has {', '.join(KNOBS)}")
         return self._ask(uuid, lambda handle: self._range(uuid, handle, knob))
-
-    def read(self, uuid: str, knob: Knob) -> float | None:
-        """See ``Actuator``."""
-        return self.range(uuid, knob).present
 
     def agrees(self, uuid: str, setting: Setting) -> bool:
         """See ``Actuator``."""
@@ -85,18 +100,6 @@ class NvidiaActuator(ABC):
                 f"{uuid}: {self.name} reports success, but the power limit is "
                 f"{self.read(uuid, 'limit'):g} W, not {setting.value:g} W"
             )
-
-    def supported(self, uuid: str) -> tuple[tuple[Knob, ...], str]:
-        """Return the knobs of a card; if it has none, also the reason."""
-        knobs: list[Knob] = []
-        reason = ""
-        for knob in KNOBS:
-            try:
-                self.range(uuid, knob)
-                knobs.append(knob)
-            except ActuatorError as error:
-                reason = reason or str(error)
-        return tuple(knobs), "" if knobs else reason
 
     def _runs_at_most(self, uuid: str, knob: Knob, clock_mhz: float, look: int) -> bool:
         if look:

@@ -7,7 +7,6 @@ from typing import Final
 
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators.nvidia_card import NvidiaActuator
-from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.settings import KnobRange, Setting
 from energy_callbacks.sensing import time_limit
 
@@ -24,18 +23,24 @@ class NvidiaSmiActuator(NvidiaActuator):
     """Runs ``nvidia-smi`` as root through ``sudo -n``."""
 
     name = "nvidia-smi"
+    needs = _NEEDS
 
-    def probe(self, uuid: str) -> Probe:
-        """See ``Actuator``; sudo tells whether it permits the command, but not without what."""
-        knobs, reason = self.supported(uuid)
-        can_write, found = _permission(uuid)
-        return Probe(
-            actuator=self.name,
-            knobs=knobs,
-            can_write=can_write if knobs else False,
-            needs=_NEEDS,
-            found=reason or found,
-        )
+    def _permission(self, uuid: str) -> tuple[bool | None, str]:
+        """Ask sudo whether it permits nvidia-smi.
+
+        ``sudo -l`` only lists what is permitted. It also lists commands for which sudo asks for a
+        password.
+        """
+        missing = [name for name in ("sudo", "nvidia-smi") if shutil.which(name) is None]
+        if missing:
+            return False, f"{' and '.join(missing)} not found on the PATH"
+        try:
+            code, text = _run(["sudo", "-n", "-l", "nvidia-smi", "-i", uuid, "--power-limit=1"])
+        except ActuatorError as error:
+            return False, str(error)
+        if code:
+            return False, f"sudo does not permit nvidia-smi without a password: {text}"
+        return None, "sudo permits nvidia-smi, perhaps with a password only"
 
     def _write(self, uuid: str, setting: Setting, within: KnobRange) -> None:
         command = ["sudo", "-n", "nvidia-smi", "-i", uuid, _option(setting, within)]
@@ -54,24 +59,6 @@ def _option(setting: Setting, within: KnobRange) -> str:
         return f"--reset-{clocks}"
     lowest_mhz = within.lowest if setting.knob == "clock" else value
     return f"--lock-{clocks}={lowest_mhz:.0f},{value:.0f}"
-
-
-def _permission(uuid: str) -> tuple[bool | None, str]:
-    """Return whether sudo permits nvidia-smi (``None``: perhaps), and what was found.
-
-    ``sudo -l`` only lists what is permitted. It also lists commands for which sudo asks for a
-    password.
-    """
-    missing = [name for name in ("sudo", "nvidia-smi") if shutil.which(name) is None]
-    if missing:
-        return False, f"{' and '.join(missing)} not found on the PATH"
-    try:
-        code, text = _run(["sudo", "-n", "-l", "nvidia-smi", "-i", uuid, "--power-limit=1"])
-    except ActuatorError as error:
-        return False, str(error)
-    if code:
-        return False, f"sudo does not permit nvidia-smi without a password: {text}"
-    return None, "sudo permits nvidia-smi, perhaps with a password only"
 
 
 def _run(command: list[str]) -> tuple[int, str]:

@@ -5,7 +5,6 @@ from typing import Any
 from energy_callbacks.core.units import milliwatts
 from energy_callbacks.powercap.actuators import privilege
 from energy_callbacks.powercap.actuators.nvidia_card import NEEDS_ADMIN, NvidiaActuator
-from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.settings import KnobRange, Setting
 
 
@@ -16,19 +15,11 @@ class NvmlActuator(NvidiaActuator):
     """
 
     name = "nvml"
+    needs = NEEDS_ADMIN
 
-    def probe(self, uuid: str) -> Probe:
-        """See ``Actuator``."""
-        knobs, reason = self.supported(uuid)
+    def _permission(self, uuid: str) -> tuple[bool | None, str]:  # noqa: ARG002 - as the base
         is_admin = privilege.is_admin()
-        found = "this process has CAP_SYS_ADMIN" if is_admin else "this process lacks CAP_SYS_ADMIN"
-        return Probe(
-            actuator=self.name,
-            knobs=knobs,
-            can_write=bool(knobs) and is_admin,
-            needs=NEEDS_ADMIN,
-            found=reason or found,
-        )
+        return is_admin, f"this process {'has' if is_admin else 'lacks'} CAP_SYS_ADMIN"
 
     def _write(self, uuid: str, setting: Setting, within: KnobRange) -> None:
         self._ask(uuid, lambda handle: _set(self._nvml, handle, setting, within))

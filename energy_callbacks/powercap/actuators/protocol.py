@@ -61,7 +61,7 @@ class Actuator(Protocol):
         Raises:
             ActuatorError: as ``range``.
         """
-        ...
+        return self.range(uuid, knob).present
 
     def agrees(self, uuid: str, setting: Setting) -> bool:
         """Return whether nothing that can be read contradicts a setting that was written earlier.
@@ -72,7 +72,7 @@ class Actuator(Protocol):
         Raises:
             ActuatorError: as ``range``.
         """
-        ...
+        return self.read(uuid, setting.knob) == setting.value
 
     def write(self, uuid: str, setting: Setting) -> None:
         """Change a setting; a clock of ``None`` ends the lock of the clock.

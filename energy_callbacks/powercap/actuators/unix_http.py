@@ -3,7 +3,6 @@
 import http.client
 import json
 import socket
-from collections.abc import Mapping
 from typing import Any
 
 
@@ -24,31 +23,6 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
-
-
-def request(
-    path: str, method: str, target: str, headers: Mapping[str, str], timeout_s: float
-) -> tuple[int, str]:
-    """Send one request; return the status code and the text of the answer.
-
-    Args:
-        path: the socket.
-        method: HTTP method, such as ``GET``.
-        target: path and query of the URL.
-        headers: additional headers.
-        timeout_s: time limit for each operation of the socket, s.
-
-    Raises:
-        OSError: if the socket cannot be opened or does not answer in time.
-        http.client.HTTPException: if the answer is not HTTP.
-    """
-    connection = UnixConnection(path, timeout_s)
-    try:
-        connection.request(method, target, headers=dict(headers))
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode("utf-8", "replace")
-    finally:
-        connection.close()
 
 
 def json_object(text: str) -> dict[str, Any]:

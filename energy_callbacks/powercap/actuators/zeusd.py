@@ -7,14 +7,14 @@ the daemon lists the same models, in the same order, as NVML does in this proces
 
 import http.client
 import os
+from contextlib import closing
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.core.units import milliwatts
 from energy_callbacks.powercap.actuators.nvidia_card import NvidiaActuator
-from energy_callbacks.powercap.actuators.protocol import Probe
-from energy_callbacks.powercap.actuators.unix_http import json_object, request
+from energy_callbacks.powercap.actuators.unix_http import UnixConnection, json_object
 from energy_callbacks.powercap.settings import KnobRange, Setting
 
 # Sockets of zeusd 0.16 and of earlier versions; the environment variable ZEUSD_SOCK_PATH precedes.
@@ -35,22 +35,14 @@ class ZeusdActuator(NvidiaActuator):
     """
 
     name = "zeusd"
+    needs = _NEEDS
 
-    def probe(self, uuid: str) -> Probe:
-        """See ``Actuator``."""
-        knobs, reason = self.supported(uuid)
+    def _permission(self, uuid: str) -> tuple[bool | None, str]:
         try:
             self._index(uuid)
-            can_write, found = bool(knobs), f"zeusd answers at {_socket()}"
         except ActuatorError as error:
-            can_write, found = False, str(error)
-        return Probe(
-            actuator=self.name,
-            knobs=knobs,
-            can_write=can_write,
-            needs=_NEEDS,
-            found=reason or found,
-        )
+            return False, str(error)
+        return True, f"zeusd answers at {_socket()}"
 
     def _write(self, uuid: str, setting: Setting, within: KnobRange) -> None:
         operation, values = _operation(setting, within)
@@ -115,7 +107,10 @@ def _send(method: str, target: str) -> tuple[int, str]:
     token = os.environ.get("ZEUSD_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        return request(_socket(), method, target, headers, _PATIENCE_S)
+        with closing(UnixConnection(_socket(), _PATIENCE_S)) as connection:
+            connection.request(method, target, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
         raise ActuatorError(f"zeusd does not answer at {_socket()} ({error})") from error
 

@@ -13,13 +13,7 @@ from energy_callbacks.core.errors import ConsentError, ForeignChange, PowerCapEr
 from energy_callbacks.core.guard import logger
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.safety.gpu_lock import GpuLocks
-from energy_callbacks.powercap.safety.heal import (
-    Restored,
-    foreign,
-    is_ours,
-    name_of,
-    restore_card,
-)
+from energy_callbacks.powercap.safety.heal import Restored, foreign, is_ours, name_of, restore_card
 from energy_callbacks.powercap.safety.state_file import (
     Change,
     ChangedCard,

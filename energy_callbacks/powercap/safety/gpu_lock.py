@@ -6,6 +6,7 @@ jobs of other users find them.
 """
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Final
 
 from energy_callbacks.core.errors import CardInUse, PowerCapError
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, StateFile
+
+if sys.platform != "win32":
+    import fcntl
 
 # Longest time to wait for a lock, s: the watchdog of a killed job restores its settings within 2 s.
 _PATIENCE_S: Final = 3.0
@@ -47,8 +51,6 @@ class GpuLocks:
             raise
 
     def _lock(self, uuid: str, folder: Path | None, end_s: float) -> None:
-        import fcntl
-
         self.descriptors.append(_open(_path(uuid, folder)))
         while True:
             try:

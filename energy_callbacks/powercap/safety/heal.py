@@ -7,12 +7,7 @@ from typing import Literal, cast
 
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators.protocol import Actuator
-from energy_callbacks.powercap.safety.state_file import (
-    Change,
-    ChangedCard,
-    StateFile,
-    boot_id,
-)
+from energy_callbacks.powercap.safety.state_file import Change, ChangedCard, StateFile, boot_id
 from energy_callbacks.powercap.settings import Knob, Setting
 
 Outcome = Literal["restored", "unchanged", "foreign", "failed", "restarted"]
@@ -102,7 +97,16 @@ def restore_card(file: StateFile, actuator: Actuator | None = None) -> Sequence[
         return ()
     if card.boot_id != boot_id():
         file.remove()
-        return tuple(_restarted(card, change) for change in card.changes)
+        return tuple(
+            Restored(
+                uuid=card.uuid,
+                setting=Setting(knob=change.knob, value=change.found),
+                outcome="restarted",
+                message=f"{card.uuid}: the machine has been restarted since the {change.knob} was "
+                "changed, which resets the GPU; nothing was written",
+            )
+            for change in card.changes
+        )
     done = tuple(_restore(card, change, file, actuator) for change in card.changes)
     failed = {one.setting.knob for one in done if one.outcome == "failed"}
     if failed:
@@ -111,15 +115,6 @@ def restore_card(file: StateFile, actuator: Actuator | None = None) -> Sequence[
     else:
         file.remove()
     return done
-
-
-def _restarted(card: ChangedCard, change: Change) -> Restored:
-    found = Setting(knob=change.knob, value=change.found)
-    message = (
-        f"{card.uuid}: the machine has been restarted since the {change.knob} was changed, which "
-        "resets the GPU; nothing was written"
-    )
-    return Restored(uuid=card.uuid, setting=found, outcome="restarted", message=message)
 
 
 def _restore(

@@ -75,7 +75,7 @@ class ChangedCard:
 def boot_id() -> str:
     """Return a text that differs after each start of the machine; ``""`` if it is not known."""
     with suppress(OSError):
-        return _BOOT_ID.read_text(encoding="ascii").strip()
+        return _BOOT_ID.read_text(encoding="utf-8").strip()
     return ""
 
 
@@ -86,7 +86,7 @@ def process_start(pid: int) -> str:
         ``""`` if the process has ended, or if this is not known.
     """
     with suppress(OSError, IndexError):
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         state, *fields = status.rpartition(")")[2].split()  # proc(5): field 3 and the following
         return "" if state in "ZX" else fields[18]
     return ""
@@ -168,11 +168,7 @@ def _check_private(folder: Path) -> None:
 
 
 def _card(content: dict[str, Any]) -> ChangedCard:
-    changes = tuple(_change(**one) for one in content.pop("changes"))
+    changes = tuple(Change(**one | {"ours": tuple(one["ours"])}) for one in content.pop("changes"))
+    if unknown := {change.knob for change in changes}.difference(UNITS):
+        raise ValueError(f"unknown knob {unknown.pop()!r}")
     return ChangedCard(**content, changes=changes)
-
-
-def _change(*, knob: Knob, found: float | None, ours: list[float | None]) -> Change:
-    if knob not in UNITS:
-        raise ValueError(f"unknown knob {knob!r}")
-    return Change(knob=knob, found=found, ours=tuple(ours))

@@ -1,6 +1,5 @@
 """What the best setting is: four objectives, and how much worse than the best a setting is."""
 
-import math
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -24,31 +23,6 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MaxSlowdown:
-    """Least energy, with steps that are at most this fraction slower than at the found setting.
-
-    Attributes:
-        fraction: largest slowdown; 0.05 for 5 %.
-    """
-
-    fraction: float
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` if the fraction is negative or not finite."""
-        if not 0.0 <= self.fraction < math.inf:
-            raise ValueError(f"max_slowdown must be 0 or more, got {self.fraction}; 0.05 is 5 %")
-
-    def costs(self, curves: Curves) -> Array:
-        """Return the energy of a step, J."""
-        return curves.step_j
-
-    def excesses(self, curves: Curves) -> Array:
-        """Return the slowdown above the largest one."""
-        found_s = curves.step_s[:, curves.found, None]
-        return np.asarray(curves.step_s / found_s - 1.0 - self.fraction)
-
-
-@dataclass(frozen=True, slots=True)
 class MinEnergy:
     """Least energy, whatever the duration."""
 
@@ -62,7 +36,23 @@ class MinEnergy:
 
 
 @dataclass(frozen=True, slots=True)
-class ZeusCost:
+class MaxSlowdown(MinEnergy):
+    """Least energy, with steps that are at most this fraction slower than at the found setting.
+
+    Attributes:
+        fraction: largest slowdown; 0.05 for 5 %.
+    """
+
+    fraction: float
+
+    def excesses(self, curves: Curves) -> Array:
+        """Return the slowdown above the largest one."""
+        found_s = curves.step_s[:, curves.found, None]
+        return np.asarray(curves.step_s / found_s - 1.0 - self.fraction)
+
+
+@dataclass(frozen=True, slots=True)
+class ZeusCost(MinEnergy):
     """Least cost ``eta`` x energy + (1 - ``eta``) x highest power x duration.
 
     This is the cost of Zeus (You, Chung, Chowdhury, NSDI 2023).
@@ -75,21 +65,10 @@ class ZeusCost:
     eta: float
     max_power_w: float
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` if a value is out of range."""
-        if not 0.0 <= self.eta <= 1.0:
-            raise ValueError(f"eta must be between 0 and 1, got {self.eta}")
-        if not 0.0 < self.max_power_w < math.inf:
-            raise ValueError(f"max_power_w must be a positive number, got {self.max_power_w}")
-
     def costs(self, curves: Curves) -> Array:
         """Return the costs, J."""
         time_cost = (1.0 - self.eta) * self.max_power_w * curves.step_s
         return np.asarray(self.eta * curves.step_j + time_cost)
-
-    def excesses(self, curves: Curves) -> Array:
-        """Return zeros: there is no constraint."""
-        return np.zeros_like(curves.step_j)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +80,6 @@ class PowerCap:
     """
 
     watts: float
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` if the cap is not a positive number."""
-        if not 0.0 < self.watts < math.inf:
-            raise ValueError(f"the cap must be a positive number of watts, got {self.watts}")
 
     def costs(self, curves: Curves) -> Array:
         """Return the duration of a step, s."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.random import default_rng
 
 from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.powercap.search.card_model import PARAMETERS, Array, CardModel
@@ -75,7 +76,7 @@ class _Posterior:
 
     def __init__(self, model: CardModel, trials: Sequence[Trial], scales: Array) -> None:
         self._model = model
-        self._rng = np.random.default_rng(0)
+        self._rng = default_rng(0)
         self._at = np.array([trial.value for trial in trials])
         measured = np.array([[trial.step_s, trial.step_j] for trial in trials]).T
         errors = np.array([[trial.step_s_stderr, trial.step_j_stderr] for trial in trials]).T

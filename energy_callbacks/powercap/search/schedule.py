@@ -10,7 +10,7 @@ the next row, the last one without end. An empty cap means no cap::
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,11 +37,9 @@ class CapSchedule:
     """The caps in a file.
 
     Attributes:
-        name: name of the file.
         changes: caps in time order, at least one.
     """
 
-    name: str
     changes: Sequence[CapChange]
 
     @classmethod
@@ -63,28 +61,16 @@ class CapSchedule:
         after = bisect_right(self.changes, unix_s, key=lambda change: change.start_s)
         return self.changes[after - 1].cap_w if after else None
 
-    def next_change_s(self, unix_s: float) -> float:
-        """Return when the next row begins, in seconds since 1970; infinite after the last row.
-
-        Args:
-            unix_s: time in seconds since 1970.
-        """
-        after = bisect_right(self.changes, unix_s, key=lambda change: change.start_s)
-        return self.changes[after].start_s if after < len(self.changes) else math.inf
-
 
 def _schedule(file: DatedCsv) -> CapSchedule:
     time = file.first("times", TIMES)
     column = file.columns[file.first("power caps", _CAPS)]
-    changes = tuple(_changes(file, time, column))
+    changes = [
+        CapChange(at_s, _cap(file, cells[column], column)) for at_s, cells in file.rows(time)
+    ]
     if not changes:
         raise ValueError(f"{file.path} has no row; add lines such as 2026-01-31T08:00Z,300")
-    return CapSchedule(name=file.path.name, changes=changes)
-
-
-def _changes(file: DatedCsv, time: str, column: int) -> Iterator[CapChange]:
-    for at_s, cells in file.rows(time):
-        yield CapChange(at_s, _cap(file, cells[column], column))
+    return CapSchedule(changes=changes)
 
 
 def _cap(file: DatedCsv, text: str, column: int) -> float | None:

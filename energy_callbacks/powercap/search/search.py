@@ -6,26 +6,45 @@ are two windows for every three power limits that a sweep in steps of 25 W would
 four and at most six.
 """
 
-import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.ma  # some functions of NumPy import it, which must not be on a thread
 
-from energy_callbacks.powercap.search.answer import Answer, CurvePoint, Effect, Estimate
-from energy_callbacks.powercap.search.card_model import Array, CardModel, model_of
+from energy_callbacks.powercap.search.card_model import Array, model_of
 from energy_callbacks.powercap.search.objectives import Objective, regrets
 from energy_callbacks.powercap.search.posterior import Curves, drawn_curves
 from energy_callbacks.powercap.search.trial import Trial
 from energy_callbacks.powercap.settings import KnobRange
+from energy_callbacks.report.model.power_limit import Estimate, PowerPoint
 
 # Largest number of settings at which curves are evaluated.
 _POINTS: Final = 101
 # Distance between power limits in the sweep of Zeus, W; the number of windows relates to it.
 _SWEEP_W: Final = 25.0
 _FEWEST, _MOST = 4, 6
-# Settings within this relative distance are the same for the verification.
-_NEAR: Final = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The result of a search, estimated from all windows.
+
+    Attributes:
+        found: the setting that was found before the search.
+        chosen: the best setting.
+        windows: number of windows.
+        slowdown: relative increase of the duration of a step; 0.05 for 5 %.
+        saving: relative decrease of the energy of a step; 0.1 for 10 %.
+        curve: time and energy over all settings, in ascending order of the setting.
+    """
+
+    found: float
+    chosen: float
+    windows: int
+    slowdown: Estimate
+    saving: Estimate
+    curve: tuple[PowerPoint, ...]
 
 
 class PowerSearch:
@@ -89,35 +108,20 @@ class PowerSearch:
             found=self._found,
             chosen=float(self._values[best]),
             windows=len(self._trials),
-            effect=_effect(curves, best),
-            predicted=self._predicted(best),
+            slowdown=_estimate(curves.step_s[:, best] / curves.step_s[:, curves.found] - 1.0),
+            saving=_estimate(1.0 - curves.step_j[:, best] / curves.step_j[:, curves.found]),
             curve=_points(curves),
         )
-
-    def _predicted(self, best: int) -> Effect | None:
-        near = self._near(self._values[best])
-        others = [trial for trial in self._trials if trial not in near]
-        if not near or not others:
-            return None
-        return _effect(self._drawn(others), best)
-
-    def _near(self, value: float) -> Sequence[Trial]:
-        return [t for t in self._trials if abs(math.log(t.value / value)) <= _NEAR]
 
     def _fitted(self) -> Curves:
         if not self._trials:
             raise RuntimeError("the search has no window yet; call add() first")
         if self._curves is None:
-            self._curves = self._drawn(self._trials)
+            power_w = self._trials[0].power_w
+            model = model_of(self._settings, cards=self._cards, power_w=power_w)
+            found = int(np.searchsorted(self._values, self._found))
+            self._curves = drawn_curves(model, self._trials, self._values, found)
         return self._curves
-
-    def _drawn(self, trials: Sequence[Trial]) -> Curves:
-        found = int(np.searchsorted(self._values, self._found))
-        return drawn_curves(self._model(), trials, self._values, found)
-
-    def _model(self) -> CardModel:
-        power_w = self._trials[0].power_w
-        return model_of(self._settings, cards=self._cards, power_w=power_w)
 
     def _best(self, curves: Curves) -> int:
         """Return the index of the setting with the least expected regret."""
@@ -167,15 +171,9 @@ def _windows(settings: KnobRange) -> int:
     return min(max(2 * sweep // 3, _FEWEST), _MOST)
 
 
-def _effect(curves: Curves, at: int) -> Effect:
-    slowdown = curves.step_s[:, at] / curves.step_s[:, curves.found] - 1.0
-    saving = 1.0 - curves.step_j[:, at] / curves.step_j[:, curves.found]
-    return Effect(slowdown=_estimate(slowdown), saving=_estimate(saving))
-
-
-def _points(curves: Curves) -> Sequence[CurvePoint]:
+def _points(curves: Curves) -> tuple[PowerPoint, ...]:
     return tuple(
-        CurvePoint(value=float(value), step_s=_estimate(step_s), step_j=_estimate(step_j))
+        PowerPoint(value=float(value), step_s=_estimate(step_s), step_j=_estimate(step_j))
         for value, step_s, step_j in zip(
             curves.values, curves.step_s.T, curves.step_j.T, strict=True
         )

@@ -1,6 +1,5 @@
 """One window: the time and the energy of a step at one setting."""
 
-import math
 from dataclasses import dataclass
 
 
@@ -21,12 +20,6 @@ class Trial:
     step_j: float
     step_s_stderr: float = 0.0
     step_j_stderr: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` if time or energy is not a positive number."""
-        for name, number in (("step_s", self.step_s), ("step_j", self.step_j)):
-            if not 0.0 < number < math.inf:
-                raise ValueError(f"{name} must be a positive number, got {number}")
 
     @property
     def power_w(self) -> float:

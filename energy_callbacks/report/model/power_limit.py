@@ -112,35 +112,28 @@ class PowerLimitSearch:
         """Unit of the settings; empty for a share."""
         return _UNITS.get(self.knob, "")
 
-    def setting(self, value: float) -> str:
-        """Return a setting with its unit, such as ``300 W``."""
-        return with_unit(self.knob, value)
-
-    @property
-    def sentence(self) -> str:
-        """Sentence with the chosen setting and what it saves."""
-        if self.chosen == self.found:
-            return (
-                f"The {self.name} stays at {self.setting(self.found)}: no other setting meets the "
-                f"objective better ({self.objective}; {self.windows} windows)."
-            )
-        how = "measured" if self.is_measured else "estimated"
-        return (
-            f"A {self.name} of {self.setting(self.chosen)} instead of {self.setting(self.found)} "
-            f"saves {_percent(self.saving)} of the energy of the GPUs in each step, and a step "
-            f"takes {_percent(self.slowdown)} longer ({how}; {self.objective}; {self.windows} "
-            f"windows)."
-        )
-
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was chosen, and the energy that was saved so far."""
-        if self.chosen == self.found or not self.steps:
-            return (self.sentence,)
+        """The chosen setting, what it saves, and the energy that was saved so far."""
+        found, chosen = with_unit(self.knob, self.found), with_unit(self.knob, self.chosen)
+        if self.chosen == self.found:
+            stays = (
+                f"The {self.name} stays at {found}: no other setting meets the objective better "
+                f"({self.objective}; {self.windows} windows)."
+            )
+            return (stays,)
+        how = "measured" if self.is_measured else "estimated"
+        effect = (
+            f"A {self.name} of {chosen} instead of {found} saves {_percent(self.saving)} of the "
+            f"energy of the GPUs in each step, and a step takes {_percent(self.slowdown)} longer "
+            f"({how}; {self.objective}; {self.windows} windows)."
+        )
+        if not self.steps:
+            return (effect,)
         saved = formatting.energy(self.saved_j.value)
         low, high = formatting.energy(self.saved_j.low), formatting.energy(self.saved_j.high)
         steps = f"{self.steps} steps at this setting have saved {saved} ({low} to {high})."
-        return (self.sentence, steps)
+        return (effect, steps)
 
 
 def _percent(estimate: Estimate) -> str:
@@ -156,7 +149,7 @@ def rows(search: PowerLimitSearch) -> list[tuple[str, ...]]:
 def _row(search: PowerLimitSearch, point: PowerPoint) -> tuple[str, ...]:
     marks = [("found", search.found), ("chosen", search.chosen)]
     return (
-        search.setting(point.value),
+        with_unit(search.knob, point.value),
         f"{_with_error(point.step_s)} s",
         _with_error(point.step_j),
         formatting.power(point.step_j.value / point.step_s.value),

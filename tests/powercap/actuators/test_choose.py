@@ -8,7 +8,7 @@ import pytest
 
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators import privilege
-from energy_callbacks.powercap.actuators.choose import NAMES, actuator, choose, probes
+from energy_callbacks.powercap.actuators.choose import NAMES, actuator, choose
 from energy_callbacks.powercap.settings import Knob
 from tests.fake_nvml import Constant, Mig, card_uuid, fixtures, pascal
 from tests.fake_nvml.library import load_library
@@ -92,7 +92,7 @@ def test_one_card_that_cannot_decides_for_all(
 def test_every_actuator_has_its_name_and_a_probe(fake_nvml: Play) -> None:
     """Probes of all actuators say what they need, and write nothing."""
     nvml = playing(fake_nvml)
-    found = probes(UUID)
+    found = [actuator(name).probe(UUID) for name in NAMES]
     assert [probe.actuator for probe in found] == list(NAMES)
     assert all(probe.needs and probe.found for probe in found)
     assert [actuator(name).name for name in NAMES] == list(NAMES)
