@@ -37,12 +37,11 @@ from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.report_process import queue, summary
 from energy_callbacks.report_process.job import ReportJob
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
-    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 # Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
 # not delay the report for long.
@@ -131,7 +130,7 @@ class EnergyMeter:
         now_s = self._clock.monotonic_s
         self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
-        self._power_control = _power_control(self.config)
+        self._power_control = power_control_from(self.config)
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
@@ -279,15 +278,14 @@ class EnergyMeter:
     @harmless
     def _control_power(self, attempt: ActiveAttempt, control: PowerControl) -> None:
         run = control.begin(attempt)
-        attempt.end_with_me(run)
+        attempt.power = run
         if run.pacer is not None:
             self._profilers.add(run.pacer)
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
-    ) -> "DiscoveredSources":
+    ) -> DiscoveredSources:
         from energy_callbacks.sensing.discovery import discover
-        from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
         if self._sources is not None:
             return DiscoveredSources(sources=tuple(self._sources))
@@ -836,14 +834,6 @@ def _has_exit_handlers() -> bool:
     # A child has imported multiprocessing; the import takes 10 ms.
     process = sys.modules.get("multiprocessing.process")
     return process is None or process.parent_process() is None
-
-
-def _power_control(config: EnergyConfig) -> PowerControl | None:
-    """Return the setting ``power_limit`` as an object; errors name where the setting comes from."""
-    try:
-        return power_control_from(config.power_limit)
-    except (TypeError, ValueError) as error:
-        raise config.blame(ValueError(str(error)), "power_limit") from error
 
 
 def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConfig:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
 from energy_callbacks.accounting.grid.intensity_log import IntensityLog, intensity_in
@@ -33,10 +33,8 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, Latch
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.timeline import Timeline
-
-if TYPE_CHECKING:
-    from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
 # Maximum time that the journal's thread waits for the last readings of all sources together, s.
 _STOP_TIMEOUT_S: Final = 3.0
@@ -131,13 +129,17 @@ class ActiveAttempt:
     Attributes:
         host: name of this machine.
         folder: folder of the journals of all ranks of this attempt.
+        process: framework and rank of this process.
+        power: control of the GPUs' power, which restores it when the attempt ends; ``None`` if
+            there is none.
+        is_let_go: whether ``let_go`` was called.
     """
 
     def __init__(
         self,
         *,
         config: EnergyConfig,
-        found: "DiscoveredSources",
+        found: DiscoveredSources,
         clock: Clock,
         run_folder: Path,
         state: Mapping[str, Any],
@@ -151,12 +153,12 @@ class ActiveAttempt:
         self.clock = clock
         self._end: _End | None = None
         self._has_last_row, self._over = Latch(), Latch()
-        self._is_let_go = self._is_broken = self._is_over_budget = False
+        self.is_let_go = self._is_broken = self._is_over_budget = False
         self._then: Callable[[], None] | None = None
         self._on_left = on_left
         self._was_left = False
         self._config = config
-        self._process = process
+        self.process = process
         self._on_failure = on_failure
         self.host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(
@@ -165,7 +167,7 @@ class ActiveAttempt:
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
         path = journal.path_for(run_folder, self._number, self.host, process.rank)
         self.folder = path.parent
-        self._power: PowerControlRun | None = None
+        self.power: PowerControlRun | None = None
         # Slow work is done before the start time is taken. CodeCarbon's tables are read without
         # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment
@@ -225,14 +227,9 @@ class ActiveAttempt:
             )
 
     @property
-    def process(self) -> TrainingProcess:
-        """Framework and rank of this process."""
-        return self._process
-
-    @property
     def rank(self) -> int:
         """Number of this process among all processes of the run, from 0."""
-        return self._process.rank
+        return self.process.rank
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -300,10 +297,6 @@ class ActiveAttempt:
                 break
             self.clock.sleep(_POLL_S)
 
-    def end_with_me(self, power: PowerControlRun) -> None:
-        """Restore the power limits of GPUs when the attempt ends."""
-        self._power = power
-
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
         """Write a profile to the journal, for the report.
 
@@ -332,7 +325,7 @@ class ActiveAttempt:
         Only the first process of a host returns this share. The other processes return 0. Before
         the first readings, the first process also returns 0.
         """
-        if self._process.local_rank:
+        if self.process.local_rank:
             return 0.0
         self.board.ask()
         used = self.board.used
@@ -352,11 +345,6 @@ class ActiveAttempt:
     def is_ending(self) -> bool:
         """Whether the attempt was asked to end."""
         return self._end is not None
-
-    @property
-    def is_let_go(self) -> bool:
-        """Whether ``let_go`` was called."""
-        return self._is_let_go
 
     def ask_to_end(self, error: BaseException | None) -> None:
         """End the attempt now, and read every source once more, on its own thread.
@@ -380,10 +368,7 @@ class ActiveAttempt:
     def _ask_to_end(self, status: str, error: str | None, left_s: float | None = None) -> None:
         if self._end is None:
             self._end = _End(t_s=self.now_s(), status=status, error=error, left_s=left_s)
-            self.steps.refuse()
-            if self._power is not None:
-                self._power.ask_to_stop()
-            self._sampler.ask_to_stop()
+            self._stop_measuring()
 
     def wait_for_last_row(self, timeout_s: float) -> None:
         """Let the journal's thread compute the figures of the last row; wait for at most this time.
@@ -400,7 +385,7 @@ class ActiveAttempt:
             then: function that must not raise.
         """
         self._then = then
-        self._is_let_go = True
+        self.is_let_go = True
         self._periodic.ask_to_stop()
         self._periodic.wait(0.0)  # in virtual time, the job runs only if it is waited for
 
@@ -410,12 +395,12 @@ class ActiveAttempt:
 
     def _wind_up(self, end: _End) -> float:
         """Do the next part of the end; return the time to the next call, s."""
-        if not self._is_let_go and not self._has_last_row.is_set:
+        if not self.is_let_go and not self._has_last_row.is_set:
             self._prepare_last_row(end)
             return _LOG_S
         if not self._over.is_set:
             self._finish(end)
-        if self._is_let_go and (then := self._then) is not None:
+        if self.is_let_go and (then := self._then) is not None:
             self._then = None
             then()
         return _LOG_S
@@ -445,7 +430,7 @@ class ActiveAttempt:
             self._disk.wait(_DISK_S)
 
     def _write_end(self, end: _End) -> None:
-        if self._power is not None and not self._power.wait(_RESTORE_S):
+        if self.power is not None and not self.power.wait(_RESTORE_S):
             self.recorder.warn(
                 "power_limit", "The power limit was not restored within two seconds.", _HEAL
             )
@@ -479,25 +464,28 @@ class ActiveAttempt:
         """
         # A single process must not wait for its own journal: if the disk is full, the journal never
         # gets its last line, and the wait would last for ``timeout_s``.
-        if self._process.world_size == 1:
+        if self.process.world_size == 1:
             return
         folder = journal.path_for(self.run_folder, self._number, self.host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             journals = list(folder.glob("*.jsonl"))
             unfinished = [path for path in journals if not journal.has_ended(path)]
-            if len(journals) >= self._process.world_size and all(
+            if len(journals) >= self.process.world_size and all(
                 map(journal.has_lost_its_writer, unfinished)
             ):
                 return
             time.sleep(0.05)
 
+    def _stop_measuring(self) -> None:
+        self.steps.refuse()
+        if self.power is not None:
+            self.power.ask_to_stop()
+        self._sampler.ask_to_stop()
+
     def abandon(self) -> None:
         """Ask all threads of the attempt to stop; return without waiting."""
-        self.steps.refuse()
-        if self._power is not None:
-            self._power.ask_to_stop()
-        self._sampler.ask_to_stop()
+        self._stop_measuring()
         self._periodic.ask_to_stop()
         self._disk.ask_to_stop()
 
@@ -566,6 +554,10 @@ class ActiveAttempt:
         config, job, linked_j = self._config, identity(os.environ), dict(earlier.linked_j)
         devices = config.devices if isinstance(config.devices, str) else list(config.devices)
         settings = {name: getattr(config, name) for name in _SETTINGS}
+        given = config.carbon_intensity
+        # A file of intensities has lines of its own.
+        place = asdict(grid.place if grid else Place())
+        place |= {"intensity": asdict(grid.intensity)} if grid else {}
         return {
             "type": "header",
             "format": journal.FORMAT,
@@ -576,15 +568,15 @@ class ActiveAttempt:
             "host": self.host,
             "pid": os.getpid(),
             "ppid": os.getppid(),
-            "launch": launch_id(self._process),
+            "launch": launch_id(self.process),
             "unix_s": unix_s,
             "run_name": config.run_name,
             "tags": dict(config.tags),
-            **asdict(self._process),
+            **asdict(self.process),
             "job": job and asdict(job),
             "config": {
-                "place": _place(grid),
-                "carbon_intensity": _text_or_number(config.carbon_intensity),
+                "place": place,
+                "carbon_intensity": str(given) if isinstance(given, str | os.PathLike) else given,
                 **settings,
                 "devices": devices,
             },
@@ -600,14 +592,3 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
         return "finished", None
     status = "failed" if isinstance(error, Exception) else "interrupted"
     return status, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _place(grid: Grid | None) -> Record:
-    """Return the location and its carbon intensity; a file of intensities has lines of its own."""
-    if grid is None:
-        return asdict(Place())
-    return {**asdict(grid.place), "intensity": asdict(grid.intensity)}
-
-
-def _text_or_number(value: float | str | Path | None) -> float | str | None:
-    return value if value is None or isinstance(value, int | float) else str(value)

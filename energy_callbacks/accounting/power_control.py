@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Protocol
 
 from energy_callbacks.accounting.attempt import ActiveAttempt, PowerControlRun
 from energy_callbacks.accounting.profilers import Profiler
+from energy_callbacks.core.config import EnergyConfig
 
 
 class PacedRun(PowerControlRun, Protocol):
@@ -29,17 +30,19 @@ class PowerControl(Protocol):
         ...
 
 
-def power_control_from(value: Any) -> PowerControl | None:
+def power_control_from(config: EnergyConfig) -> PowerControl | None:
     """Return the setting ``power_limit`` as an object.
 
-    Args:
-        value: an object, a mapping with the arguments of ``PowerLimitOptimizer``, or ``None``.
+    The setting is an object, a mapping with the arguments of ``PowerLimitOptimizer``, or ``None``.
 
     Raises:
-        ValueError: if an argument is invalid.
-        TypeError: if an argument is unknown or has the wrong type.
+        ValueError: if an argument is unknown or invalid; the message names where the setting comes
+            from.
     """
-    if isinstance(value, Mapping):
-        value = resolve_name("energy_callbacks.powercap:PowerLimitOptimizer")(**value)
-    control: PowerControl | None = value
+    control: PowerControl | None = config.power_limit
+    if isinstance(control, Mapping):
+        try:
+            control = resolve_name("energy_callbacks.powercap:PowerLimitOptimizer")(**control)
+        except (TypeError, ValueError) as error:
+            raise config.blame(ValueError(str(error)), "power_limit") from error
     return control

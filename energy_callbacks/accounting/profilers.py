@@ -9,20 +9,12 @@ from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.core.guard import logger, pass_on_signals
 
 
-class Profiler(Protocol):
-    """Receives the events of a training, and profiles it.
+class ProfilerRun(Protocol):
+    """Receives the events of an attempt, and profiles it.
 
     Methods run on the training thread; only ``stop`` may run on the journal's thread. If a method
     raises, a warning is logged and the profiler is stopped.
     """
-
-    def start(self, meter: ActiveAttempt) -> None:
-        """Handle the start of an attempt; may be called again after ``stop``.
-
-        Args:
-            meter: the attempt; may be used until ``stop`` returns.
-        """
-        ...
 
     def mark(self, name: str, t_s: float) -> None:
         """Handle an event of the training loop that is not an optimizer step.
@@ -41,6 +33,18 @@ class Profiler(Protocol):
 
     def stop(self) -> None:
         """Finish measuring and record the results, at the end of an attempt or after an error."""
+        ...
+
+
+class Profiler(ProfilerRun, Protocol):
+    """Receives the events of all attempts of a training."""
+
+    def start(self, meter: ActiveAttempt) -> None:
+        """Handle the start of an attempt; may be called again after ``stop``.
+
+        Args:
+            meter: the attempt; may be used until ``stop`` returns.
+        """
         ...
 
 

@@ -21,6 +21,8 @@ During a training, no ``SourceError`` reaches the training's code: the readings 
 warning is written.
 """
 
+from typing import Self
+
 
 class EnergyCallbacksError(Exception):
     """Base class of all errors of this package."""
@@ -42,11 +44,11 @@ class PowerCapError(EnergyCallbacksError):
     """A setting of a GPU was not changed; the message says why."""
 
 
-class ActuatorError(PowerCapError):
-    """A setting of a GPU cannot be read or changed.
+class _ErrorWithFix(EnergyCallbacksError):
+    """An error that may have a fix.
 
     Args:
-        reason: text for the user that says what failed.
+        reason: text for the user that says what failed or what is missing.
         fix: text that says what the user can do; ``""`` if nothing can be done.
     """
 
@@ -55,8 +57,12 @@ class ActuatorError(PowerCapError):
         self.reason = reason
         self.fix = fix
 
-    def __reduce__(self) -> tuple[type["ActuatorError"], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
         return type(self), (self.reason, self.fix)
+
+
+class ActuatorError(_ErrorWithFix, PowerCapError):
+    """A setting of a GPU cannot be read or changed."""
 
 
 class ConsentError(PowerCapError):
@@ -75,21 +81,8 @@ class SourceError(EnergyCallbacksError):
     """A sensor failed; the subclass says how."""
 
 
-class SourceUnavailable(SourceError):
-    """The sensor cannot be opened on this machine.
-
-    Args:
-        reason: text for the user that says what is missing.
-        fix: text that says what the user can do; ``""`` if nothing can be done.
-    """
-
-    def __init__(self, reason: str, fix: str = "") -> None:
-        super().__init__(reason if not fix else f"{reason}; {fix}")
-        self.reason = reason
-        self.fix = fix
-
-    def __reduce__(self) -> tuple[type["SourceUnavailable"], tuple[str, str]]:
-        return type(self), (self.reason, self.fix)
+class SourceUnavailable(_ErrorWithFix, SourceError):
+    """The sensor cannot be opened on this machine."""
 
 
 class ReadingMissed(SourceError):

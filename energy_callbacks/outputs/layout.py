@@ -77,9 +77,6 @@ def layout(tags: Collection[str], *, prefix: str = "") -> Any:
         tags: tags that the training can have; charts that show none of them are left out.
         prefix: prefix that the user's logger adds to each tag.
     """
-    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
-    from tensorboard.compat.proto.types_pb2 import DT_STRING  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.custom_scalar import layout_pb2, metadata
 
     categories = [
@@ -88,15 +85,7 @@ def layout(tags: Collection[str], *, prefix: str = "") -> Any:
         if (found := list(_charts(charts, tags, prefix)))
     ]
     content = layout_pb2.Layout(category=categories).SerializeToString()
-    return Summary(
-        value=[
-            Summary.Value(
-                tag=metadata.CONFIG_SUMMARY_TAG,
-                metadata=data(metadata.PLUGIN_NAME),
-                tensor=TensorProto(dtype=DT_STRING, string_val=[content]),
-            )
-        ]
-    )
+    return data(metadata.CONFIG_SUMMARY_TAG, metadata.PLUGIN_NAME, content)
 
 
 def _charts(

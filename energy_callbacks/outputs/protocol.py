@@ -26,12 +26,10 @@ class Board(Protocol):
     @property
     def folder(self) -> str:
         """The run directory; may be a URL of cloud storage."""
-        ...
 
     @property
     def prefix(self) -> str:
         """The prefix that the user's logger adds to each tag; empty if there is none."""
-        ...
 
     def add(self, summary: Any, step: int) -> None:
         """Append a summary.

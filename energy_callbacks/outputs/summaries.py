@@ -5,13 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def data(plugin: str) -> Any:
-    """Return the metadata of a value: the name of the TensorBoard plugin that shows the value."""
-    from tensorboard.compat.proto.summary_pb2 import SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
-
-    return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
-
-
 def scalars(values: Mapping[str, float]) -> Any:
     """Return a summary with numbers by tag, stored as ``simple_value`` and sorted by tag."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
@@ -21,20 +14,27 @@ def scalars(values: Mapping[str, float]) -> Any:
     )
 
 
+def data(tag: str, plugin: str, content: bytes) -> Any:
+    """Return a summary with data for a TensorBoard plugin, in the plugin's format."""
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.types_pb2 import DT_STRING  # pyright: ignore[reportAttributeAccessIssue]
+
+    about = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
+    tensor = TensorProto(dtype=DT_STRING, string_val=[content])
+    return Summary(value=[Summary.Value(tag=tag, metadata=about, tensor=tensor)])
+
+
 def verbatim(tag: str, text: str) -> Any:
     """Return a summary with text that TensorBoard shows unchanged.
 
     The text becomes an indented code block of Markdown, because a line of the text could end a
     fenced code block.
     """
-    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
-    from tensorboard.compat.proto.types_pb2 import DT_STRING  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.text.metadata import PLUGIN_NAME
 
     block = "\n".join(f"    {line}" for line in text.splitlines())
-    tensor = TensorProto(dtype=DT_STRING, string_val=[block.encode()])
-    return Summary(value=[Summary.Value(tag=tag, metadata=data(PLUGIN_NAME), tensor=tensor)])
+    return data(tag, PLUGIN_NAME, block.encode())
 
 
 def image(tag: str, png: bytes) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.records import Channel, Reading
 
 FORMAT: Final = "energy_callbacks.readings"
 VERSION: Final = 1
@@ -67,7 +67,9 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
     Raises:
         JournalError: if the file is not a recording of readings, or has a newer version.
     """
-    channels: dict[int, Channel] = {}
+    from pydantic import TypeAdapter  # takes long to import
+
+    to_channel, channels = TypeAdapter(Channel), dict[int, Channel]()
     readings: list[Reading] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         records = json_lines.parsed(lines)
@@ -80,21 +82,10 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
         json_lines.check_version(header, VERSION, "recording", path)
         for record in records:
             if record["type"] == "channel":
-                channels[record["number"]] = _channel(record)
+                channels[record["number"]] = to_channel.validate_python(record)
             elif record["type"] == "readings":
                 channel = channels[record["channel"]]
                 names = ("t_s", "value", "t_error_s")
                 rows = zip(*(record[name] for name in names if name in record), strict=True)
                 readings += [Reading(channel, *row) for row in rows if row[1] is not None]
     return list(channels.values()), readings
-
-
-def _channel(record: dict[str, Any]) -> Channel:
-    device, sensor = record["device"], record["sensor"]
-    tuples = {name: tuple(device.get(name, ())) for name in ("notes", "instances")}
-    return Channel(
-        device=Device(**device | tuples),
-        quantity=record["quantity"],
-        kind=record["kind"],
-        sensor=None if sensor is None else Sensor(**sensor),
-    )

@@ -256,7 +256,7 @@ class Sampler:
         channels = tuple(worker.source.open())
         worker.is_open = True
         if worker.was_opened:
-            self._timeline.regain(channel.device.key for channel in worker.channels)
+            self._timeline.mark((channel.device.key for channel in worker.channels), is_lost=False)
             self._notify(worker, "back", "it answers again; it was not read in the meantime")
             return
         worker.channels = channels
@@ -280,7 +280,7 @@ class Sampler:
 
     def _lose(self, worker: _Worker, error: SourceLost) -> None:
         """Close a lost source; the next calls of ``_turn`` try to open it again."""
-        self._timeline.lose(channel.device.key for channel in worker.channels)
+        self._timeline.mark((channel.device.key for channel in worker.channels), is_lost=True)
         self._notify(worker, "lost", str(error))
         worker.is_open = False
         self._close_source(worker)

@@ -390,15 +390,8 @@ class Timeline:
         known = [end for end in ends if end is not None and now_s - end < patience_s]
         return min(known) if known else self.settled_s(now_s)
 
-    def lose(self, keys: Iterable[str]) -> None:
-        """Mark devices as lost, so that they do not delay ``complete_s``."""
-        self._mark(keys, is_lost=True)
-
-    def regain(self, keys: Iterable[str]) -> None:
-        """Mark devices as not lost any more, because they will have readings again."""
-        self._mark(keys, is_lost=False)
-
-    def _mark(self, keys: Iterable[str], *, is_lost: bool) -> None:
+    def mark(self, keys: Iterable[str], *, is_lost: bool) -> None:
+        """Mark devices as lost, or as not lost any more; lost devices will have no readings."""
         with self._lock:
             for key in keys:
                 self._tracks[key].is_lost = is_lost
@@ -439,10 +432,6 @@ class Timeline:
         with self._lock:
             return self._tracks[key].curve.start_s
 
-    def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> "array[float]":
-        """Return the values of a gauge or counter with ``start_s < t_s <= end_s``."""
-        return self.readings(key, quantity, start_s, end_s)[1]
-
     def readings(
         self, key: str, quantity: Quantity, start_s: float, end_s: float
     ) -> "tuple[array[float], array[float]]":
@@ -468,7 +457,7 @@ class Timeline:
         with self._lock:
             series = self._tracks[key].series.items()
             values: dict[Quantity, array[float]] = {
-                quantity: one.between(start_s, end_s) for quantity, one in series
+                quantity: one.readings(start_s, end_s)[1] for quantity, one in series
             }
         return {quantity: found for quantity, found in values.items() if found}
 

@@ -69,10 +69,9 @@ def reset_peak() -> None:
         for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
             tensorflow.config.experimental.reset_memory_stats(f"GPU:{index}")
     _jax_peaks.update((number, stats["peak_bytes_in_use"]) for number, stats in _stats_of_jax())
-    try:
+    # Not Linux, or no permission: the earlier peak of the process remains.
+    with contextlib.suppress(OSError):
         _CLEAR_REFS.write_text(_RESET_PEAK)
-    except OSError:
-        return  # not Linux, or no permission: the earlier peak of the process remains
 
 
 def forget_compiled() -> None:

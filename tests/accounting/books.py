@@ -6,6 +6,7 @@ from typing import Any
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter
+from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Device
@@ -13,6 +14,7 @@ from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.accounting import step_events
 
 START_S = 1000.0
 HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
@@ -27,7 +29,12 @@ class Books:
         self.path = folder / "journal.jsonl"
         self.timeline = Timeline()
         self.recorder = JournalRecorder(self.timeline, self._writer(), clock, clock.monotonic_s())
-        self.board = ScalarBoard(self.recorder)
+        self.board = ScalarBoard(
+            self.recorder,
+            earlier=PreviousAttempts(),
+            samples_scale=1.0,
+            emissions_kg=lambda _: (None, None, None),
+        )
         self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self.sampler.start()
         self.sizes: list[tuple[int, float]] = []
@@ -68,7 +75,7 @@ class Books:
         self.recorder.leave(name, self.clock.monotonic_s())
 
     def step(self, samples: float | None = 8, tokens: float | None = None) -> None:
-        self.recorder.steps.step(self.clock.monotonic_s(), samples, tokens)
+        step_events.step(self.recorder.steps, self.clock.monotonic_s(), samples, tokens)
 
     def finish(self) -> None:
         self.sampler.stop(1.0)

@@ -99,7 +99,7 @@ def send(*_: object) -> float:
 @pytest.mark.parametrize(
     "function",
     [
-        "accounting.journal.previous_attempts._usage_before",
+        "accounting.journal.previous_attempts._heads",
         "accounting.metrics.carbon.intensity",
         "accounting.metrics.carbon.place",
     ],

@@ -17,6 +17,7 @@ from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.testing import FakeClock, ReplaySource
+from tests.accounting import step_events
 from tests.accounting.books import CPU, HEADER, START_S, Books, train, wave, wave_j, wave_w
 from tests.sensing.loads import Card, Staircase, channel
 
@@ -271,7 +272,7 @@ def test_samples_that_nobody_counts_are_null(tmp_path: Path, clock: FakeClock) -
     books.enter("train")
     for _ in range(10):
         clock.advance(0.25)
-        books.recorder.steps.mark_ready(clock.monotonic_s())
+        step_events.ready(books.recorder.steps, clock.monotonic_s())
         clock.advance(0.75)
         books.step(samples=None)
     books.finish()
@@ -429,7 +430,7 @@ def stepped(books: Books, period_s: float, count: int) -> None:
     books.recorder.enter("train", books.clock.monotonic_s())
     for _ in range(count):
         books.clock.advance(period_s)
-        books.recorder.steps.step(books.clock.monotonic_s(), 8, None)
+        step_events.step(books.recorder.steps, books.clock.monotonic_s(), 8, None)
     books.recorder.leave("train", books.clock.monotonic_s())
 
 

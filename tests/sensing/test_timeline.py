@@ -112,9 +112,9 @@ def test_gauges_answer_for_their_window() -> None:
     clocks = channel("clock", "gauge", GPU)
     timeline = timeline_of(power(GPU), clocks)
     timeline.extend([Reading(clocks, t, 1e9 + t) for t in (1.0, 2.0, 3.0)])
-    assert timeline.values("gpu0", "clock", 1.0, 3.0).tolist() == [1e9 + 2.0, 1e9 + 3.0]
+    assert timeline.readings("gpu0", "clock", 1.0, 3.0)[1].tolist() == [1e9 + 2.0, 1e9 + 3.0]
     assert timeline.latest("gpu0", "clock", -1.0) == 1e9 + 3.0
-    assert len(timeline.values("gpu0", "utilisation", 0.0, 9.0)) == 0
+    assert len(timeline.readings("gpu0", "utilisation", 0.0, 9.0)[1]) == 0
     assert timeline.latest("gpu0", "utilisation", -1.0) is None
 
 
@@ -207,9 +207,9 @@ def test_complete_waits_for_a_driver_that_hangs_and_not_for_one_that_is_lost() -
     play(timeline, power(GPU), 0.0, 2.0, 100.0)
     play(timeline, power(CPU), 0.0, 20.0, 100.0)
     assert timeline.complete_s(20.0) == 2.0
-    timeline.lose(["gpu0"])
+    timeline.mark(["gpu0"], is_lost=True)
     assert timeline.complete_s(20.0) == 20.0
-    timeline.lose(["cpu0", "process"])
+    timeline.mark(["cpu0", "process"], is_lost=True)
     assert timeline.complete_s(20.0) == timeline.settled_s(20.0)
 
 
@@ -247,7 +247,7 @@ def test_a_lost_device_that_another_source_offers_is_waited_for_again() -> None:
     timeline = timeline_of(power(GPU), power(CPU))
     play(timeline, power(GPU), 0.0, 2.0, 100.0)
     play(timeline, power(CPU), 0.0, 20.0, 100.0)
-    timeline.lose(["gpu0"])
+    timeline.mark(["gpu0"], is_lost=True)
     timeline.register([channel("temperature", "gauge", GPU)])
     assert timeline.complete_s(20.0) == 2.0
 

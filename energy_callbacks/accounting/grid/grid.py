@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from energy_callbacks.accounting.grid import intensity_table
-from energy_callbacks.accounting.grid.intensity_table import IntensityTable, Row
+from energy_callbacks.accounting.grid.intensity_table import IntensityTable
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place
 from energy_callbacks.core.config import EnergyConfig
@@ -54,17 +54,10 @@ class Grid:
         row, end_s = self.table.at(unix_s)
         if row is None:
             return Stretch(self.intensity, end_s, is_covered=False)
-        return Stretch(self._of_row(self.table, row), end_s, is_covered=True)
-
-    def _of_row(self, table: IntensityTable, row: Row) -> Intensity:
-        return Intensity(
-            kg_per_kwh=row.kg_per_kwh,
-            low_kg_per_kwh=row.kg_per_kwh,
-            high_kg_per_kwh=row.kg_per_kwh,
-            place=self.place.label or table.zone,
-            source=f"{table.source}, {_NO_ERROR}",
-            year=datetime.fromtimestamp(row.start_s, tz=UTC).year,
-        )
+        place = self.place.label or self.table.zone
+        year = datetime.fromtimestamp(row.start_s, tz=UTC).year
+        intensity = _exact(row.kg_per_kwh, place, self.table.source, year)
+        return Stretch(intensity, end_s, is_covered=True)
 
 
 def grid(config: EnergyConfig) -> Grid:
@@ -124,13 +117,17 @@ def grid_or_unknown(config: EnergyConfig) -> tuple[Grid | None, str]:
 
 
 def _given(g_per_kwh: float, place: Place, setting: str) -> Intensity:
-    kg_per_kwh = kilograms_from_grams(g_per_kwh)
+    return _exact(kilograms_from_grams(g_per_kwh), place.label, f"setting {setting}")
+
+
+def _exact(kg_per_kwh: float, place: str | None, source: str, year: int | None = None) -> Intensity:
     return Intensity(
         kg_per_kwh=kg_per_kwh,
         low_kg_per_kwh=kg_per_kwh,
         high_kg_per_kwh=kg_per_kwh,
-        place=place.label,
-        source=f"setting {setting}, {_NO_ERROR}",
+        place=place,
+        source=f"{source}, {_NO_ERROR}",
+        year=year,
     )
 
 

@@ -10,38 +10,25 @@ from energy_callbacks.core.errors import JournalError
 
 REQUIRED: Final = ("run_id", "attempt", "host", "rank", "unix_s")
 """Names of the values without which a journal cannot be merged with others."""
-# Type of each value by its path. A parent comes before its children. Other values of a header are
-# only shown, as text.
-_KINDS: Final[Mapping[str, str]] = {
-    "run_id": "a text",
-    "attempt": "a whole number",
-    "host": "a text",
-    "rank": "a whole number",
-    "unix_s": "a time",
-    "pid": "a whole number",
-    "local_rank": "a whole number",
-    "world_size": "a whole number",
-    "local_world_size": "a whole number",
-    "launch": "a text",
-    "run_name": "a text",
-    "framework": "a text",
-    "framework_version": "a text",
-    "columns": "a list of strings",
-    "tags": "an object",
-    "before": "an object",
-    "before.folder": "a text",
-    "before.energy_j": "an object of numbers",
-    "config": "an object",
-    "config.place": "an object",
-    "config.place.intensity": "an object",
-    "config.pue": "a number",
-    "config.price_per_kwh": "a number",
-    "config.currency": "a text",
-    "environment": "an object",
-    "environment.command": "a text",
-    "environment.git_commit": "a text",
-    "imported": "an object",
-}
+# Paths of the values of each type. Objects come first, because they contain other values. Other
+# values of a header are only shown, as text.
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "an object": (
+        "tags", "before", "config", "config.place", "config.place.intensity", "environment",
+        "imported",
+    ),
+    "a text": (
+        "run_id", "host", "launch", "run_name", "framework", "framework_version", "before.folder",
+        "config.currency", "environment.command", "environment.git_commit",
+    ),
+    "a whole number": (
+        "attempt", "rank", "pid", "local_rank", "world_size", "local_world_size"
+    ),
+    "a number": ("config.pue", "config.price_per_kwh"),
+    "a time": ("unix_s",),
+    "a list of strings": ("columns",),
+    "an object of numbers": ("before.energy_j",),
+}  # fmt: skip
 # Largest whole number: no run has more attempts, ranks or processes.
 _MOST: Final = 2**31
 # Unix time of the end of the year 9999, s: ``datetime`` has no later dates.
@@ -60,7 +47,8 @@ def check(header: Mapping[str, Any], path: Path, line: int, required: Collection
     Raises:
         JournalError: if a value has the wrong type, or if a required value is missing.
     """
-    for name, kind in _KINDS.items():
+    kinds = ((name, kind) for kind, names in _NAMES.items() for name in names)
+    for name, kind in kinds:
         value: Any = header
         for key in name.split("."):
             value = value.get(key) if value is not None else None

@@ -63,32 +63,26 @@ def usage_before(
         process: this process. If it is not the first process of its host, the result is empty.
         state: state of the meter from a checkpoint; may be empty.
     """
+    if process.local_rank:
+        return PreviousAttempts()
     try:
-        return _usage_before(folder, number, run_id, process, state)
+        here = [one for one in _heads(folder, run_id, process) if one[1]["attempt"] < number]
+        if here:
+            return PreviousAttempts(energy_j=_total_j(here))
+        # Rank 0 wrote the checkpoint, so the checkpoint contains only the energy of rank 0.
+        stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
+        before = str(state.get("folder") or "")
+        there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
+        found = _total_j(there)
+        # Journals also cover the time after the checkpoint, but some may have been deleted.
+        # Therefore the larger energy is used.
+        used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
+        link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
+        return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)
     except Exception as error:  # noqa: BLE001 - totals then begin at 0
         pass_on_signals()
         logger.warning("the energy of earlier attempts cannot be read: %r", error)
         return PreviousAttempts()
-
-
-def _usage_before(
-    folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
-) -> PreviousAttempts:
-    if process.local_rank:
-        return PreviousAttempts()
-    here = [one for one in _heads(folder, run_id, process) if one[1]["attempt"] < number]
-    if here:
-        return PreviousAttempts(energy_j=_total_j(here))
-    # Rank 0 wrote the checkpoint, so the checkpoint contains only the energy of rank 0.
-    stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
-    before = str(state.get("folder") or "")
-    there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
-    found = _total_j(there)
-    # Journals also cover the time after the checkpoint, but some may have been deleted. Therefore
-    # the larger energy is used.
-    used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
-    link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
-    return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)
 
 
 def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Path, Record]]:

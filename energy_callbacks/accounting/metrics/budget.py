@@ -16,11 +16,6 @@ EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]
 _REACH_S: Final = 10.0
 
 
-def unknown_emissions(_: Energy) -> tuple[None, None, None]:
-    """Return unknown emissions; used as ``EmissionsKg`` if no carbon intensity can be found."""
-    return None, None, None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
     """The energy use of a run, as measured by one process.

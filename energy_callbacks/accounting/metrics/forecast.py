@@ -23,7 +23,6 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
-from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.extrapolation import extrapolated
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
@@ -147,13 +146,11 @@ class Forecaster:
         if forecast is None:
             return
         self.news = forecast
-        values = asdict(forecast) | self._emissions(forecast)
-        self._board.recorder.event("forecast", self._tallies[-1].t_s, **values)
-
-    def _emissions(self, forecast: RunForecast) -> Record:
         energy = Energy(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
         names = ("emissions_kg", "emissions_low_kg", "emissions_high_kg")
-        return dict(zip(names, self._board.emissions_kg(energy), strict=True))
+        emissions = dict(zip(names, self._board.emissions_kg(energy), strict=True))
+        values = asdict(forecast) | emissions
+        self._board.recorder.event("forecast", self._tallies[-1].t_s, **values)
 
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
         """Return the epoch forecast; ``None`` if it cannot be made, see ``_forecast``.

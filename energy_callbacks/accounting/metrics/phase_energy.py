@@ -286,9 +286,10 @@ class PhaseEnergy:
                 edge_j=_rounded(found.edge_j[label]),
                 systematic_j=_rounded(device.relative_error * abs(found.energy_j[label])),
                 method=device.method,
-                coverage=_share(float(found.duration_s[label]), device.missing_s[label]),
+                coverage=duration_s / (duration_s + device.missing_s[label]),
             )
-            for label in (found.duration_s > _SHORTEST_S).nonzero()[0].tolist()
+            for label, duration_s in enumerate(found.duration_s.tolist())
+            if duration_s > _SHORTEST_S
         }
 
 
@@ -304,8 +305,3 @@ def _noise_j(device: _Device, found: PhaseEnergies, label: int) -> float:
     """
     known = found.duration_s[label] / found.duration_s.sum() if device.is_counted else 0.0
     return math.sqrt(device.noise_j2[label] * (1.0 - known))
-
-
-def _share(seen_s: float, missing_s: float) -> float:
-    whole_s = seen_s + missing_s
-    return min(max(seen_s / whole_s, 0.0), 1.0) if whole_s > 0.0 else 0.0

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
 from energy_callbacks.accounting.metrics import pooling
-from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used, unknown_emissions
+from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
 from energy_callbacks.accounting.metrics.newest_energy import newest_energy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
@@ -82,7 +82,7 @@ class ScalarBoard:
 
     Args:
         recorder: provides readings of this host, and steps and phases of this process.
-        earlier: the energy of earlier attempts of the run; ``None`` for a new run.
+        earlier: the energy of earlier attempts of the run; empty for a new run.
         samples_scale: number of processes of the run on this host; each is assumed to consume as
             many samples as this process.
         emissions_kg: function from energy to kg CO2e with an interval.
@@ -98,14 +98,14 @@ class ScalarBoard:
         self,
         recorder: JournalRecorder,
         *,
-        earlier: PreviousAttempts | None = None,
-        samples_scale: float = 1.0,
-        emissions_kg: EmissionsKg = unknown_emissions,
+        earlier: PreviousAttempts,
+        samples_scale: float,
+        emissions_kg: EmissionsKg,
     ) -> None:
         self._timeline = recorder.timeline
         self.recorder = recorder
         self.start_s = recorder.start_s
-        self.earlier = earlier or PreviousAttempts()
+        self.earlier = earlier
         self.used_j = dict(self.earlier.energy_j)
         self.used: Used | None = None
         self._from = (StepCounts(t_s=self.start_s), self.start_s)
@@ -359,7 +359,7 @@ class ScalarBoard:
             return newest
         if which == "rate":
             return self._timeline.rate(key, quantity, start_s, end_s)
-        values = self._timeline.values(key, quantity, start_s, end_s)
+        _, values = self._timeline.readings(key, quantity, start_s, end_s)
         return mean(values) if values else newest
 
 

@@ -121,18 +121,6 @@ class StepLog:
         for marks in self._marks:
             marks.end()
 
-    def mark_ready(self, t_s: float) -> None:
-        """Record that a batch has arrived."""
-        self.append((READY, t_s, None, None, None))
-
-    def mark_done(self, t_s: float) -> None:
-        """Record that a batch is done: from now on the loop waits for data."""
-        self.append((DONE, t_s, None, None, None))
-
-    def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
-        """Record an optimizer step that Python finished at ``t_s``; unknown counts are ``None``."""
-        self.append((STEP, t_s, samples, tokens, self.ends.mark(t_s) if self.ends else None))
-
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """Record samples and tokens of earlier steps that were reported without these counts.
 

@@ -4,29 +4,10 @@ This object, called the profiler run, holds the state of the profiler during the
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
-
-
-class ProfilerRun(Protocol):
-    """Profiles one attempt, from the creation of this object until ``stop``.
-
-    ``Profiler`` in ``accounting/profilers.py`` describes the events.
-    """
-
-    def mark(self, name: str, t_s: float) -> None:
-        """Receive an event; see ``Profiler.mark``."""
-        ...
-
-    def step(self, t_s: float) -> None:
-        """Receive the end of an optimizer step; see ``Profiler.step``."""
-        ...
-
-    def stop(self) -> None:
-        """Stop profiling and record the results."""
-        ...
-
+from energy_callbacks.accounting.profilers import ProfilerRun
 
 RunT = TypeVar("RunT", bound=ProfilerRun)
 

@@ -18,12 +18,8 @@ from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.common.spans import length, spans, union
+from energy_callbacks.profiling.frameworks import protocol
 from energy_callbacks.profiling.frameworks.kineto import Trace
-from energy_callbacks.profiling.frameworks.protocol import (
-    OccupiedError,
-    TooLargeError,
-    WindowLimits,
-)
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 
 MOST_BYTES: Final = 100 * 2**20
@@ -141,7 +137,7 @@ class KernelWindow:
         self._trace: str | None = None
         self._tracker = LineTracker()
         self._folder = tempfile.TemporaryDirectory()
-        limits = WindowLimits(
+        limits = protocol.WindowLimits(
             warm_up_steps=1, active_steps=steps, max_events=MOST_BYTES, max_bytes=MOST_BYTES
         )
         self._recorder = TorchRecorder(Path(self._folder.name) / "trace", limits, _activities)
@@ -152,8 +148,8 @@ class KernelWindow:
             if sys.gettrace() is None:
                 self._recorder.open()
                 return True
-        except (OccupiedError, RuntimeError):  # PyTorch raises RuntimeError for another profiler
-            pass
+        except (protocol.OccupiedError, RuntimeError):
+            pass  # PyTorch raises RuntimeError if another profiler is running
         self._folder.cleanup()
         return False
 
@@ -168,7 +164,7 @@ class KernelWindow:
                 return False
             self._tracker.stop()
             self._trace = self._recorder.close().read_text(encoding="utf-8", errors="replace")
-        except (OccupiedError, TooLargeError):
+        except (protocol.OccupiedError, protocol.TooLargeError):
             self._tracker.stop()
         self._folder.cleanup()
         return True

@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.profiling.common.main_thread import on_thread
-from energy_callbacks.profiling.frameworks.protocol import (
-    NotNowError,
-    OccupiedError,
-    TooLargeError,
-    WindowLimits,
-)
+from energy_callbacks.profiling.frameworks import protocol
 
 RUNNING: Final = threading.Lock()
 """A lock that is held while a window is open in this process."""
@@ -48,7 +43,7 @@ class TorchRecorder:
     def __init__(
         self,
         path: Path,
-        limits: WindowLimits,
+        limits: protocol.WindowLimits,
         activities: Callable[[], list[Any]] | None = None,
     ) -> None:
         self._path = path.with_suffix(".json")
@@ -64,9 +59,9 @@ class TorchRecorder:
         from torch.profiler import schedule
 
         if _is_foreign():
-            raise OccupiedError(_OCCUPIED)
+            raise protocol.OccupiedError(_OCCUPIED)
         if not RUNNING.acquire(blocking=False):
-            raise NotNowError("another profiler of energy_callbacks is recording")
+            raise protocol.NotNowError("another profiler of energy_callbacks is recording")
         warm_up, active = self._limits.warm_up_steps, self._limits.active_steps
         with ExitStack() as undo:
             undo.callback(RUNNING.release)
@@ -103,7 +98,7 @@ class TorchRecorder:
     def step(self) -> None:
         """Handle the end of a step; see ``TraceRecorder.step``."""
         if self._is_replaced:
-            raise OccupiedError(_OCCUPIED)
+            raise protocol.OccupiedError(_OCCUPIED)
         self._profile.step()
 
     def close(self) -> Path:
@@ -124,7 +119,7 @@ class TorchRecorder:
     def _check_size(self, events: int) -> None:
         limits = self._limits
         if events > limits.max_events or events * _BYTES_OF_EVENT > limits.max_bytes:
-            raise TooLargeError(
+            raise protocol.TooLargeError(
                 f"a window has {events:,} events, more than max_events={limits.max_events:,} or "
                 f"than fit into max_trace_bytes={limits.max_bytes:,}; give KernelProfiler fewer "
                 "active_steps, or allow more"

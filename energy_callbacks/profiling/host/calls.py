@@ -7,7 +7,6 @@ divided among its callees in the same proportions.
 
 import cProfile
 import marshal
-import os
 import pstats
 import re
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from energy_callbacks.core import atomic_files
+from energy_callbacks.core import atomic_files, forks
 from energy_callbacks.profiling.common.main_thread import on_thread
 
 Function = tuple[str, int, str]
@@ -93,8 +92,7 @@ class ProfileWindow:
 
 
 # A forked child process would continue the profile of its parent.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=ProfileWindow.end_all)
+forks.call_in_children(ProfileWindow.end_all)
 
 
 def _active_profiler() -> str | None:

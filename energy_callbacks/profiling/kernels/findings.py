@@ -10,7 +10,7 @@ import numpy as np
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.profiling.kernels import stacks
-from energy_callbacks.profiling.kernels.bound import Peak, peak_of, roofline, verdict
+from energy_callbacks.profiling.kernels.bound import BoundVerdict, Peak, peak_of, roofline, verdict
 from energy_callbacks.profiling.kernels.capture import KernelRun
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.tally import PARTS, KernelEnergySplit, KernelTally, split
@@ -28,12 +28,9 @@ _PATIENCE_S: Final = 6.0
 # The energy of a stretch (consecutive steps outside of windows) is used only if readings cover at
 # least this share of the stretch.
 _COVERED: Final = 0.9
-_NO_LIMITS: Final[dict[str, Any]] = {
+_NO_LIMITS: Final = BoundVerdict("unknown", "Nothing was recorded.")._asdict() | {
     "activity": None,
     "roofline": None,
-    "bound": "unknown",
-    "sentence": "Nothing was recorded.",
-    "evidence": (),
 }
 
 
@@ -115,13 +112,8 @@ def _limits(run: KernelRun, tally: KernelTally, parts: KernelEnergySplit) -> dic
     step_s = run.schedule.step_s
     roof = roofline(run.flops_per_step, step_s, activity, peak, tally.devices)
     limit = verdict(parts, has_device=tally.has_device, activity=activity, roof=roof)
-    return {
-        "activity": activity or None,
-        "roofline": roof,
-        "bound": limit.bound,
-        "sentence": limit.sentence,
-        "evidence": (*limit.evidence, *_traffic(activity, peak)),
-    }
+    limit = limit._replace(evidence=(*limit.evidence, *_traffic(activity, peak)))
+    return limit._asdict() | {"activity": activity or None, "roofline": roof}
 
 
 def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
@@ -186,7 +178,7 @@ def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
             value
             for key in gpus
             for one in run.schedule.stretches
-            for value in run.meter.timeline.values(key, quantity, one.start_s, one.end_s)
+            for value in run.meter.timeline.readings(key, quantity, one.start_s, one.end_s)[1]
         ]
         if values:
             means[quantity] = float(np.mean(values))

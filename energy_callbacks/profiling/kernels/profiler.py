@@ -12,13 +12,7 @@ from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.guard import logger
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
-from energy_callbacks.profiling.frameworks.protocol import (
-    NotNowError,
-    OccupiedError,
-    TooLargeError,
-    TraceRecorder,
-    WindowLimits,
-)
+from energy_callbacks.profiling.frameworks import protocol
 from energy_callbacks.profiling.kernels import select_backend
 from energy_callbacks.profiling.kernels.capture import Capture, KernelRun
 from energy_callbacks.profiling.kernels.findings import record
@@ -132,7 +126,7 @@ class _Run(KernelRun):
     """
 
     settings: KernelProfiler
-    recorder: TraceRecorder | None = None
+    recorder: protocol.TraceRecorder | None = None
     used_bytes: int = 0
     opened_s: float = 0.0
     waits_s: list[tuple[float, float]] = field(default_factory=list)
@@ -157,11 +151,11 @@ class _Run(KernelRun):
                 self.recorder.step()
             elif action == "close":
                 self._close()
-        except OccupiedError as error:
-            is_own = isinstance(error, NotNowError)
+        except protocol.OccupiedError as error:
+            is_own = isinstance(error, protocol.NotNowError)
             self._give_up_window(error, is_expected=is_own)
             self.schedule.put_off(soon=is_own)
-        except TooLargeError as error:
+        except protocol.TooLargeError as error:
             self._give_up_window(error)
             self.schedule.close_for_good()
         except BaseException:
@@ -173,7 +167,7 @@ class _Run(KernelRun):
     def _open(self, t_s: float) -> None:
         atomic_files.make_folder(self.folder)
         settings, name = self.settings, f"kernels-{self.meter.rank}-{len(self.captures) + 1}"
-        limits = WindowLimits(
+        limits = protocol.WindowLimits(
             warm_up_steps=settings.warm_up_steps,
             active_steps=settings.active_steps,
             max_events=settings.max_events,

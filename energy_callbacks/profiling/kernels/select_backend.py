@@ -2,15 +2,20 @@
 
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final, Literal
 
 from energy_callbacks.profiling.frameworks.protocol import TraceRecorder, WindowLimits
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
-from energy_callbacks.profiling.frameworks.xplane_profilers import start_and_stop
 from energy_callbacks.profiling.kernels.xplane import XplaneRecorder
 
 Framework = Literal["torch", "tensorflow", "jax"]
 FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
+# Functions that start and stop a trace in the format "xplane".
+_XPLANE: Final = {
+    "tensorflow": "tensorflow:profiler.experimental.{}",
+    "jax": "jax:profiler.{}_trace",
+}
 
 
 def framework() -> Framework:
@@ -44,5 +49,5 @@ def recorder(chosen: Framework, path: Path, limits: WindowLimits) -> TraceRecord
     """
     if chosen == "torch":
         return TorchRecorder(path, limits)
-    start, stop = start_and_stop(chosen)
+    start, stop = (resolve_name(_XPLANE[chosen].format(verb)) for verb in ("start", "stop"))
     return XplaneRecorder(chosen, lambda folder: start(str(folder)), stop, path, limits)

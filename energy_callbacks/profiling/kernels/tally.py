@@ -22,17 +22,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.units import seconds_from_microseconds
-from energy_callbacks.profiling.common.spans import (
-    EMPTY,
-    Spans,
-    gaps,
-    holds,
-    length,
-    overlaps,
-    shared_out,
-    spans,
-    union,
-)
+from energy_callbacks.profiling.common import spans
 from energy_callbacks.profiling.frameworks.kineto import Event, Trace, innermost, is_inside
 from energy_callbacks.profiling.kernels.classes import IDLE, class_of, is_cudnn
 from energy_callbacks.report.model.profile_kernels import KernelRow
@@ -102,7 +92,7 @@ class KernelTally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
+def tally(trace: Trace, waits: spans.Spans = spans.EMPTY) -> KernelTally:
     """Return the sums of one window.
 
     Args:
@@ -110,7 +100,7 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
         waits: start and end of each wait for data, as the training loop reported it, in
             microseconds of the trace's time, (n, 2).
     """
-    data = union(np.concatenate([trace.data, waits]))
+    data = spans.union(np.concatenate([trace.data, waits]))
     sums = KernelTally(has_device=trace.has_device)
     if len(trace.steps) == 0:
         return sums
@@ -121,12 +111,12 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
         sums.steps = max(sums.steps, steps)
         if steps:
             busy = _count(sums, trace, work, start_us, end_us)
-            for cause, idle_us in _idle(trace, work, gaps(busy, start_us, end_us), data):
+            for cause, idle_us in _idle(trace, work, spans.gaps(busy, start_us, end_us), data):
                 sums.idle_s[cause] += seconds_from_microseconds(idle_us)
     return sums
 
 
-def _work(trace: Trace, data: Spans) -> list[list[Event]]:
+def _work(trace: Trace, data: spans.Spans) -> list[list[Event]]:
     """Return the kernels and copies of each device.
 
     Without a device, return one list with the operators of the host, except those that start while
@@ -134,7 +124,7 @@ def _work(trace: Trace, data: Spans) -> list[list[Event]]:
     """
     if not trace.has_device:
         pieces = innermost(trace.operators)
-        return [[one for one in pieces if not holds(data, np.array([one.start_us]))[0]]]
+        return [[one for one in pieces if not spans.holds(data, np.array([one.start_us]))[0]]]
     devices = defaultdict[int, list[Event]](list)
     for event in trace.on_device:
         devices[event.device].append(event)
@@ -159,11 +149,11 @@ def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
 
 def _count(
     sums: KernelTally, trace: Trace, work: Sequence[Event], start_us: float, end_us: float
-) -> Spans:
+) -> spans.Spans:
     """Add the work of a device within the frame to the sums; return the spans of busy time."""
     inside = [one for one in work if one.end_us > start_us and one.start_us < end_us]
-    all_spans = np.clip(spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
-    for one, time_us in zip(inside, shared_out(all_spans), strict=True):
+    all_spans = np.clip(spans.spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
+    for one, time_us in zip(inside, spans.shared_out(all_spans), strict=True):
         time_s = seconds_from_microseconds(float(time_us))
         sums.time_s[one.name] += time_s
         sums.parts_s[_part(trace, one)] += time_s
@@ -174,10 +164,10 @@ def _count(
     sums.frame_s += seconds_from_microseconds(end_us - start_us)
     is_kernel = np.array([one.category == "kernel" for one in inside], dtype=bool)
     is_copy = np.array([_is_host_copy(one) for one in inside], dtype=bool)
-    copies, kernels = all_spans[is_copy], union(all_spans[is_kernel])
-    sums.copy_s += seconds_from_microseconds(length(copies))
-    sums.hidden_copy_s += seconds_from_microseconds(float(overlaps(copies, kernels).sum()))
-    return union(all_spans)
+    copies, kernels = all_spans[is_copy], spans.union(all_spans[is_kernel])
+    sums.copy_s += seconds_from_microseconds(spans.length(copies))
+    sums.hidden_copy_s += seconds_from_microseconds(float(spans.overlaps(copies, kernels).sum()))
+    return spans.union(all_spans)
 
 
 def _is_host_copy(event: Event) -> bool:
@@ -191,22 +181,22 @@ def _part(trace: Trace, event: Event) -> str:
 
 
 def _idle(
-    trace: Trace, work: Sequence[Event], idle: Spans, data: Spans
+    trace: Trace, work: Sequence[Event], idle: spans.Spans, data: spans.Spans
 ) -> Iterator[tuple[str, float]]:
     """Yield each cause of idle time with its duration in microseconds."""
     if not trace.has_device:
-        waited_us = float(overlaps(idle, data).sum())
-        yield from (("input", waited_us), ("host", length(idle) - waited_us))
+        waited_us = float(spans.overlaps(idle, data).sum())
+        yield from (("input", waited_us), ("host", spans.length(idle) - waited_us))
         return
     queued = {w.start_us: w.launched_us for w in reversed(work) if w.launched_us is not None}
     was_queued = np.array([queued.get(end, np.inf) <= start for start, end in idle], dtype=bool)
-    yield "device", length(idle[was_queued])
+    yield "device", spans.length(idle[was_queued])
     late = idle[~was_queued]
-    waited_us = float(overlaps(late, data).sum())
-    launching = union(np.concatenate([union(trace.host, _BETWEEN_OPERATORS_US), data]))
-    launching_us = float(overlaps(late, launching).sum()) - waited_us
+    waited_us = float(spans.overlaps(late, data).sum())
+    launching = spans.union(np.concatenate([spans.union(trace.host, _BETWEEN_OPERATORS_US), data]))
+    launching_us = float(spans.overlaps(late, launching).sum()) - waited_us
     yield from (("input", waited_us), ("launch", launching_us))
-    yield "host", length(late) - waited_us - launching_us
+    yield "host", spans.length(late) - waited_us - launching_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,11 +30,12 @@ class PhaseMarks:
         ends: determines the times of marks by events of the device, or by the host's clock.
 
     Attributes:
+        ends: as above.
         name: name of the active phase; ``OUTSIDE`` if no phase is active.
     """
 
     def __init__(self, ends: StepEnds) -> None:
-        self._ends = ends
+        self.ends = ends
         self._marks: deque[tuple[str, StepEnd]] = deque(maxlen=_MOST)
         self.name = OUTSIDE
 
@@ -43,28 +44,17 @@ class PhaseMarks:
         if name == self.name:
             return
         self.name = name
-        self._marks.append((name, self._ends.mark(t_s)))
+        self._marks.append((name, self.ends.mark(t_s)))
 
     @property
     def is_full(self) -> bool:
         """Whether the marks of the next step could displace the oldest marks."""
         return len(self._marks) >= _MOST - 16
 
-    def settle(self) -> None:
-        """Determine the times of marks that the device has passed; can be called on any thread."""
-        self._ends.settle()
-
-    def close(self) -> None:
-        """Determine the times of all remaining marks, and free the events.
-
-        Marks that the device has not passed yet get their times from the host's clock.
-        """
-        self._ends.close()
-
     @property
     def by_device(self) -> bool:
         """Whether the times of more than 98 % of the marks are from events of the device."""
-        return self._ends.host_marks < 0.02 * self._ends.steps
+        return self.ends.host_marks < 0.02 * self.ends.steps
 
     def spans(self) -> tuple[Spans, tuple[str, ...]]:
         """Return the spans between marks, and the names of the phases in the order of a step.

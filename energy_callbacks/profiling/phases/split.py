@@ -18,17 +18,10 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.profiling.phases import fit as sensor_fit
 from energy_callbacks.profiling.phases.departures import Model
 from energy_callbacks.profiling.phases.errors import PhaseSplit, with_errors
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
-from energy_callbacks.profiling.phases.fit import (
-    LAGS_S,
-    RESPONSES_S,
-    Fit,
-    Readings,
-    fit_at,
-    fits,
-)
 from energy_callbacks.sensing.estimation.series import Array
 
 # A split needs readings over at least this time, and at least this number of steps.
@@ -70,7 +63,7 @@ class Refusal:
 
 def split(
     spans: Spans,
-    readings: Readings,
+    readings: sensor_fit.Readings,
     names: tuple[str, ...],
     steps: int,
     group_of: Numbers | None = None,
@@ -110,8 +103,8 @@ def split(
     return _checked(np.bincount(groups, spans.times_s()).astype(float), names, found)
 
 
-def _split(spans: Spans, readings: Readings, group_of: Numbers) -> PhaseSplit | Refusal:
-    found = fits(spans, readings)
+def _split(spans: Spans, readings: sensor_fit.Readings, group_of: Numbers) -> PhaseSplit | Refusal:
+    found = sensor_fit.fits(spans, readings)
     if _support(spans, readings, found[0]) < _LEAST_SUPPORT:
         return Refusal(
             why="the readings do not change with the phases",
@@ -120,14 +113,14 @@ def _split(spans: Spans, readings: Readings, group_of: Numbers) -> PhaseSplit | 
         )
     start, lag_s, response_s = found[0], readings.lag_s, readings.response_s
     if lag_s is not None and response_s is not None:
-        start = fit_at(spans, readings, lag_s, response_s)
+        start = sensor_fit.fit_at(spans, readings, lag_s, response_s)
     exact = Model(spans, readings, group_of, departs=False)
     departing = Model(spans, readings, group_of, departs=True).solutions(start)
     solutions = [solution for fit in found for solution in exact.solutions(fit)]
     return with_errors(readings, solutions, departing)
 
 
-def _support(spans: Spans, readings: Readings, fit: Fit) -> float:
+def _support(spans: Spans, readings: sensor_fit.Readings, fit: sensor_fit.Fit) -> float:
     """Return twice the logarithm of the likelihood ratio between the phases and a single one.
 
     Readings of the same span are not independent, so at most one of each span is counted.
@@ -139,7 +132,7 @@ def _support(spans: Spans, readings: Readings, fit: Fit) -> float:
     )
 
 
-def _inside(spans: Spans, readings: Readings) -> Readings | None:
+def _inside(spans: Spans, readings: sensor_fit.Readings) -> sensor_fit.Readings | None:
     """Return the readings that depend only on power inside phases, not on power outside of them.
 
     A reading depends on the power during a certain time, whose start and end follow from the lag
@@ -148,9 +141,9 @@ def _inside(spans: Spans, readings: Readings) -> Readings | None:
 
     Returns ``None`` if there are too few of these readings, or if they cover less than 10 s.
     """
-    reach_s = float(LAGS_S[-1]) + 5.0 * float(RESPONSES_S[-1])
+    reach_s = float(sensor_fit.LAGS_S[-1]) + 5.0 * float(sensor_fit.RESPONSES_S[-1])
     window_s = np.zeros_like(readings.t_s) if readings.window_s is None else readings.window_s
-    start_s, end_s = readings.t_s - window_s - reach_s, readings.t_s - float(LAGS_S[0])
+    start_s, end_s = readings.t_s - window_s - reach_s, readings.t_s - float(sensor_fit.LAGS_S[0])
     known_s = spans.known_s(start_s, end_s)
     keep = (start_s >= spans.edges_s[0]) & (end_s <= spans.edges_s[-1])
     keep &= known_s > (1.0 - _OUTSIDE) * (end_s - start_s)

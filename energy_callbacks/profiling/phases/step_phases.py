@@ -198,12 +198,12 @@ class _PhaseRun:
         marks = self.marks
         if marks is None or self._observations is not None:
             return
-        marks.settle()
+        marks.ends.settle()
         if self._end_s is not None and self._meter.now_s() - self._end_s >= _CONFIRMED_S:
             self._observations = self._observe(marks)
 
     def _observe(self, marks: PhaseMarks) -> _Observations:
-        marks.close()
+        marks.ends.close()
         spans, names = marks.spans()
         device, meter = self._device, self._meter
         return _Observations(

@@ -47,10 +47,10 @@ class TorchHooks:
         if torch is None or optimizer is None:
             return
         self._is_installed = True
-        before = optimizer.register_optimizer_step_pre_hook(self._before_step)
-        self._undo.callback(before.remove)
-        after = optimizer.register_optimizer_step_post_hook(self._after_step)
-        self._undo.callback(after.remove)
+        begin = functools.partial(self._begin_outer, "optimizer")
+        self._undo.callback(optimizer.register_optimizer_step_pre_hook(begin).remove)
+        end = functools.partial(self._begin_outer, "other")
+        self._undo.callback(optimizer.register_optimizer_step_post_hook(end).remove)
         self._undo.callback(self._wrap_backward(torch.autograd))
         self._expect_forward()
 
@@ -104,10 +104,6 @@ class TorchHooks:
         self._outer = "other"
         self._expect_forward()
 
-    def _before_step(self, *_: Any) -> None:
-        self._outer = "optimizer"
-        self._begin("optimizer")
-
-    def _after_step(self, *_: Any) -> None:
-        self._outer = "other"
-        self._begin("other")
+    def _begin_outer(self, phase: str, *_: Any) -> None:
+        self._outer = phase
+        self._begin(phase)

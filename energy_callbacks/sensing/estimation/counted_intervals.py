@@ -257,8 +257,7 @@ def _jumps(around_w: list[Array], smooth: Array) -> tuple[Array, Array, Array]:
 def _inconstant(left_w: Array, middle_w: Array, right_w: Array) -> Array:
     """Return the square by which the mean of an interval contradicts constant power in it, W^2."""
     left, right = middle_w - left_w, middle_w - right_w
-    squares: Array = np.where(left * right >= 0.0, 0.0, np.fmin(left**2, right**2))
-    return squares
+    return np.where(left * right >= 0.0, 0.0, np.fmin(left**2, right**2))
 
 
 def _unseen(

@@ -324,5 +324,4 @@ class CumulativeEnergy(BoundedColumns):
 def _highest(values: Array, low: NDArray[np.intp], high: NDArray[np.intp]) -> Array:
     """Return, for each pair of ``low`` and ``high``, the maximum of ``values[low : high + 1]``."""
     bounds = np.column_stack([low, high + 1]).ravel()
-    highest: Array = np.maximum.reduceat(np.append(values, -np.inf), bounds)[::2]
-    return highest
+    return np.maximum.reduceat(np.append(values, -np.inf), bounds)[::2]

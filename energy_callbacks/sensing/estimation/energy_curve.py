@@ -257,8 +257,7 @@ class EnergyCurve:
         self._committed -= self._knots.compact(self._committed)
         is_ahead = self._append_counted()
         if len(self._shape) and not is_ahead:
-            intervals = iv.table(self._shape.open())
-            self._knots.append(self._as_knots(intervals, self._tail_method()))
+            self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
 
     def _append_counted(self) -> bool:
         """Append the provisional intervals of the counter alone.
@@ -347,8 +346,9 @@ class EnergyCurve:
         factor = self._learn_factor(rise_j, float(shape[:, iv.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
         self._rescale_errors(shape, rise_j / factor, point)
-        fitted = _fitted(_covered_by_counter(shape), rise_j / factor)
-        self._commit(fitted, factor, self._anchored_method, point)
+        _cover_gaps(shape)
+        _fit(shape, rise_j / factor)
+        self._append_fitted(shape, factor, point)
 
     def _follow_steps(self, segment: Array) -> None:
         """Correct the intervals of a segment for the wave of short steps (``step_waves``).
@@ -437,7 +437,7 @@ class EnergyCurve:
     def _commit_shape(self, intervals: Sequence[Row], method: Method) -> None:
         """Make intervals final without fitting them to anchors; gaps reduce the coverage."""
         self._commit_counted()
-        self._knots.append(self._as_knots(iv.table(intervals), method))
+        self._knots.append(self._as_knots(intervals, method))
         self._committed = len(self._knots)
 
     def _commit_counted(self, *, is_final: bool = True) -> None:
@@ -457,15 +457,16 @@ class EnergyCurve:
             self._knots.set_bridge(rows, counted.points)
             self._knots.append(rows)
 
-    def _commit(self, intervals: Array, factor: float, method: Method, point: float) -> None:
-        self._commit_counted()
-        rows = self._knots.following(intervals, factor, method)
+    def _append_fitted(self, intervals: Array, factor: float, point: float) -> None:
+        rows = self._knots.following(intervals, factor, self._anchored_method)
         self._knots.set_bridge(rows, point)
         self._knots.append(rows)
         self._committed = len(self._knots)
 
-    def _as_knots(self, intervals: Array, method: Method) -> Array:
-        return self._knots.following(_without_gaps(intervals), self._factor or 1.0, method)
+    def _as_knots(self, rows: Sequence[Row], method: Method) -> Array:
+        intervals = iv.table(rows)
+        intervals[intervals[:, iv.SEEN] == 0.0, iv.AREA] = 0.0  # gaps reduce the coverage
+        return self._knots.following(intervals, self._factor or 1.0, method)
 
 
 def _gap(start_s: float, end_s: float, neighbour: Row) -> Row:
@@ -494,43 +495,30 @@ def _agree(rise_j: float, segment: Sequence[Row], factors: tuple[float, float]) 
     return low * (area_j - slack_j) <= rise_j <= high * (area_j + slack_j)
 
 
-def _fitted(intervals: Array, energy_j: float) -> Array:
-    """Return the intervals, changed so that their energies sum to ``energy_j``.
+def _fit(intervals: Array, energy_j: float) -> None:
+    """Change the intervals so that their energies sum to ``energy_j``.
 
     Intervals with a larger NOISE change more. If the energy of an interval would become negative,
     all energies are multiplied by the same number instead.
     """
-    fitted, area = intervals.copy(), intervals[:, iv.AREA]
-    total_j, noise = area.sum(), intervals[:, iv.NOISE]
+    area, noise = intervals[:, iv.AREA], intervals[:, iv.NOISE]
+    total_j = area.sum()
     if not total_j:
-        return fitted
+        return
     by_noise = noise.sum() / (noise.sum() + (_SCALE_NOISE * total_j) ** 2)
     shares = by_noise * noise / (noise.sum() or 1.0) + (1.0 - by_noise) * area / total_j
     moved = area + (energy_j - total_j) * shares
-    fitted[:, iv.AREA] = moved if (moved >= 0.0).all() else area * (energy_j / total_j)
-    return fitted
+    area[:] = moved if (moved >= 0.0).all() else area * (energy_j / total_j)
 
 
-def _covered_by_counter(intervals: Array) -> Array:
-    """Return the intervals with gaps marked as covered, because the counter covers them.
+def _cover_gaps(intervals: Array) -> None:
+    """Mark gaps as covered, because the counter covers them.
 
     In a gap, INSIDE allows for any distribution of the power.
     """
-    seen = intervals.copy()
-    is_gap = seen[:, iv.SEEN] == 0.0
-    seen[is_gap, iv.INSIDE] = np.abs(seen[is_gap, iv.AREA]) / np.sqrt(3.0)
-    seen[:, iv.SEEN] = seen[:, iv.END] - seen[:, iv.START]
-    return seen
-
-
-def _without_gaps(intervals: Array) -> Array:
-    """Return the intervals with the energy of gaps set to 0; gaps reduce the coverage."""
-    is_seen = intervals[:, iv.SEEN] != 0.0
-    if is_seen.all():
-        return intervals
-    known = intervals.copy()
-    known[~is_seen, iv.AREA] = 0.0
-    return known
+    is_gap = intervals[:, iv.SEEN] == 0.0
+    intervals[is_gap, iv.INSIDE] = np.abs(intervals[is_gap, iv.AREA]) / np.sqrt(3.0)
+    intervals[:, iv.SEEN] = intervals[:, iv.END] - intervals[:, iv.START]
 
 
 def _anchor_variance(before: Reading, anchor: Reading) -> float:

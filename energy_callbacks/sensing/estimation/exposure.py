@@ -70,17 +70,6 @@ class Exposure:
             self._shown[place:] += weight * shown[: len(shown) - place]
         self._since_s = since_s + first_s
 
-    def after_jump(self, since_s: Array) -> Array:
-        """Return the exposure of each interval to the time after an edge.
-
-        Args:
-            since_s: time from the edge to the ends of consecutive intervals, s, (..., n + 1).
-
-        Returns:
-            Exposures in seconds, (..., n).
-        """
-        return self.after_jumps(since_s[..., None, :], np.diff(since_s), np.ones(1))
-
     def after_jumps(self, since_s: Array, width_s: Array, signs: Array) -> Array:
         """Return weighted sums of exposures to the times after m edges.
 
@@ -110,8 +99,7 @@ class Exposure:
         """Return exposures of intervals between two values of ``_shown_at``."""
         if self._is_exact:
             return late - early
-        exposed: Array = (early + late) * (width_s / 2.0) + (late - early) * self._response_s
-        return exposed
+        return (early + late) * (width_s / 2.0) + (late - early) * self._response_s
 
     def _shown_at(self, since_s: Array) -> Array:
         """Return the value after a jump from 0 W to 1 W: of a reading, or of a counter in J."""
@@ -128,12 +116,10 @@ def _shown_after_jump(since_s: Array, shape: Shape) -> Array:
     if shape.is_exact:
         return np.maximum(since_s, 0.0)
     if shape.response_s:
-        filtered: Array = -np.expm1(-np.maximum(since_s, 0.0) / shape.response_s)
-        return filtered
+        return -np.expm1(-np.maximum(since_s, 0.0) / shape.response_s)
     half_s = max(shape.window_s, _STEP_S) / 2.0
     late, early = (_ramp(since_s + shift_s, shape.period_s) for shift_s in (half_s, -half_s))
-    averaged: Array = (late - early) / (2.0 * half_s)
-    return averaged
+    return (late - early) / (2.0 * half_s)
 
 
 def _ramp(since_s: Array, blur_s: float) -> Array:
@@ -141,5 +127,4 @@ def _ramp(since_s: Array, blur_s: float) -> Array:
     if not blur_s:
         return np.maximum(since_s, 0.0)
     inside = np.clip(since_s / blur_s + 0.5, 0.0, 1.0)
-    ramp: Array = blur_s * inside**2 / 2.0 + np.maximum(since_s - blur_s / 2.0, 0.0)
-    return ramp
+    return blur_s * inside**2 / 2.0 + np.maximum(since_s - blur_s / 2.0, 0.0)

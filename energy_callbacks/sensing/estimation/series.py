@@ -81,35 +81,29 @@ class BoundedColumns:
 class TimeSeries:
     """The readings of one channel over at least the last ``keep_s`` seconds.
 
-    Readings that are not later than the previous one are dropped and counted in ``out_of_order``.
+    Readings that are not later than the previous one are dropped.
 
     Attributes:
         t_s: times, strictly increasing.
         values: values at these times.
     """
 
-    __slots__ = ("_keep_s", "out_of_order", "t_s", "values")
+    __slots__ = ("_keep_s", "t_s", "values")
 
     def __init__(self, keep_s: float) -> None:
         # Appending and querying single readings takes ten times as long with numpy arrays.
         self.t_s, self.values = array("d"), array("d")
         self._keep_s = keep_s
-        self.out_of_order = 0
 
     def append(self, t_s: float, value: float) -> None:
         """Add one reading."""
         if self.t_s and t_s <= self.t_s[-1]:
-            self.out_of_order += 1
             return
         self.t_s.append(t_s)
         self.values.append(value)
         if t_s - self.t_s[0] > 1.5 * self._keep_s:
             old = bisect_left(self.t_s, t_s - self._keep_s)
             del self.t_s[:old], self.values[:old]
-
-    def between(self, start_s: float, end_s: float) -> "array[float]":
-        """Return a copy of the values with ``start_s < t_s <= end_s``."""
-        return self.readings(start_s, end_s)[1]
 
     def readings(self, start_s: float, end_s: float) -> "tuple[array[float], array[float]]":
         """Return copies of times and values with ``start_s < t_s <= end_s``."""

@@ -246,13 +246,11 @@ class StepEnds:
         events = self._events
         if events is None:
             return
-        try:
-            with events.attached():
-                for event in (*_drained(self._free), *(a.event for a in _drained(self._anchors))):
-                    events.destroy(event)
-                events.close()
-        except SourceLost:
-            return  # the events are gone with the context
+        # If the context is lost, the events are gone with it.
+        with suppress(SourceLost), events.attached():
+            for event in (*_drained(self._free), *(a.event for a in _drained(self._anchors))):
+                events.destroy(event)
+            events.close()
 
     def _give_up(self) -> None:
         self._is_over = True

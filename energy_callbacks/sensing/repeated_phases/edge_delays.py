@@ -42,8 +42,7 @@ def delays_s(response_s: float) -> Array:
     """
     step_s = _COARSE_S if response_s else _FINE_S
     last_s = _LAST_S + _LATEST * response_s
-    grid_s: Array = np.arange(_FIRST_S, last_s + step_s / 2.0, step_s)
-    return grid_s
+    return np.arange(_FIRST_S, last_s + step_s / 2.0, step_s)
 
 
 _RESPONSES: Final = np.linspace(0.67, 1.33, 5)
@@ -112,8 +111,7 @@ class Candidates:
     def prior(self) -> Array:
         """Cost before any reading: twice the negative logarithm of the probability."""
         delay_s = np.maximum(self.delay_s, 0.0)
-        cost: Array = 2.0 * (delay_s / _TYPICAL_DELAY_S + self.blur_s / _TYPICAL_BLUR_S)
-        return cost
+        return 2.0 * (delay_s / _TYPICAL_DELAY_S + self.blur_s / _TYPICAL_BLUR_S)
 
     @property
     def weights(self) -> Array:
@@ -182,10 +180,8 @@ class Candidates:
         groups = np.round((self.delay_s[by_cost] - _FIRST_S) / _FINE_S)
         firsts = np.sort(np.unique(groups, return_index=True)[1])[:_REFINED_DELAYS]
         alike = [(groups == groups[first]).nonzero()[0] for first in firsts.tolist()]
-        kept: NDArray[np.intp] = by_cost[
-            np.concatenate([one[:_REFINED_PER_DELAY] for one in alike])
-        ]
-        return kept
+        refined = np.concatenate([one[:_REFINED_PER_DELAY] for one in alike])
+        return np.asarray(by_cost[refined])
 
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""
@@ -237,8 +233,7 @@ def _powers(values: Array) -> Array:
 
 def _cubic(places: Array) -> Array:
     """Return the weights of four points for cubic interpolation, (4, n); see ``_CUBIC``."""
-    weights: Array = _CUBIC[:, :1] + _CUBIC[:, 1:] @ _powers(places)[:3]
-    return weights
+    return _CUBIC[:, :1] + _CUBIC[:, 1:] @ _powers(places)[:3]
 
 
 def _uniform(first: Array, last: Array, size: int) -> Array:

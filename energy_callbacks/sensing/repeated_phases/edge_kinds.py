@@ -10,7 +10,6 @@ the attempt ends. The fit counts only if it explains these intervals decisively 
 that the delays move at an edge is then taken to be the same in the whole attempt.
 """
 
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
@@ -38,19 +37,6 @@ _DECISIVE: Final = 15.0
 _ROWS: Final = 4
 # Fewer edges of each kind than this do not show a delay.
 _FEWEST: Final = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindsFit:
-    """Result for two delays, of n intervals.
-
-    Attributes:
-        energy_j: energy of each phase in the whole attempt, (P,).
-        edge_j: half-width of its 95 % interval due to the uncertainty of the delays, (P,).
-    """
-
-    energy_j: Array
-    edge_j: Array
 
 
 def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
@@ -96,14 +82,19 @@ def _by_kind(sums: PhaseSums, stretch: Stretch) -> Array:
 
 def fit_kinds(
     sums: PhaseSums, recent: RecentIntervals, equal: Array, scale: float
-) -> KindsFit | None:
-    """Return the fit of two delays; ``None`` if equal delays explain the intervals as well.
+) -> tuple[Array, Array] | None:
+    """Fit two delays, one for each kind of edge.
 
     Args:
         sums: sums of the attempt.
         recent: its newest intervals.
         equal: their exposures for the best candidate with equal delays, (P, N).
         scale: misfit that raises the cost by 1, J^2/s.
+
+    Returns:
+        The energy of each phase in the whole attempt, (P,), and the half-width of its 95 % interval
+        due to the uncertainty of the delays, (P,), J. ``None`` if equal delays explain the
+        intervals as well.
     """
     later = np.triu(sums.changes, 1).sum(), np.tril(sums.changes, -1).sum()
     if min(later) < _FEWEST:
@@ -125,7 +116,7 @@ def fit_kinds(
     share = recent.changes.sum() / sums.changes.sum()
     whole_j = sums.on_host_j(fits.levels_w) + moved_j / share
     mean_j = shares @ whole_j
-    return KindsFit(energy_j=mean_j, edge_j=NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2))
+    return mean_j, NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2)
 
 
 def _grid(step: float) -> Array:
@@ -155,5 +146,4 @@ def _weights(pairs: Array) -> Array:
 def _linear(places: Array) -> Array:
     """Return the weights of the grid's delays for linear interpolation, (n, D)."""
     yield_if_due()
-    weights: Array = np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)
-    return weights
+    return np.maximum(1.0 - np.abs(places[:, None] - np.arange(len(_DELAYS_S))), 0.0)

@@ -138,5 +138,4 @@ def divided_j(products: Array, rates: Array, levels_w: Array) -> Array:
         rates: b, (n, P) or (P,).
         levels_w: P, (n, P).
     """
-    energy_j: Array = rates + (mixing(products) @ levels_w[..., None])[..., 0]
-    return energy_j
+    return rates + (mixing(products) @ levels_w[..., None])[..., 0]

@@ -155,8 +155,7 @@ class _Fit:
     def cost(self) -> Array:
         """Cost of each candidate, (n,); see ``Candidates.shares``."""
         crowded = 1.0 + _CROWDED * (self.sums.mean_width_s / self.sums.shortest_s) ** 2
-        cost: Array = self.fits.misfit / (crowded * self.scale)
-        return cost
+        return self.fits.misfit / (crowded * self.scale)
 
 
 # NumPy may be set to raise an exception if a number underflows, for example by the user's program.
@@ -206,9 +205,10 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
         shifted_j = _shifted_j(fit, _late_s(fit, _INSIGNIFICANT))
         return replace(equal, edge_j=equal.edge_j + shifted_j)
     # What the unequal delays are still wrong by is taken as a share of what they have changed.
-    changed_j = _UNEQUAL_SHARE * np.abs(kinds.energy_j - equal.energy_j)
-    edge_j = np.hypot(np.hypot(kinds.edge_j, changed_j), _place_j(fit))
-    return replace(equal, energy_j=_not_negative(kinds.energy_j), edge_j=edge_j)
+    energy_j, delay_j = kinds
+    changed_j = _UNEQUAL_SHARE * np.abs(energy_j - equal.energy_j)
+    edge_j = np.hypot(np.hypot(delay_j, changed_j), _place_j(fit))
+    return replace(equal, energy_j=_not_negative(energy_j), edge_j=edge_j)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
@@ -355,8 +355,7 @@ def _late_s(fit: _Fit, errors: float) -> Array:
     found_j = left_at_edges_j(
         fit.recent, fit.sums.exposures, fit.left_j, delay_s, half_s, errors=errors
     )
-    late_s: Array = found_j / np.maximum(fit.fits.jumps_w, 1e-9)
-    return late_s
+    return found_j / np.maximum(fit.fits.jumps_w, 1e-9)
 
 
 def _shifted_j(fit: _Fit, late_s: Array) -> Array:

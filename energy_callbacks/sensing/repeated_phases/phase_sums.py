@@ -44,8 +44,7 @@ class Edges:
     def signs(self, count: int) -> Array:
         """Return 1 for the phase that each change begins and -1 for the one it ends, (count, m)."""
         unit, labels = np.eye(count), np.array(self.labels)
-        signs: Array = unit[:, labels[1:]] - unit[:, labels[:-1]]
-        return signs
+        return unit[:, labels[1:]] - unit[:, labels[:-1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

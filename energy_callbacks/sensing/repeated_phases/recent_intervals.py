@@ -104,8 +104,7 @@ class RecentIntervals:
         """Return the sum over the pairs of each interval, (..., N)."""
         yield_if_due()
         padded = np.concatenate([of_pairs, np.zeros((*of_pairs.shape[:-1], 1))], axis=-1)
-        sums: Array = np.add.reduceat(padded, self._firsts, axis=-1) * (self._pairs > 0)
-        return sums
+        return np.add.reduceat(padded, self._firsts, axis=-1) * (self._pairs > 0)
 
     def near_edges(
         self, exposures: Sequence[Exposure], delay_s: float, half_s: float, left_j: Array
@@ -124,10 +123,8 @@ class RecentIntervals:
         count = len(self.whole_s)
         kinds = np.zeros(len(of_moments_j), np.intp)
         kinds[self._moment] = self.before * count + self.after
-        sums = np.zeros((2, count**2))
-        for power in (1, 2):
-            sums[power - 1] = np.bincount(kinds, of_moments_j**power, count**2)
-        return sums.reshape(2, count, count)
+        sums = [np.bincount(kinds, of_moments_j**power, count**2) for power in (1, 2)]
+        return np.reshape(sums, (2, count, count))
 
 
 def _starts(sizes: Sequence[int] | NDArray[np.intp]) -> NDArray[np.intp]:

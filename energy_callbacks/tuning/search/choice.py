@@ -128,7 +128,7 @@ class Choice:
             is_near = self._miss(ran, share) <= self._miss(knee, share) + ENOUGH
             return None if is_near else knee
         # How much a trial lowers the variance of the gap, if both depend on each other linearly.
-        costs = self._costs_of(self._candidates)
+        costs = self._costs[:, [self._at.index(size) for size in self._candidates]]
         shared = (gaps - gaps.mean()) @ (costs - costs.mean(axis=0)) / len(gaps)
         reductions = shared**2 / (costs.var(axis=0) + self._spread**2)
         return self._candidates[int(reductions.argmax())]
@@ -139,9 +139,6 @@ class Choice:
 
     def _miss(self, size: int, share: float) -> float:
         return float(np.abs(self._gaps(size, share)).mean())
-
-    def _costs_of(self, sizes: Sequence[int]) -> Array:
-        return self._costs[:, [self._at.index(size) for size in sizes]]
 
     def _of(self, size: int) -> Array:
         return np.asarray(self._costs[:, self._at.index(size)])

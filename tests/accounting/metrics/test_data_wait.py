@@ -16,6 +16,7 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.report import build
 from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.accounting import step_events
 from tests.accounting.books import START_S, Books
 from tests.fake_nvml import (
     FakeNvml,
@@ -60,10 +61,10 @@ def loop(books: Books, *, steps: int, wait_s: float, work_s: float) -> None:
     """Steps that first wait, then work."""
     log, clock = books.recorder.steps, books.clock
     books.enter("train")
-    log.mark_done(clock.monotonic_s())
+    step_events.done(log, clock.monotonic_s())
     for _ in range(steps):
         clock.advance(wait_s)
-        log.mark_ready(clock.monotonic_s())
+        step_events.ready(log, clock.monotonic_s())
         clock.advance(work_s)
         books.step()
     books.leave("train")
@@ -128,12 +129,12 @@ def test_a_gap_of_the_sensor_lowers_the_coverage(tmp_path: Path, clock: FakeCloc
     log = books.recorder.steps
     books.enter("train")
     for number in range(40):
-        log.mark_done(clock.monotonic_s())
+        step_events.done(log, clock.monotonic_s())
         for _ in range(5):
             clock.advance(0.1)
             if number >= 20:
                 books.timeline.extend(source.read())
-        log.mark_ready(clock.monotonic_s())
+        step_events.ready(log, clock.monotonic_s())
     books.leave("train")
     books.finish()
     assert waited(books).coverage == pytest.approx(0.5, abs=0.02)
@@ -174,8 +175,8 @@ def test_the_bound_is_what_no_reading_excludes(edge_j: float, expected_j: float)
     Where energy may have moved across the edges of the 10 s, 95 % of that is more.
     """
     log = StepLog(0.0)
-    log.mark_done(2.0)
-    log.mark_ready(4.0)
+    step_events.done(log, 2.0)
+    step_events.ready(log, 4.0)
     one = Intervals(
         t_s=np.array([0.0, 10.0]),
         energy_j=np.array([1000.0]),
@@ -199,8 +200,8 @@ def test_of_a_wait_only_the_part_after_a_device_joins_counts() -> None:
     """Of waits from 2 to 4 and 6 to 8 s, a device that joins at 3 s has seen 3 s."""
     log = StepLog(0.0)
     for done_s, ready_s in ((2.0, 4.0), (6.0, 8.0)):
-        log.mark_done(done_s)
-        log.mark_ready(ready_s)
+        step_events.done(log, done_s)
+        step_events.ready(log, ready_s)
     one = Intervals(
         t_s=np.array([3.0, 10.0]),
         energy_j=np.array([700.0]),

@@ -8,6 +8,7 @@ import pytest
 from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
 from energy_callbacks.core.records import Device, Reading
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
+from tests.accounting import step_events
 from tests.accounting.books import CPU, START_S, Books, wave
 from tests.sensing.loads import channel
 
@@ -217,7 +218,7 @@ def test_waiting_is_a_share_of_training(tmp_path: Path, clock: FakeClock) -> Non
     books.enter("train")
     for _ in range(40):
         clock.advance(0.25)
-        books.recorder.steps.mark_ready(clock.monotonic_s())
+        step_events.ready(books.recorder.steps, clock.monotonic_s())
         clock.advance(0.75)
         books.step()
     clock.advance(0.5)
@@ -304,7 +305,7 @@ def test_every_tag_that_is_made_is_described(tmp_path: Path, clock: FakeClock) -
     books.enter("train")
     for _ in range(4):
         clock.advance(0.5)
-        books.recorder.steps.mark_ready(clock.monotonic_s())
+        step_events.ready(books.recorder.steps, clock.monotonic_s())
         clock.advance(0.5)
         books.step(samples=8, tokens=80)
     clock.advance(0.5)

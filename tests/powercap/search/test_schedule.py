@@ -39,7 +39,7 @@ WRONG = [
     (["time,cap_w", "2026-01-01T01:00Z,inf"], r"line 2, column 2 .* positive number of watts"),
     (["time,cap_w", "08:00,1"], r"line 2, column 1 \(time\): '08:00' is not a time"),
     (["time,cap_w", "2026-01-01T01:00,1"], r"line 2, column 1 .* has no time zone"),
-    (["time,cap_w", "2026-01-01T01:00Z,1", "2026-01-01T01:00Z,1"], r"line 3, column 1 .*not after"),
+    (["time,cap_w", "2026-01-01T01:00Z,1", "2026-01-01T01:00Z,1"], r"line 3, column 1 .*not later"),
     (["time,intensity"], r"line 1: no column has power caps, got 'time,intensity'; .*'cap_w'"),
     (["time,cap_w"], r"has no row; add lines such as"),
 ]  # fmt: skip

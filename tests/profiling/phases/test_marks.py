@@ -73,7 +73,7 @@ def test_events_date_what_the_host_queued_ahead():
     marks.begin(OUTSIDE, clock.monotonic_s())
     queued_s = clock.monotonic_s() - begin_s
     clock.sleep(2.0)
-    marks.close()
+    marks.ends.close()
     spans, names = marks.spans()
     assert queued_s < 0.01
     assert marks.by_device

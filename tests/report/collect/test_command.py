@@ -214,4 +214,7 @@ def test_cards_that_nobody_used_are_left_out(tmp_path: Path) -> None:
     assert alone.energy.gpu.energy_j == pytest.approx(58_000.0)
     report = build(folder_of(tmp_path / "used", both, FIRST))
     assert report.energy.gpu.energy_j == pytest.approx(50_000.0)
-    assert any("gpu1: no process of the command" in note for note in report.method_notes)
+    assert any(
+        "gpu1: not included, because no process of the command" in note
+        for note in report.method_notes
+    )

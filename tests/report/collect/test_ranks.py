@@ -173,7 +173,7 @@ def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     (said,) = (one.message for one in report.warnings if one.code == "cut_off")
     assert said == (
         "Rank 1 of 2 (attempt 1, host node1) stopped unexpectedly after 30.0 s. Up to one second "
-        "before that may be missing."
+        "of data before that may be missing."
     )
     assert [rank.steps for rank in report.ranks] == [600, 300]
     assert report.energy.gpu.energy_j == pytest.approx(60_000.0)

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.sensing.estimation.exposure import Shape
+from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
 from energy_callbacks.sensing.repeated_phases.phase_sums import Edges, PhaseSums, Stretch
 
 Array = np.ndarray
@@ -125,3 +125,8 @@ def summed(
         part_s = t_s[start : start + len(part_j) + 1]
         sums.add(stretch(sums, part_s, part_j, what.host_s, what.labels, is_exact=shape.is_exact))
     return sums
+
+
+def after_jump(exposure: Exposure, since_s: Array) -> Array:
+    """Exposure of consecutive intervals to the time after an edge."""
+    return exposure.between(since_s[:-1], since_s[1:])

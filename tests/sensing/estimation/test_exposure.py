@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
+from tests.sensing.estimation.steps_of_power import after_jump
 
 T_S = np.cumsum(np.random.default_rng(0).uniform(0.005, 0.05, 40)) - 0.4
 FINE_S = np.arange(-3.0, 3.0, 1e-5)
@@ -31,7 +32,7 @@ def blurred(power_w: np.ndarray, width_s: float) -> np.ndarray:
 def test_counters_have_the_time_after_the_edge() -> None:
     """Numerically: the share of each interval in which power is 1 W."""
     energy_j = np.interp(T_S, FINE_S, np.cumsum(POWER_W) * 1e-5)
-    found_s = Exposure(Shape(is_exact=True)).after_jump(T_S)
+    found_s = after_jump(Exposure(Shape(is_exact=True)), T_S)
     assert found_s == pytest.approx(np.diff(energy_j), abs=2e-5)
 
 
@@ -40,7 +41,7 @@ def test_gauges_average_over_window_and_age(window_s: float, period_s: float) ->
     """A value belongs to its window, and is up to a period old at an unrelated moment."""
     shown_w = np.interp(T_S, FINE_S, blurred(blurred(POWER_W, window_s), period_s))
     exposure = Exposure(Shape(is_exact=False, window_s=window_s, period_s=period_s))
-    assert exposure.after_jump(T_S) == pytest.approx(trapezia(shown_w), abs=2e-5)
+    assert after_jump(exposure, T_S) == pytest.approx(trapezia(shown_w), abs=2e-5)
 
 
 @pytest.mark.parametrize("response_s", [0.008, 0.015, 0.02])
@@ -53,7 +54,7 @@ def test_filters_may_respond_faster_or_slower_than_assumed(response_s: float) ->
         shown[place] = state_w
     energies_j = trapezia(np.interp(T_S, FINE_S, shown), 0.015)
     shape = Shape(is_exact=False, response_s=response_s, assumed_response_s=0.015)
-    assert Exposure(shape).after_jump(T_S) == pytest.approx(energies_j, abs=2e-5)
+    assert after_jump(Exposure(shape), T_S) == pytest.approx(energies_j, abs=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +69,12 @@ def test_readings_depend_on_edges_within_reach_only(shape: Shape) -> None:
     exposure = Exposure(shape)
     before_s = np.array([-5.0, -1.0, 0.0]) - exposure.ahead_s
     after_s = np.array([0.0, 1.0, 5.0]) + exposure.reach_s
-    assert exposure.after_jump(before_s) == pytest.approx([0.0, 0.0], abs=1e-9)
-    assert exposure.after_jump(after_s) == pytest.approx([1.0, 4.0], rel=1e-3)
+    assert after_jump(exposure, before_s) == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert after_jump(exposure, after_s) == pytest.approx([1.0, 4.0], rel=1e-3)
 
 
 def test_exposures_of_slivers_are_small() -> None:
     """An interval of 1 ns, as left by two readings at almost the same time, has no weight."""
     since_s = np.array([0.003, 0.00319, 0.00319 + 1e-9, 0.02])
     shape = Shape(is_exact=False, response_s=0.015, assumed_response_s=0.015)
-    assert abs(Exposure(shape).after_jump(since_s)[1]) < 2e-9
+    assert abs(after_jump(Exposure(shape), since_s)[1]) < 2e-9

@@ -5,6 +5,7 @@ import pytest
 
 from energy_callbacks.sensing.estimation.exposure import Exposure, Shape
 from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse, delays_s
+from tests.sensing.estimation.steps_of_power import after_jump
 
 T_S = np.arange(-0.3, 0.6, 0.02) + 0.0031
 WIDTH_S = 0.02
@@ -28,9 +29,9 @@ def weights(response: float, delays_s: np.ndarray, blur_s: float) -> np.ndarray:
 def exposures(response: float, delay_s: float) -> np.ndarray:
     """Exposures to the time after the edge."""
     if not response:
-        return Exposure(Shape(is_exact=True)).after_jump(T_S - delay_s)
+        return after_jump(Exposure(Shape(is_exact=True)), T_S - delay_s)
     shape = Shape(is_exact=False, response_s=RESPONSE_S * response, assumed_response_s=RESPONSE_S)
-    return Exposure(shape).after_jump(T_S - delay_s)
+    return after_jump(Exposure(shape), T_S - delay_s)
 
 
 def grid(response: float) -> np.ndarray:

@@ -143,8 +143,6 @@ class CounterTicks:
 
     Attributes:
         due_s: monotonic time of the next call.
-        misses: number of failed calls, calls without a value, and searches for any tick that
-            found none.
         is_at_every_tick: whether the next call is planned to be at the next tick, because calls
             are cheap.
 
@@ -168,7 +166,6 @@ class CounterTicks:
         self._search: _Search | None = None
         self._begin_anew(self._begun_s)
         self._misses_in_a_row = 0
-        self.misses = 0
 
     def next_tick(self) -> Tick | None:
         """Make the calls that are due, and return the tick that they have located.
@@ -311,7 +308,6 @@ class CounterTicks:
 
     def _miss(self, now_s: float) -> None:
         self._misses_in_a_row += 1
-        self.misses += 1
         self._begin_anew(now_s + min(2.0 ** (self._misses_in_a_row - 1), _LONGEST_PAUSE_S))
 
     # --- one call between two ticks

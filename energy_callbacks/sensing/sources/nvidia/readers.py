@@ -97,12 +97,10 @@ class Reader(Protocol):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Channels of the readings."""
-        ...
 
     @property
     def due_s(self) -> float:
         """Monotonic time of the next reading; earlier calls of ``read`` need ``at_once``."""
-        ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
         """Return new readings if they are due; otherwise an empty list.
@@ -114,7 +112,6 @@ class Reader(Protocol):
         Raises:
             NVMLError: if the query fails.
         """
-        ...
 
 
 def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader | None:

@@ -237,8 +237,8 @@ def test_frozen_counter_gives_no_tick() -> None:
     ticks = CounterTicks(clock, counter.read)
 
     assert run(clock, ticks, 120.0) == []
-    assert 5 <= ticks.misses <= 9
-    assert counter.calls <= 40 * ticks.misses
+    assert 5 <= ticks._misses_in_a_row <= 9
+    assert counter.calls <= 40 * ticks._misses_in_a_row
 
 
 def test_a_slow_search_ends() -> None:
@@ -259,7 +259,7 @@ def test_counter_without_value_gives_no_tick() -> None:
 
     assert run(clock, ticks, 0.9) == []
     assert counter.calls == 1
-    assert ticks.misses == 1
+    assert ticks._misses_in_a_row == 1
 
 
 class Broken(SlowCounter):
