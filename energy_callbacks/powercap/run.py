@@ -52,7 +52,9 @@ class PowerLimitRun:
         self.pacer = Pacer(attempt.clock) if uses_duty else None
         self._is_stopping = False
         self._noted: tuple[Setting, Why] | None = None
-        self._exchange = self._new_exchange()
+        self._exchange: Exchange = MemoryExchange()
+        if self._process.world_size > 1:
+            self._exchange = FolderExchange(attempt.folder / _FOLDER)
         self._scripts: list[Script] = list(self._new_scripts())
         self._job = attempt.clock.every(POLL_S, self._advance, name="energy_callbacks power limit")
 
@@ -64,11 +66,6 @@ class PowerLimitRun:
     def wait(self, timeout_s: float) -> bool:
         """Wait until everything is restored, and return whether it is."""
         return self._job.wait(timeout_s)
-
-    def _new_exchange(self) -> Exchange:
-        if self._process.world_size == 1:
-            return MemoryExchange()
-        return FolderExchange(self._attempt.folder / _FOLDER)
 
     def _new_scripts(self) -> Iterator[Script]:
         if not self._optimizer.allow_changes:

@@ -37,7 +37,7 @@ class Jobs:
     def launch(self, words: Sequence[str], **more: Any) -> Any:
         """Start a job."""
         limit = AdminNvmlActuator().read(card_uuid(0), "limit")
-        self.seen.append((more["environment"]["SWEEP_LIMIT_W"], limit))
+        self.seen.append((more["env"]["SWEEP_LIMIT_W"], limit))
         self.on_start()
         return self._launcher.launch([*words[:-3], str(len(self.seen)), *words[-2:]], **more)
 
