@@ -43,7 +43,7 @@ def run_job(folder: Path) -> None:
     with results.locked():
         attempt = results.begin(JOB)
         output = attempt / "output.txt"
-        local.launch(["true"], folder=attempt, environment={}, output=output).wait()
+        local.launch(["true"], output=output, cwd=attempt, env={}).wait()
         results.end(attempt, 0)
 
 

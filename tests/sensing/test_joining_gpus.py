@@ -286,7 +286,7 @@ def test_report_names_gpus_that_join_and_those_not_used(
     assert len(pages) == 3
     for page in pages:
         assert "its energy before that is not counted" in page
-        assert "NVIDIA H200, visible to this run, but not used by it" in page
+        assert "NVIDIA H200: visible to this run, but not used by it" in page
     assert [one.source for one in report.unavailable if one.source.startswith("gpu")] == ["gpu2"]
     assert not [one for one in report.warnings if "gpu" in one.message]
 

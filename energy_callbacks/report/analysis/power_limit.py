@@ -55,6 +55,8 @@ def estimated_effect(report: EnergyReport) -> LimitEffect | None:
     power_w = (train.gpu.energy_j or 0.0) / train.duration_s / len(_gpus(report))
     if not _STEADY <= power_w / limit_w <= 1.2:  # above: other figures of the run are wrong
         return None
+    if (report.throughput.data_wait_fraction or 0.0) >= MATTERS:
+        return None  # the power between the waits is higher than the mean
     new_w = _STEP_W * round(_SHARE * power_w / _STEP_W)
     if power_w >= _AT_LIMIT * limit_w or _is_throttled(report):
         # 30 trainings with a mean power of at least 85 % of the limit.

@@ -112,7 +112,7 @@ def wait_energy(wait: amounts.WaitEnergy | None) -> str:
     >>> wait_energy(
     ...     amounts.WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360)
     ... )
-    '< 0.200 Wh, waits too short to measure'
+    '< 0.200 Wh, waiting times too short to measure'
     """
     if wait is None:
         return UNKNOWN

@@ -40,7 +40,7 @@ class HarmlessContract:
 
     @pytest.mark.parametrize(
         ("settings", "message"),
-        [({"country": "Atlantis"}, "Atlantis"), ({"pue": 0.5}, "pue"), ({"devices": []}, "card")],
+        [({"country": "Atlantis"}, "Atlantis"), ({"pue": 0.5}, "pue"), ({"devices": []}, "no GPU")],
     )
     def test_a_wrong_setting_raises_an_error_at_once(
         self, bench: Bench, settings: dict, message: str

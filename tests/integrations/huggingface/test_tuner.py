@@ -493,11 +493,11 @@ def test_ranks_that_cannot_step_alone_are_refused(
 def test_a_factory_that_does_not_hand_the_size_on_is_refused(tmp_path: Path) -> None:
     """Otherwise the result would have no effect."""
     factory = Factory(tmp_path, Tunable())
-    with pytest.raises(ValueError, match=r"per_device_train_batch_size=1, and .* have 4"):
+    with pytest.raises(ValueError, match=r"per_device_train_batch_size=1, but .* have 4"):
         tuned(lambda **batch: factory(per_device_train_batch_size=4), tmp_path)
-    with pytest.raises(ValueError, match=r"gradient_accumulation_steps=1, and .* have 2"):
+    with pytest.raises(ValueError, match=r"gradient_accumulation_steps=1, but .* have 2"):
         tuned(lambda **batch: factory(**batch | {"gradient_accumulation_steps": 2}), tmp_path)
-    with pytest.raises(ValueError, match=r"gradient_accumulation_steps=8, and .* have 1"):
+    with pytest.raises(ValueError, match=r"gradient_accumulation_steps=8, but .* have 1"):
         tuned(
             lambda per_device_train_batch_size, **batch: factory(
                 per_device_train_batch_size=per_device_train_batch_size

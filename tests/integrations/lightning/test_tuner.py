@@ -686,10 +686,10 @@ def test_a_loader_of_no_other_size_is_refused(tmp_path: Path, loader: Any, said:
 def test_a_module_without_the_attribute_is_refused(tmp_path: Path) -> None:
     """Also a module whose loader does not use it."""
     net = Net()
-    with pytest.raises(ValueError, match="has no 'width'"):
+    with pytest.raises(ValueError, match="neither it nor its hparams have 'width'"):
         tune_batch_size(trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path))
     net.width = 16
-    with pytest.raises(ValueError, match="gave batches of 16 where width was"):
+    with pytest.raises(ValueError, match="gave batches of 16 when width was"):
         tune_batch_size(trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path))
     assert net.width == 16
 

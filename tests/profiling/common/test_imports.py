@@ -64,4 +64,4 @@ def test_a_bug_of_ours_does_not_break_the_import(names, caplog):
 
     when_imported("heard_subject", broken)
     assert importlib.import_module("heard_subject").value == 1
-    assert "heard_subject is not followed" in caplog.text
+    assert "heard_subject does not record this module" in caplog.text

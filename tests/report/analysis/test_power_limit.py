@@ -55,6 +55,14 @@ def test_the_estimate_depends_on_power_and_throttling(
     assert effect is None or effect.limit_w == 475.0
 
 
+def test_there_is_no_estimate_if_the_training_waits_for_data(tmp_path: Path) -> None:
+    """The mean power does not tell the power between the waits."""
+    report = of_limit(tmp_path, 700.0)
+    waits = replace(report.throughput, data_wait_fraction=0.25)
+    assert estimated_effect(report) is not None
+    assert estimated_effect(replace(report, throughput=waits)) is None
+
+
 def test_advice_estimates_the_saving(tmp_path: Path) -> None:
     """Limit, range of the saving, largest slowdown; the upper end of the saving in joules."""
     report = of_limit(tmp_path, 550.0)

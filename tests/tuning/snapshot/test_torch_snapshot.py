@@ -597,8 +597,8 @@ def test_a_snapshot_keeps_no_memory_of_the_device() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (nn.Linear(1, 1), TypeError, r"got Linear; write \[it\]"),
-        (nn.Sequential(nn.Linear(1, 1)), TypeError, r"got Sequential; write \[it\]"),
+        (nn.Linear(1, 1), TypeError, r"got Linear; write keep=\[it\]"),
+        (nn.Sequential(nn.Linear(1, 1)), TypeError, r"got Sequential; write keep=\[it\]"),
         (["model"], TypeError, "keep takes modules, optimizers, .* got str; leave it"),
         ([nn.Linear(1, 1), object()], TypeError, "with state_dict and load_state_dict, got object"),
         (3, TypeError, "got int"),
