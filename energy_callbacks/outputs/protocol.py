@@ -15,9 +15,11 @@ class Output(Protocol):
             step: number of the step, as the training counts it.
             unix_s: wall time at which the scalars are logged, in Unix seconds.
         """
+        ...
 
     def close(self) -> None:
         """Write buffered data and release resources; may be called more than once."""
+        ...
 
 
 class Board(Protocol):
@@ -26,10 +28,12 @@ class Board(Protocol):
     @property
     def folder(self) -> str:
         """The run directory; may be a URL of cloud storage."""
+        ...
 
     @property
     def prefix(self) -> str:
         """The prefix that the user's logger adds to each tag; empty if there is none."""
+        ...
 
     def add(self, summary: Any, step: int) -> None:
         """Append a summary.
@@ -38,6 +42,8 @@ class Board(Protocol):
             summary: a ``Summary`` of ``tensorboard.compat.proto``.
             step: number of the step, as the training counts it.
         """
+        ...
 
     def flush(self) -> None:
         """Write all appended summaries to disk."""
+        ...

@@ -80,16 +80,20 @@ class Periodic(Protocol):
 
     def run_soon(self) -> None:
         """Begin the next call of the job now, or when the present call ends; do not wait for it."""
+        ...
 
     def ask_to_stop(self) -> None:
         """Ask the job to run one last time and then end; return without waiting for this."""
+        ...
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the job, at most ``timeout_s``, and return whether it has ended."""
+        ...
 
     @property
     def cpu_s(self) -> float:
         """Total processor time of the job, s; 0 until the job has ended, except inside the job."""
+        ...
 
 
 class Clock(Protocol):
@@ -97,12 +101,15 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Return a time in seconds that never jumps; all spans and windows use this time."""
+        ...
 
     def unix_s(self) -> float:
         """Return the seconds since 1970, which jump when the machine's clock is set."""
+        ...
 
     def sleep(self, duration_s: float) -> None:
         """Block the calling thread for ``duration_s`` seconds."""
+        ...
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
         """Run ``job`` in the background, immediately and then every ``interval_s`` seconds.
@@ -113,6 +120,7 @@ class Clock(Protocol):
                 applies once, from the start of this call to the start of the next call.
             name: name of the thread.
         """
+        ...
 
 
 def clock_offset(clock: Clock) -> tuple[float, float]:

@@ -34,9 +34,11 @@ class Events(Protocol):
 
     def create(self) -> Event | None:
         """Return a new event; ``None`` if the driver cannot create one."""
+        ...
 
     def record(self, event: Event) -> bool:
         """Queue an event after all work queued so far, and return whether this was possible."""
+        ...
 
     def record_idle(self, event: Event) -> bool:
         """Queue an event on an empty stream, and return whether this was possible.
@@ -44,24 +46,30 @@ class Events(Protocol):
         No other work is queued on this stream, so the event occurs almost immediately, even if much
         work is queued on other streams.
         """
+        ...
 
     def is_done(self, event: Event) -> bool:
         """Return whether an event has occurred on the device."""
+        ...
 
     def elapsed_s(self, start: Event, end: Event) -> float | None:
         """Return the device time from ``start`` to ``end``, s; ``None`` until both have occurred.
 
         The time is negative if ``end`` occurred first.
         """
+        ...
 
     def attached(self) -> AbstractContextManager[None]:
         """Return a context manager inside which the calling thread may query events."""
+        ...
 
     def destroy(self, event: Event) -> None:
         """Release an event."""
+        ...
 
     def close(self) -> None:
         """Release all resources except events."""
+        ...
 
 
 class CudaEvents:

@@ -20,10 +20,12 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """Name for messages, such as ``RAPL``."""
+        ...
 
     @property
     def interval_s(self) -> float:
         """Seconds from the start of the last ``read`` to the start of the next."""
+        ...
 
     def open(self) -> Sequence[Channel]:
         """Connect to the sensor and return the channels that it offers.
@@ -31,6 +33,7 @@ class Source(Protocol):
         Raises:
             SourceUnavailable: if the sensor cannot be used; states why and what the user can do.
         """
+        ...
 
     def read(self) -> Sequence[Reading]:
         """Return the new values since the last call, in time order for each channel.
@@ -39,9 +42,11 @@ class Source(Protocol):
             ReadingMissed: this call failed, the next may succeed.
             SourceLost: the sensor is gone.
         """
+        ...
 
     def close(self) -> None:
         """Release the sensor; safe to call twice, never raises."""
+        ...
 
 
 @runtime_checkable
@@ -50,6 +55,7 @@ class FinishingSource(Source, Protocol):
 
     def finish(self) -> Sequence[Reading]:
         """Return all new values up to now; called instead of the last ``read``."""
+        ...
 
 
 @runtime_checkable
@@ -58,6 +64,7 @@ class PromptSource(Source, Protocol):
 
     def read_now(self) -> Sequence[Reading]:
         """Return the new values of power up to now, and the other values that are due."""
+        ...
 
 
 @runtime_checkable
@@ -70,6 +77,7 @@ class QuickSource(Source, Protocol):
     @property
     def quick_interval_s(self) -> float:
         """Seconds between two readings after a change of phase, less than ``interval_s``."""
+        ...
 
 
 @runtime_checkable
@@ -78,6 +86,7 @@ class RemarkingSource(Source, Protocol):
 
     def remarks(self) -> Sequence[str]:
         """Return messages about faults corrected since ``open``; such faults affect no figure."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +111,4 @@ class FindingSource(Source, Protocol):
 
     def found(self) -> DiscoveredSources:
         """Return what ``read`` has found; called after every call of ``read`` or ``finish``."""
+        ...

@@ -97,10 +97,12 @@ class Reader(Protocol):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Channels of the readings."""
+        ...
 
     @property
     def due_s(self) -> float:
         """Monotonic time of the next reading; earlier calls of ``read`` need ``at_once``."""
+        ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
         """Return new readings if they are due; otherwise an empty list.
@@ -112,6 +114,7 @@ class Reader(Protocol):
         Raises:
             NVMLError: if the query fails.
         """
+        ...
 
 
 def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader | None:
