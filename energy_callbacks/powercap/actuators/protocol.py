@@ -32,10 +32,8 @@ class Actuator(Protocol):
     ``powercap.safety.changed_cards`` only, which restores what was changed.
     """
 
-    @property
-    def name(self) -> str:
-        """Name of the actuator, such as ``nvml``."""
-        ...
+    name: str
+    """Name of the actuator, such as ``nvml``."""
 
     def probe(self, uuid: str) -> Probe:
         """Return what this actuator can do on a card.

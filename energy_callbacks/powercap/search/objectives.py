@@ -17,9 +17,11 @@ class Objective(Protocol):
 
     def costs(self, curves: Curves) -> Array:
         """Return the costs, (draws, m)."""
+        ...
 
     def excesses(self, curves: Curves) -> Array:
         """Return by how much the constraint is exceeded, relative, (draws, m); negative if met."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

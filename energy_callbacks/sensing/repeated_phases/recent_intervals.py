@@ -124,7 +124,8 @@ class RecentIntervals:
         kinds = np.zeros(len(of_moments_j), np.intp)
         kinds[self._moment] = self.before * count + self.after
         sums = [np.bincount(kinds, of_moments_j**power, count**2) for power in (1, 2)]
-        return np.reshape(sums, (2, count, count))
+        of_pairs: Array = np.reshape(sums, (2, count, count)).astype(float)
+        return of_pairs
 
 
 def _starts(sizes: Sequence[int] | NDArray[np.intp]) -> NDArray[np.intp]:
