@@ -101,5 +101,5 @@ def _text(setting: Setting) -> str:
 
 def _setting(job: MatrixJob) -> Setting:
     [(parameter, text)] = job.parameters.items()
-    knob = next(knob for knob, name in PARAMETERS.items() if name == parameter)
+    knob: Knob = next(knob for knob, name in PARAMETERS.items() if name == parameter)
     return Setting(knob=knob, value=None if text == UNLOCKED else float(text))
