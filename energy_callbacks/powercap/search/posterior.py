@@ -2,8 +2,7 @@
 
 The curves are those of the card model (``card_model.py``) with random parameters, plus a deviation
 for what the model does not describe (a Gaussian process in the logarithm of the setting). They are
-drawn from the posterior distribution by sequential Monte Carlo (Del Moral, Doucet, Jasra, J. R.
-Stat. Soc. B 68, 2006). Their spread is the uncertainty.
+drawn from the posterior distribution (``core.stats.tempered``). Their spread is the uncertainty.
 """
 
 from collections.abc import Sequence
@@ -13,14 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.random import default_rng
 
+from energy_callbacks.core.stats import tempered
 from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.powercap.search.card_model import PARAMETERS, Array, CardModel
 from energy_callbacks.powercap.search.trial import Trial
 
 # Number of curves.
 _DRAWS: Final = 400
-# Number of Metropolis steps after each tempering step.
-_MOVES: Final = 3
 # Standard deviation of the deviations from the model, relative. The clock form of the model misses
 # held-out points of 33 workloads on a V100 by 1.3 to 2 %, of which their noise is a part.
 _DEVIATION: Final = 0.015
@@ -111,18 +109,7 @@ class _Posterior:
     def _points(self) -> Array:
         """Draw parameters by adaptive tempering, (draws, ``PARAMETERS``)."""
         points = self._rng.normal(size=(_DRAWS, PARAMETERS))
-        likelihoods = self._likelihoods(points)
-        heat = 0.0
-        while heat < 1.0:
-            step = _step(likelihoods, 1.0 - heat)
-            heat += step
-            weights = np.exp(step * (likelihoods - likelihoods.max()))
-            chosen = self._rng.choice(_DRAWS, size=_DRAWS, p=weights / weights.sum())
-            points, likelihoods = points[chosen], likelihoods[chosen]
-            for _ in range(_MOVES):
-                points, likelihoods = self._moved(points, likelihoods, heat)
-                yield_if_due()
-        return points
+        return tempered(points, self._likelihoods, self._moved, self._rng, bisections=15)
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
         """Do a Metropolis step with each point; the best stride is 2.38 / sqrt(parameters)."""
@@ -139,19 +126,3 @@ def _kernel(left: Array, right: Array) -> Array:
     """Return the covariance of the deviations at two lists of settings."""
     distance = np.abs(np.log(left[:, None] / right[None, :])) / _LENGTH
     return np.asarray(_DEVIATION**2 * np.exp(-distance))
-
-
-def _step(likelihoods: Array, most: float) -> float:
-    """Return the largest tempering step, at most ``most``, with half of the effective samples."""
-
-    def is_small(step: float) -> bool:
-        weights = np.exp(step * (likelihoods - likelihoods.max()))
-        return bool(weights.sum() ** 2 >= _DRAWS / 2 * (weights**2).sum())
-
-    if is_small(most):
-        return most
-    low, high = 0.0, most
-    for _ in range(15):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if is_small(middle) else (low, middle)
-    return max(low, 1e-6 * most)

@@ -18,10 +18,9 @@ rates, temperatures and the load of the host change between trials. The standard
 differences is estimated too: from repeats, and from trials of all sizes that lie beside the curve.
 Repeats differ by it alone, so they separate it from deviations of the curve.
 
-Curves are drawn from the posterior distribution of all parameters (sequential Monte Carlo for
-``r``, ``p``, ``q`` and ``a``: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k``, the
-Gaussian process, its strength and the standard deviation between trials are integrated
-analytically.
+Curves are drawn from the posterior distribution of all parameters (``core.stats.tempered`` for
+``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength and the standard deviation
+between trials are integrated analytically.
 """
 
 import math
@@ -32,12 +31,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from energy_callbacks.core.stats import tempered
+
 Array = npt.NDArray[np.float64]
 
 # Number of curves.
 _DRAWS: Final = 400
-# Number of Metropolis steps after each tempering step.
-_MOVES: Final = 3
 # Possible strengths (relative sizes) of the deviations, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Possible standard deviations between trials (relative), with equal prior probability. On an H200,
@@ -162,17 +161,7 @@ class _Posterior:
     def _points(self) -> Array:
         """Draw parameters, (draws, 4), by adaptive tempering; the prior is uniform in the logs."""
         points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 4))
-        likelihoods = self._likelihoods(points)
-        heat = 0.0
-        while heat < 1.0:
-            step = _step(likelihoods, 1.0 - heat)
-            heat += step
-            weights = np.exp(step * (likelihoods - likelihoods.max()))
-            chosen = self._rng.choice(_DRAWS, size=_DRAWS, p=weights / weights.sum())
-            points, likelihoods = points[chosen], likelihoods[chosen]
-            for _ in range(_MOVES):
-                points, likelihoods = self._moved(points, likelihoods, heat)
-        return points
+        return tempered(points, self._likelihoods, self._moved, self._rng, bisections=30)
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
         """Do a Metropolis step with each point; the best stride in 4-D is 2.38 / sqrt(4)."""
@@ -189,22 +178,3 @@ def _kernel(strength: float, left: Array, right: Array) -> Array:
     """Return the covariance of the deviations at two lists of logarithms of sizes."""
     distance = np.abs(left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))
     return np.asarray(strength**2 * np.exp(-distance))
-
-
-def _step(likelihoods: Array, most: float) -> float:
-    """Return the largest tempering step, at most ``most``, with enough effective samples.
-
-    The effective sample size must be at least half of the number of points.
-    """
-
-    def count(step: float) -> float:
-        weights = np.exp(step * (likelihoods - likelihoods.max()))
-        return float(weights.sum() ** 2 / (weights**2).sum())
-
-    if count(most) >= _DRAWS / 2:
-        return most
-    low, high = 0.0, most
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if count(middle) >= _DRAWS / 2 else (low, middle)
-    return max(low, 1e-6 * most)
