@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pynvml
 
+from energy_callbacks.powercap.actuators.protocol import Actuator
+from energy_callbacks.powercap.settings import Setting
 from tests.fake_nvml import Card, Constant, FakeNvml, PowerModel, Scenario, card_uuid, ideal
 
 Play = Callable[..., FakeNvml]
@@ -38,3 +40,18 @@ def clock_mhz() -> float:
 def calls(nvml: FakeNvml) -> list[tuple[str, float, int]]:
     """All calls of setters so far: name, value and NVML's code."""
     return [(one.call, one.value, one.result) for one in nvml.setter_calls()]
+
+
+def lock_and_release_clocks(nvml: FakeNvml, actuator: Actuator) -> None:
+    """Lock and release both clocks of the first card, and check what NVML was told."""
+    actuator.write(UUID, Setting(knob="clock", value=1410.0))
+    assert clock_mhz() == 1410
+    actuator.write(UUID, Setting(knob="clock", value=None))
+    actuator.write(UUID, Setting(knob="memory_clock", value=1300.0))
+    actuator.write(UUID, Setting(knob="memory_clock", value=None))
+    assert calls(nvml) == [
+        ("clock", 1410.0, 0),
+        ("clock", 0.0, 0),
+        ("memory_clock", 1300.0, 0),
+        ("memory_clock", 0.0, 0),
+    ]

@@ -9,7 +9,15 @@ from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators.nvidia_smi import NvidiaSmiActuator
 from energy_callbacks.powercap.settings import Setting
 from tests.fake_nvml import FakeNvml, card_uuid, fixtures
-from tests.powercap.actuators.cards import UUID, Play, calls, card, clock_mhz, limit_w, playing
+from tests.powercap.actuators.cards import (
+    UUID,
+    Play,
+    calls,
+    card,
+    limit_w,
+    lock_and_release_clocks,
+    playing,
+)
 
 fake_nvml = fixtures.fake_nvml
 LIMIT = Setting(knob="limit", value=450.5)
@@ -79,18 +87,7 @@ def test_clocks_are_locked_and_released(
     """Clocks of multiprocessors and memory are set and reset."""
     nvml = playing(fake_nvml, card(can_write=False, low_memory_clock_mhz=1300.0))
     install(nvml, tmp_path, monkeypatch)
-    actuator = NvidiaSmiActuator()
-    actuator.write(UUID, Setting(knob="clock", value=1410.0))
-    assert clock_mhz() == 1410
-    actuator.write(UUID, Setting(knob="clock", value=None))
-    actuator.write(UUID, Setting(knob="memory_clock", value=1300.0))
-    actuator.write(UUID, Setting(knob="memory_clock", value=None))
-    assert calls(nvml) == [
-        ("clock", 1410.0, 0),
-        ("clock", 0.0, 0),
-        ("memory_clock", 1300.0, 0),
-        ("memory_clock", 0.0, 0),
-    ]
+    lock_and_release_clocks(nvml, NvidiaSmiActuator())
 
 
 def test_a_probe_asks_sudo_and_runs_nothing(

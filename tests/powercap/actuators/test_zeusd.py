@@ -9,7 +9,15 @@ from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators.zeusd import ZeusdActuator
 from energy_callbacks.powercap.settings import Setting
 from tests.fake_nvml import card_uuid, fixtures
-from tests.powercap.actuators.cards import UUID, Play, calls, card, clock_mhz, limit_w, playing
+from tests.powercap.actuators.cards import (
+    UUID,
+    Play,
+    calls,
+    card,
+    limit_w,
+    lock_and_release_clocks,
+    playing,
+)
 from tests.powercap.actuators.zeusd_server import TOKEN, zeusd
 
 fake_nvml = fixtures.fake_nvml
@@ -38,19 +46,8 @@ def test_the_daemon_changes_the_card_for_us(fake_nvml: Play, socket: Path) -> No
 def test_clocks_are_locked_and_released(fake_nvml: Play, socket: Path) -> None:
     """Clocks of multiprocessors and memory are set and reset."""
     nvml = playing(fake_nvml, card(can_write=False, low_memory_clock_mhz=1300.0))
-    actuator = ZeusdActuator()
     with zeusd(socket, (NAME,)):
-        actuator.write(UUID, Setting(knob="clock", value=1410.0))
-        assert clock_mhz() == 1410
-        actuator.write(UUID, Setting(knob="clock", value=None))
-        actuator.write(UUID, Setting(knob="memory_clock", value=1300.0))
-        actuator.write(UUID, Setting(knob="memory_clock", value=None))
-    assert calls(nvml) == [
-        ("clock", 1410.0, 0),
-        ("clock", 0.0, 0),
-        ("memory_clock", 1300.0, 0),
-        ("memory_clock", 0.0, 0),
-    ]
+        lock_and_release_clocks(nvml, ZeusdActuator())
 
 
 def test_a_probe_only_reads(fake_nvml: Play, socket: Path) -> None:
