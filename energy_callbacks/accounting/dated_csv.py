@@ -68,6 +68,22 @@ class DatedCsv:
             before_s = at_s
             yield at_s, cells
 
+    def number(self, text: str, column: int, empty: str) -> float | None:
+        """Return the number in a cell of the present line; ``None`` if the cell is empty.
+
+        Args:
+            text: contents of the cell.
+            column: its column.
+            empty: when a cell is empty, for the message: ``for no cap``, for example.
+        """
+        if not text.strip():
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            message = f"{text!r} is not a number; leave the cell empty {empty}"
+            raise self.error(column, message) from None
+
     def error(self, column: int, message: str) -> ValueError:
         """Return an error about a column of the present line."""
         name = self._header[column]

@@ -140,13 +140,9 @@ def _points(
 
 
 def _intensity(file: DatedCsv, text: str, column: int) -> float | None:
-    if not text.strip():
+    g_per_kwh = file.number(text, column, "if it is not known")
+    if g_per_kwh is None:
         return None
-    try:
-        g_per_kwh = float(text)
-    except ValueError:
-        message = f"{text!r} is not a number; leave the cell empty if it is not known"
-        raise file.error(column, message) from None
     if not 0.0 <= g_per_kwh <= MOST_G_PER_KWH:
         message = f"must lie between 0 and {MOST_G_PER_KWH:g} gCO2e/kWh, got {text!r}"
         raise file.error(column, message)

@@ -74,13 +74,7 @@ def _schedule(file: DatedCsv) -> CapSchedule:
 
 
 def _cap(file: DatedCsv, text: str, column: int) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        cap_w = float(text)
-    except ValueError:
-        message = f"{text!r} is not a number; leave the cell empty for no cap"
-        raise file.error(column, message) from None
-    if not 0.0 < cap_w < math.inf:
+    cap_w = file.number(text, column, "for no cap")
+    if cap_w is not None and not 0.0 < cap_w < math.inf:
         raise file.error(column, f"must be a positive number of watts, got {text!r}")
     return cap_w
