@@ -15,15 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
 from energy_callbacks.accounting import open_attempts
-from energy_callbacks.accounting.attempt import ActiveAttempt
-from energy_callbacks.accounting.grid.grid import check_grid
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, default_folder
 from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
-from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.metrics.tags import with_prefix
-from energy_callbacks.accounting.power_control import PowerControl, power_control_from
 from energy_callbacks.accounting.profilers import OneOrMoreProfilers, Profilers
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
@@ -40,6 +36,9 @@ from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 
 if TYPE_CHECKING:
+    from energy_callbacks.accounting.attempt import ActiveAttempt
+    from energy_callbacks.accounting.metrics.scalars import Scalars
+    from energy_callbacks.accounting.power_control import PowerControl
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
 
@@ -124,13 +123,19 @@ class EnergyMeter:
     ) -> None:
         self.config = _config(config, settings)
         if self.config.country is not None or self.config.carbon_intensity is not None:
+            from energy_callbacks.accounting.grid.grid import check_grid
+
             check_grid(self.config)
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s
         self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
-        self._power_control = power_control_from(self.config)
+        self._power_control: PowerControl | None = None
+        if self.config.power_limit is not None:
+            from energy_callbacks.accounting.power_control import power_control_from
+
+            self._power_control = power_control_from(self.config)
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
@@ -181,7 +186,7 @@ class EnergyMeter:
         return last.state()
 
     @harmless
-    def _ask(self, attempt: ActiveAttempt) -> None:
+    def _ask(self, attempt: "ActiveAttempt") -> None:
         attempt.board.ask()
 
     def start(
@@ -242,6 +247,8 @@ class EnergyMeter:
             ValueError: see ``start``.
             SourceUnavailable: see ``start``.
         """
+        from energy_callbacks.accounting.attempt import ActiveAttempt
+
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
             return self
@@ -276,7 +283,7 @@ class EnergyMeter:
         return self
 
     @harmless
-    def _control_power(self, attempt: ActiveAttempt, control: PowerControl) -> None:
+    def _control_power(self, attempt: "ActiveAttempt", control: "PowerControl") -> None:
         run = control.begin(attempt)
         attempt.power = run
         if run.pacer is not None:
@@ -536,7 +543,7 @@ class EnergyMeter:
 
         return decorate
 
-    def scalars(self) -> Scalars:
+    def scalars(self) -> "Scalars":
         """Return the newest figures by tag; empty before the first readings.
 
         Energy and emissions are those of the devices that this process measures, over all attempts
@@ -546,21 +553,21 @@ class EnergyMeter:
         return with_prefix(self.config.tag_prefix, self._take() or {})
 
     @harmless
-    def _take(self) -> Scalars:
+    def _take(self) -> "Scalars":
         last = self._lifecycle.own
         return last.board.take() if last is not None and self._lifecycle.state != "failed" else {}
 
-    def totals(self) -> Scalars:
+    def totals(self) -> "Scalars":
         """Return the figures of ``scalars`` for the whole last attempt; empty before ``stop``."""
         return with_prefix(self.config.tag_prefix, self._whole() or {})
 
     @harmless
-    def _whole(self) -> Scalars:
+    def _whole(self) -> "Scalars":
         last = self._lifecycle.own
         is_known = self._lifecycle.state == "ended"
         return last.board.whole() if last is not None and is_known else {}
 
-    def log(self, step: int) -> Scalars:
+    def log(self, step: int) -> "Scalars":
         """Write the figures of ``scalars`` to all outputs, and return them.
 
         Args:
@@ -692,7 +699,7 @@ class EnergyMeter:
 
     @harmless
     def _close(
-        self, attempt: ActiveAttempt, error: BaseException | None, pages: "Pages | None"
+        self, attempt: "ActiveAttempt", error: BaseException | None, pages: "Pages | None"
     ) -> None:
         # Does nothing, unless a signal handler raised before the attempt was asked to end.
         self._lifecycle.ask_to_end(error)
@@ -702,18 +709,18 @@ class EnergyMeter:
             attempt.wait_until_over()
             self.wait_for_report()
 
-    def _on_left(self, attempt: ActiveAttempt) -> None:
+    def _on_left(self, attempt: "ActiveAttempt") -> None:
         self._announce(attempt)
         self._make_report(attempt, None)
 
-    def _announce(self, attempt: ActiveAttempt) -> None:
+    def _announce(self, attempt: "ActiveAttempt") -> None:
         """Print a summary on rank 0."""
         if attempt.rank == 0:
             path = attempt.run_folder / "energy_report.html"
             line = summary.line(attempt.board.whole(), attempt.devices, path, self.config)
             self._messages.call(lambda: self._say(line))
 
-    def _make_report(self, attempt: ActiveAttempt, pages: "Pages | None") -> None:
+    def _make_report(self, attempt: "ActiveAttempt", pages: "Pages | None") -> None:
         """Have the report made, on rank 0; runs on the journal's thread."""
         if attempt.rank != 0:
             return
@@ -797,7 +804,7 @@ class EnergyMeter:
             logger.warning("no report is written: %s", _NOT_STARTED)
         return None
 
-    def _save(self, last: ActiveAttempt) -> str | None:
+    def _save(self, last: "ActiveAttempt") -> str | None:
         from energy_callbacks.report import build, save
         from energy_callbacks.report.render.text import summary_line
 

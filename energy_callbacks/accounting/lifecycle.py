@@ -1,13 +1,15 @@
 """State machine of a meter: begins attempts, ends them, and knows which one is running."""
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from energy_callbacks.accounting import open_attempts
-from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.profilers import Profilers
 from energy_callbacks.core import forks
 from energy_callbacks.core.guard import harmless, logger
+
+if TYPE_CHECKING:
+    from energy_callbacks.accounting.attempt import ActiveAttempt
 
 # Maximum wait of ``stop`` until the journal is on the disk and the threads have ended, s.
 _DISK_S: Final = 1.5
@@ -53,7 +55,7 @@ class Lifecycle:
         self._on_left: Callable[[ActiveAttempt], None] | None = None
 
     @property
-    def running(self) -> ActiveAttempt | None:
+    def running(self) -> "ActiveAttempt | None":
         """The running attempt of this process; ``None`` if there is none, or only the parent's."""
         return self.attempt if self.generation == forks.generation else None
 
@@ -63,7 +65,7 @@ class Lifecycle:
         return self.generation not in (None, forks.generation)
 
     @property
-    def own(self) -> ActiveAttempt | None:
+    def own(self) -> "ActiveAttempt | None":
         """The newest attempt of this process; ``None`` if there is none, or only the parent's.
 
         A forked child must not use its parent's attempt: locks that another thread held during the
@@ -72,7 +74,10 @@ class Lifecycle:
         return self.newest if self.generation == forks.generation else None
 
     def begin(
-        self, attempt: ActiveAttempt, profilers: Profilers, on_left: Callable[[ActiveAttempt], None]
+        self,
+        attempt: "ActiveAttempt",
+        profilers: Profilers,
+        on_left: Callable[["ActiveAttempt"], None],
     ) -> None:
         """Begin an attempt.
 
@@ -93,7 +98,7 @@ class Lifecycle:
         self._profilers, self._on_left = profilers, on_left
         open_attempts.add(attempt, lambda: self.exit(attempt))
 
-    def ask_to_end(self, error: BaseException | None = None) -> ActiveAttempt | None:
+    def ask_to_end(self, error: BaseException | None = None) -> "ActiveAttempt | None":
         """End the running attempt without waiting; ``close`` must be called soon afterwards.
 
         Args:
@@ -109,7 +114,7 @@ class Lifecycle:
             self._forget(attempt)
         return attempt
 
-    def close(self, attempt: ActiveAttempt, then: Callable[[], None] | None = None) -> None:
+    def close(self, attempt: "ActiveAttempt", then: Callable[[], None] | None = None) -> None:
         """Let the journal's thread close the journal of an attempt, and do not wait for that.
 
         Args:
@@ -174,11 +179,11 @@ class Lifecycle:
         if not on_own_thread:
             attempt.wait_until_over()
 
-    def _close_left(self, attempt: ActiveAttempt) -> None:
+    def _close_left(self, attempt: "ActiveAttempt") -> None:
         on_left = self._on_left
         self.close(attempt, None if on_left is None else lambda: on_left(attempt))
 
-    def exit(self, attempt: ActiveAttempt) -> None:
+    def exit(self, attempt: "ActiveAttempt") -> None:
         """When the interpreter exits, end an attempt, and wait for its journal and report."""
         if self.attempt is attempt:
             self.end_left()
@@ -197,7 +202,7 @@ class Lifecycle:
             self._profilers.stop()
             attempt.abandon()
 
-    def _forget(self, attempt: ActiveAttempt) -> None:
+    def _forget(self, attempt: "ActiveAttempt") -> None:
         if self.attempt is attempt:
             self.attempt = None
             self.state = "ended"

@@ -1,12 +1,14 @@
 """Passes the events of a meter to the meter's profilers, and stops a profiler that fails."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from energy_callbacks.accounting import profiler_names
-from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.profiler_names import ProfilerName
 from energy_callbacks.core.guard import logger, pass_on_signals
+
+if TYPE_CHECKING:
+    from energy_callbacks.accounting.attempt import ActiveAttempt
 
 
 class ProfilerRun(Protocol):
@@ -39,7 +41,7 @@ class ProfilerRun(Protocol):
 class Profiler(ProfilerRun, Protocol):
     """Receives the events of all attempts of a training."""
 
-    def start(self, meter: ActiveAttempt) -> None:
+    def start(self, meter: "ActiveAttempt") -> None:
         """Handle the start of an attempt; may be called again after ``stop``.
 
         Args:
@@ -87,7 +89,7 @@ class Profilers:
         """Iterate over all profilers, whether they are running or not."""
         return iter(self._members)
 
-    def start(self, meter: ActiveAttempt) -> None:
+    def start(self, meter: "ActiveAttempt") -> None:
         """Start all profilers for an attempt."""
         self.running = list(self._members)
         self._call(self.running, lambda member: member.start(meter))

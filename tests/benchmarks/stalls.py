@@ -47,7 +47,7 @@ START_MS, START_CPU_MS = 200.0, 150.0
 IDLE_SHARE: Final = 0.6
 
 START: Final = """
-import os, tempfile, time
+import numpy, os, tempfile, time
 from energy_callbacks import EnergyConfig, EnergyMeter
 cpu_s = lambda: sum(os.times()[:4])
 with tempfile.TemporaryDirectory() as folder:

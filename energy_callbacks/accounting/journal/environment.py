@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal import redaction
@@ -17,6 +18,10 @@ _PACKAGES: Final = (
     "numpy", "torch", "lightning", "pytorch-lightning", "transformers", "keras", "tensorflow",
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
+# Name and version of an installed package; older programs write names that end in ``.egg-info``.
+_INSTALLED: Final = re.compile(r"([\w.]+)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
+# Folder of an installed package; older programs write names that end in ``.egg-info``.
+_INSTALLED: Final = re.compile(r"(?P<name>[\w.]+)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
 # Environment variables that identify the batch job and its host, in several batch systems.
 _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
@@ -32,6 +37,7 @@ def describe(*, with_command: bool = True) -> dict[str, Any]:
     Args:
         with_command: ``False`` returns ``None`` instead of the command.
     """
+    versions = installed()
     words = redaction.words([sys.executable, *sys.argv])
     return {
         "tool_version": __version__,
@@ -39,31 +45,29 @@ def describe(*, with_command: bool = True) -> dict[str, Any]:
         "platform": platform.platform(),
         "command": shlex.join(words) if with_command else None,
         "git_commit": _git_commit(),
-        "packages": _packages(),
+        "packages": {name: versions[name] for name in _PACKAGES if name in versions},
         "cpu_count": os.cpu_count(),
         "job": {name: os.environ[name] for name in _JOB_VARIABLES if name in os.environ},
     }
 
 
-def _packages() -> dict[str, str]:
-    versions = {}
-    for name in _PACKAGES:
-        with suppress(ModuleNotFoundError):
-            versions[name] = _version(name)
-    return versions
+def installed() -> dict[str, str]:
+    """Return the versions of installed packages by name, such as ``nvidia-ml-py``.
+
+    They are read from names such as ``torch-2.13.0.dist-info`` (Python Packaging User Guide,
+    "Recording installed projects"), because importing ``importlib.metadata`` takes 30 ms.
+    """
+    # If a package is in several folders, Python imports that of the first.
+    names = (name for folder in reversed(sys.path) for name in _names_in(folder))
+    found = filter(None, map(_INSTALLED.fullmatch, names))
+    return {match["name"].lower().replace("_", "-"): match["version"] for match in found}
 
 
 @cache
-def _version(package: str) -> str:
-    """Return the version of an installed package; cached, because reading it takes time.
-
-    ``importlib.metadata.version`` parses the whole file as an e-mail, which takes 2 ms.
-    """
-    from importlib.metadata import distribution
-
-    found = distribution(package)
-    version = re.search(r"^Version: (.*)$", found.read_text("METADATA") or "", re.MULTILINE)
-    return version[1].strip() if version else found.version
+def _names_in(folder: str) -> list[str]:
+    with suppress(OSError):
+        return [path.name for path in Path(folder).glob("*-info")]
+    return []
 
 
 def _git_commit() -> str | None:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from energy_callbacks.accounting.journal.environment import installed
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
 from energy_callbacks.sensing.codecarbon_tables import path, table
@@ -354,9 +355,7 @@ def _countries() -> dict[str, dict[str, Any]]:
 
 
 def _table_name() -> str:
-    from importlib.metadata import version
-
-    return f"CodeCarbon {version('codecarbon')}'s table"
+    return f"CodeCarbon {installed().get('codecarbon', '?')}'s table"
 
 
 def _codecarbon_configuration() -> dict[str, str]:

@@ -3,8 +3,8 @@
 import json
 import os
 import subprocess
-from importlib import metadata
-from importlib.metadata import PackageNotFoundError
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -23,15 +23,27 @@ def test_it_names_versions_and_command() -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_versions_are_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second meter does not read the files of packages again."""
-    first = environment.describe()
+def test_versions_are_those_that_pip_knows() -> None:
+    """Versions agree with ``importlib.metadata``, in lower case and with hyphens in names."""
+    found = environment.installed()
+    names = ("numpy", "nvidia-ml-py", "torch", "codecarbon")
+    assert {name: found[name] for name in names} == {name: version(name) for name in names}
 
-    def fail(package: str) -> str:
-        raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(metadata.Distribution, "from_name", fail)
-    assert environment.describe() == first
+def test_the_first_folder_of_the_path_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two versions, the one that Python imports; missing folders and other files are passed."""
+    for name in (
+        "first/My_Tool-2.0+cpu.dist-info",
+        "second/my_tool-1.0-py3.11.egg-info",
+        "second/other.tool-1.0-py3.11.egg-info",
+        "second/notes-info",
+    ):
+        (tmp_path / name).mkdir(parents=True)
+    folders = [tmp_path / "none", tmp_path / "first", tmp_path / "second"]
+    monkeypatch.setattr(sys, "path", list(map(str, folders)))
+    assert environment.installed() == {"my-tool": "2.0+cpu", "other.tool": "1.0"}
 
 
 def test_the_commit_is_that_of_the_working_directory(
