@@ -7,10 +7,11 @@
 * *meter* (not in ``--quick``): 10,000 attempts of a plain ``EnergyMeter``. As many fits of
   Lightning would take an hour.
 
-A card is played, so that all threads and NVML are used. The numbers of threads and file descriptors
-at the end are compared with those at half of the fits. Objects and memory that a fit leaves are
-the slopes of lines through the second half: in the first half, caches may still grow. Before each
-look, garbage is collected.
+A card is played, so that all threads and NVML are used. The first half of the fits is not judged:
+caches may still grow. Of threads and file descriptors, the fewest at three looks at the end are
+compared with the fewest at three looks after half of the fits. Objects and memory that a fit leaves
+are slopes, each the median of the slopes between all pairs of looks (Theil and Sen), so that single
+jumps do not count. Before each look, garbage is collected.
 
 *Allocated* memory is in use by objects and libraries. *Resident* memory is what the system counts.
 It includes free memory that the C library keeps for later allocations, in one heap for each thread
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.open_attempts import wait_for_reports
+from energy_callbacks.outputs import hparams
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.benchmarks.overhead_parts.played_card import played_card
@@ -48,6 +50,7 @@ FITS, QUICK_FITS, ATTEMPTS = 1_000, 100, 10_000
 OBJECTS_BAR: Final = 0.1
 BYTES_BAR, QUICK_BYTES_BAR = 1_000.0, 4_000.0
 _REPORT_EVERY: Final = 20
+_FEWEST_OF: Final = 3
 _LOOKS: Final = 20  # a look takes 0.4 s in a process with Lightning: it collects garbage
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -97,7 +100,7 @@ class Left:
 
     Attributes:
         fits: number of fits.
-        threads: threads at the end less those at half of the fits.
+        threads: fewest threads at the end less the fewest after half of the fits.
         files: the same for file descriptors.
         objects: objects of Python that each fit leaves.
         allocated: allocated bytes that each fit leaves.
@@ -121,8 +124,9 @@ def left(held: NDArray[np.float64], fits: int) -> Left:
     """
     half = held[len(held) // 2 :]
     per_look = fits / len(held)
-    slopes = np.polyfit(per_look * np.arange(len(half)), half, 1)[0]
-    threads, files = (half[-1] - half[0])[:2]
+    first, second = np.triu_indices(len(half), 1)
+    slopes = np.median((half[second] - half[first]).T / (second - first), axis=1) / per_look
+    threads, files = (half[-_FEWEST_OF:].min(axis=0) - half[:_FEWEST_OF].min(axis=0))[:2]
     return Left(
         fits=fits,
         threads=int(threads),
@@ -135,6 +139,8 @@ def left(held: NDArray[np.float64], fits: int) -> Left:
 
 def lightning_fits(folder: Path) -> Iterator[Callable[[], object]]:
     """Yield fits without end."""
+    # Few of these short fits write a row with hyperparameters; the first one imports modules.
+    hparams.session_end(0.0, is_success=True)
     training = TRAININGS["Lightning"]
     for number in itertools.count():
         callback = training.callback(folder / str(number))

@@ -19,8 +19,6 @@ _PACKAGES: Final = (
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
 # Name and version of an installed package; older programs write names that end in ``.egg-info``.
-_INSTALLED: Final = re.compile(r"([\w.]+)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
-# Folder of an installed package; older programs write names that end in ``.egg-info``.
 _INSTALLED: Final = re.compile(r"(?P<name>[\w.]+)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
 # Environment variables that identify the batch job and its host, in several batch systems.
 _JOB_VARIABLES: Final = (
