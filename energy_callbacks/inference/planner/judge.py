@@ -52,10 +52,10 @@ def judge(problem: Problem, model: PredictionModel, configuration: Configuration
     )
     rates = _rates(configuration, found)
     weighted = sum(
-        problem.weight(tenant.model) * rate.value
+        problem.weight(tenant.model) * float(rate.value)
         for tenant, rate in zip(configuration.tenants, rates, strict=True)
     )
-    energy_j = found.power_w.value / weighted if weighted > 0.0 else float("inf")
+    energy_j = float(found.power_w.value) / weighted if weighted > 0.0 else float("inf")
     is_throughput = problem.objective == "throughput"
     excess_w = found.power_w.value + margin.total_w - (problem.cap_w or float("inf"))
     return Judged(

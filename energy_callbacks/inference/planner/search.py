@@ -60,9 +60,8 @@ def plan(
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     search = _Search.begin(problem, model, additive)
-    found = search.by_method()
-    chosen = found if method == "auto" else {method: found[method]} if method in found else {}
-    best_name, best = _best(chosen)
+    found = search.by_method(method)
+    best_name, best = _best(found if method == "auto" else {method: found[method]})
     if best is None or best.excess > 0.0:
         return _refusal(search, found, method)
     bound, reason = search.bound(best)
@@ -139,19 +138,20 @@ class _Search:
             solved=milp.solve(pairs, problem.objective),
         )
 
-    def by_method(self) -> dict[str, Judged | None]:
-        """Return the plan of each method; they may exceed limits."""
-        found = {
-            "milp": self._milp(),
-            "enumerate": self._enumerate(),
-            "greedy": self._judged(greedy.solve(self.pairs)),
-        }
-        if len(set(self.problem.models)) > 1:
-            del found["enumerate"]
-        if self.deviation > 0.0:
+    def by_method(self, method: str) -> dict[str, Judged | None]:
+        """Return the plan of each method; they may exceed limits.
+
+        Enumeration and local search are left out if integer programming is exact, unless one of
+        them is asked for.
+        """
+        is_exact = self.deviation == 0.0
+        found = {"milp": self._milp(), "greedy": self._judged(greedy.solve(self.pairs))}
+        is_single = len(set(self.problem.models)) == 1
+        if method == "enumerate" or (is_single and not is_exact):
+            found["enumerate"] = self._enumerate()
+        if method == "local" or not is_exact:
             start = _best(found)[1] or self._least_power()
-            if start is not None:
-                found["local"] = local_search.improve(self.problem, self.model, start)
+            found["local"] = start and local_search.improve(self.problem, self.model, start)
         return found
 
     def bound(self, best: Judged) -> tuple[float, str]:
