@@ -18,6 +18,7 @@ ACTIONS: Final = {
     "set": "change",
     "restore": "restore",
     "sweep": "sweep",
+    "profile": "profile",
 }
 
 
