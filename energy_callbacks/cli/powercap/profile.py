@@ -39,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="models: names of torchvision, such as resnet50; zoo:NAME; or module:function "
         "(default: zoo:simple_cnn)",
     )
-    add("--mode", choices=get_args(Mode), default="infer", help="inference or training (default: infer)")
+    add(
+        "--mode",
+        choices=get_args(Mode),
+        default="infer",
+        help="inference or training (default: infer)",
+    )
     add(
         "--sweep",
         choices=_SWEEPS,
@@ -181,7 +186,8 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         kept = [one for one in found if not needed(one)]
         if len(kept) < len(found):
             logger.info(
-                "%d configurations that change clocks or limits are left out", len(found) - len(kept)
+                "%d configurations that change clocks or limits are left out",
+                len(found) - len(kept),
             )
         found = kept
     if arguments.points is not None and phase != "idle" and found:
