@@ -169,10 +169,14 @@ class Slowed:
         """Return the model with the rates of tenants beside others."""
         found = self.model.state(setting, tenants)
         factors = np.array([self.factors.get(one.model, 1.0) for one in tenants])
-        *rates, latencies_ms = found.alone
-        return replace(
-            found, shared=Rates(*(one * factors for one in rates), latencies_ms / factors)
+        rates = found.alone
+        slow = Rates(
+            throughputs_per_s=rates.throughputs_per_s * factors,
+            powers_w=rates.powers_w * factors,
+            high_powers_w=rates.high_powers_w * factors,
+            latencies_ms=rates.latencies_ms / factors,
         )
+        return replace(found, shared=slow)
 
 
 def optimistic(

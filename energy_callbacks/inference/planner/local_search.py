@@ -10,7 +10,7 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Tenant
 
 # Predictions of one search. A prediction takes half a millisecond if there are many.
-BUDGET: Final = 4000
+BUDGET: Final = 3000
 _Tenants = tuple[Tenant, ...]
 
 

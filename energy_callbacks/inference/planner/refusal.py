@@ -71,7 +71,11 @@ def _rows(problem: Problem, pairs: Pairs) -> Iterable[_Limit]:
     """Yield the limits that are rows of the systems."""
     for name in _names(problem):
         used = [_least(pair[least - 1], name, least) for pair in pairs for least in (1, 2)]
-        found = min((one for one in used if one is not None), key=lambda one: one[0], default=None)
+        found = min(
+            (one for one in used if one is not None),
+            key=lambda one: one[0] + one[1].high_static_w * (name == "power cap"),
+            default=None,
+        )
         if found is None:
             continue
         used_least, system, counts = found

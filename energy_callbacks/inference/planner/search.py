@@ -7,7 +7,7 @@
                        greedy ───────┘         (if the model is not exactly additive)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Final
@@ -38,6 +38,7 @@ _JUDGED: Final = 50
 # relative to those alone, and with those that the predictor gives for the plans so found.
 _FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
 _ATTEMPTS: Final = 3
+_STARTS: Final = 5  # plans from which local searches begin
 
 
 def plan(
@@ -131,13 +132,14 @@ class _Search:
             additive = approximation = Approximation(model)
             deviation = approximation.deviation(problem)
         pairs = _pairs(problem, additive)
+        is_near = deviation <= _ADDITIVE
         return cls(
             problem=problem,
             model=model,
             additive=additive,
             deviation=deviation,
             pairs=pairs,
-            solved=milp.solve(pairs, problem.objective),
+            solved=milp.solve(pairs, problem.objective, milp.EXACT if is_near else milp.ROUGH),
         )
 
     def by_method(self, method: str) -> dict[str, Judged | None]:
@@ -147,61 +149,71 @@ class _Search:
         them is asked for.
         """
         is_exact = self.deviation == 0.0
-        found = {"milp": self._milp(), "greedy": self._judged(greedy.solve(self.pairs))}
+        proposals = self._proposals()
+        found = {
+            "milp": max(proposals, key=lambda one: one.rank, default=None),
+            "greedy": self._judged(greedy.solve(self.pairs)),
+        }
         is_single = len(set(self.problem.models)) == 1
         if method == "enumerate" or (is_single and not is_exact):
             found["enumerate"] = self._enumerate()
         if method == "local" or not is_exact:
-            start = _best(found)[1] or self._least_power()
-            found["local"] = start and local_search.improve(self.problem, self.model, start)
+            found["local"] = self._local([*proposals, *found.values(), self._least_power()])
         return found
 
     def bound(self, best: Judged) -> tuple[float, str]:
         """Return a bound of the objective, and where it comes from."""
-        solved = self.solved
-        reason = "integer programming (HiGHS), which finds the best plan of the additive model"
-        if self.deviation > _ADDITIVE:
-            pairs = optimistic(self.problem, self.additive, self.pairs)
-            solved = milp.solve(pairs, self.problem.objective)
-            reason = (
-                "integer programming (HiGHS), assuming that tenants are at most as fast as alone, "
-                "and that parts of the highest throughput of each model add up to 100 %; the "
-                "predictor is not additive"
-            )
-        if self.deviation > 0.0:
-            reason += f" ({100.0 * self.deviation:.2g} % from additive in mixed plans)"
-        if solved is None:
-            return best.value, reason
-        if solved.relaxation is not None:
-            reason += f"; linear relaxation: {solved.relaxation:.5g}"
         pick = max if self.problem.objective == "throughput" else min
-        return pick(solved.bound, best.value), reason
+        relaxed = milp.relaxed(self.pairs, self.problem.objective)
+        if self.deviation <= _ADDITIVE and self.solved is not None and relaxed is not None:
+            reason = (
+                f"integer programming (HiGHS) over all plans of the additive model; its linear "
+                f"relaxation is {relaxed:.5g}"
+            )
+            if self.deviation > 0.0:
+                reason += (
+                    f"; the predictor differs by {100.0 * self.deviation:.2g} % in mixed plans"
+                )
+            return pick(self.solved.bound, best.value), reason
+        pairs = optimistic(self.problem, self.additive, self.pairs)
+        bound = milp.relaxed(pairs, self.problem.objective)
+        reason = (
+            "linear relaxation, assuming that tenants are at most as fast as alone, and that parts "
+            "of the highest throughput of each model add up to at most 100 %; in mixed plans, the "
+            f"predictor is {100.0 * self.deviation:.2g} % from an additive model"
+        )
+        return pick(bound or best.value, best.value), reason
 
     def _judged(self, configuration: Configuration | None) -> Judged | None:
         if configuration is None:
             return None
         return judge(self.problem, self.model, [configuration])[0]
 
-    def _milp(self) -> Judged | None:
-        """Return the plan of the linear programs, which are adapted to the predictor."""
-        best = self._judged(self.solved.configuration if self.solved else None)
+    def _proposals(self) -> list[Judged]:
+        """Return plans of the linear programs, which are adapted to the predictor."""
         if self.deviation == 0.0:
-            return best
+            found = self._judged(self.solved.configuration if self.solved else None)
+            return [] if found is None else [found]
         models = set(self.problem.models)
         starts = [
             self.additive,
-            *(Slowed(self.additive, dict.fromkeys(models, f)) for f in _FACTORS),
+            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in _FACTORS),
         ]
-        for start in starts:
-            for found in self._adapted(start):
-                best = found if best is None or found.rank > best.rank else best
-        return best
+        return [found for start in starts for found in self._adapted(start)]
+
+    def _local(self, starts: Sequence[Judged | None]) -> Judged | None:
+        """Return the best plan of local searches from the best of several plans."""
+        known = [one for one in starts if one is not None]
+        known.sort(key=lambda one: one.rank, reverse=True)
+        distinct = list({one.configuration: one for one in known}.values())[:_STARTS]
+        found = [local_search.improve(self.problem, self.model, one) for one in distinct]
+        return max(found, key=lambda one: one.rank, default=None)
 
     def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
         """Yield plans, each with the slowdown and the excess of power of the one before."""
         problem = self.problem
         for _ in range(_ATTEMPTS):
-            solved = milp.solve(_pairs(problem, model), problem.objective)
+            solved = milp.solve(_pairs(problem, model), problem.objective, milp.ROUGH)
             found = self._judged(solved.configuration if solved else None)
             if found is None:
                 return
