@@ -73,7 +73,9 @@ def _draw_curves(
         _draw_band(power, batches, [one.power_w for one in found], colour, label)
     for axes in (throughput, power):
         axes.set_xscale("log", base=2)
-        axes.set_xticks(batches, [str(one) for one in batches], fontsize=7.0)
+        powers = [one for one in batches if one & (one - 1) == 0]  # others would overlap
+        axes.set_xticks(powers, [str(one) for one in powers])
+        axes.minorticks_off()
         axes.set_xlabel(f"batch of {name}")
         axes.set_ylim(bottom=0.0)
     throughput.set_ylabel("samples/s")

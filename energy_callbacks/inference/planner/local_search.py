@@ -1,5 +1,6 @@
 """Improves a plan by small changes, each judged by the predictor itself."""
 
+import random
 from collections.abc import Iterator
 from itertools import permutations
 from typing import Final
@@ -38,6 +39,25 @@ def improve(
             break
         best = found
     return best
+
+
+def random_packings(problem: Problem, count: int) -> list[Configuration]:
+    """Return configurations with random tenants, where a search can begin."""
+    chance = random.Random(0)  # noqa: S311 - no secret
+    found = []
+    for _ in range(count):
+        tenants: list[Tenant] = []
+        free = 100.0
+        while shares := [one for one in problem.shares_pct if one <= free]:
+            one = Tenant(
+                model=chance.choice(problem.models),
+                share_pct=chance.choice(shares),
+                batch=chance.choice(problem.batches),
+            )
+            tenants.append(one)
+            free -= one.share_pct
+        found.append(chance.choice(problem.settings).configuration(tenants))
+    return found
 
 
 def _neighbours(problem: Problem, configuration: Configuration) -> Iterator[Configuration]:

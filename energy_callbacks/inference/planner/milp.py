@@ -33,7 +33,7 @@ class Effort(NamedTuple):
 
 
 EXACT: Final = Effort(0.0, 10.0)
-ROUGH: Final = Effort(0.005, 1.0)  # for approximations
+ROUGH: Final = Effort(0.005, 0.5)  # for approximations
 
 
 class Found(NamedTuple):

@@ -38,7 +38,8 @@ _JUDGED: Final = 50
 # relative to those alone, and with those that the predictor gives for the plans so found.
 _FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
 _ATTEMPTS: Final = 3
-_STARTS: Final = 5  # plans from which local searches begin
+# Local searches begin with this many of the best plans, and with random configurations.
+_STARTS, _RANDOM_STARTS = 4, 8
 
 
 def plan(
@@ -201,12 +202,14 @@ class _Search:
         ]
         return [found for start in starts for found in self._adapted(start)]
 
-    def _local(self, starts: Sequence[Judged | None]) -> Judged | None:
+    def _local(self, plans: Sequence[Judged | None]) -> Judged | None:
         """Return the best plan of local searches from the best of several plans."""
-        known = [one for one in starts if one is not None]
+        known = [one for one in plans if one is not None]
         known.sort(key=lambda one: one.rank, reverse=True)
         distinct = list({one.configuration: one for one in known}.values())[:_STARTS]
-        found = [local_search.improve(self.problem, self.model, one) for one in distinct]
+        others = local_search.random_packings(self.problem, _RANDOM_STARTS)
+        starts = [*distinct, *judge(self.problem, self.model, others)]
+        found = [local_search.improve(self.problem, self.model, one) for one in starts]
         return max(found, key=lambda one: one.rank, default=None)
 
     def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
