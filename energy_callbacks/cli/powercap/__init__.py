@@ -18,6 +18,8 @@ ACTIONS: Final = {
     "set": "change",
     "restore": "restore",
     "sweep": "sweep",
+    "fit": "fit",
+    "predict": "predict",
 }
 
 

@@ -210,7 +210,8 @@ class _Times:
 
     def slow(self, clock: Array) -> Array:
         beta = self._of["beta"] / (1 + self._of["beta"])
-        return beta / clock[self._rows.row] + 1 - beta
+        slow: Array = beta / clock[self._rows.row] + 1 - beta
+        return slow
 
     def at(self, clock: Array) -> Array:
         work_s = self.work_s * self.slow(clock)
