@@ -32,10 +32,10 @@ METHODS: Final = ("auto", "milp", "enumerate", "local", "greedy")
 # A predictor that differs less than this from an additive model in plans of mixed tenants is
 # additive: the error of the predictor itself is larger (docs/inference.md, "Fit and predict").
 _ADDITIVE: Final = 0.02
-# Packings per setting that the predictor itself judges, after an additive model has ordered them.
-_JUDGED: Final = 50
-# If a model is not additive, plans are searched with these throughputs of tenants beside others,
-# relative to those alone, and with those that the predictor gives for the plans so found.
+# Packings that the predictor itself judges, after an additive model has ordered them.
+_JUDGED: Final = 200
+# If a model is not additive, plans for several models are searched with these throughputs of
+# tenants beside others, relative to those alone, and with those of the plans so found.
 _FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
 _ATTEMPTS: Final = 3
 # Local searches begin with this many of the best plans, and with random configurations.
@@ -153,7 +153,7 @@ class _Search:
         proposals = self._proposals()
         found = {
             "milp": max(proposals, key=lambda one: one.rank, default=None),
-            "greedy": self._judged(greedy.solve(self.pairs)),
+            "greedy": self._greedy(),
         }
         is_single = len(set(self.problem.models)) == 1
         if method == "enumerate" or (is_single and not is_exact):
@@ -196,18 +196,30 @@ class _Search:
             found = self._judged(self.solved.configuration if self.solved else None)
             return [] if found is None else [found]
         models = set(self.problem.models)
+        factors = _FACTORS if len(models) > 1 else ()
         starts = [
             self.additive,
-            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in _FACTORS),
+            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in factors),
         ]
         return [found for start in starts for found in self._adapted(start)]
+
+    def _greedy(self) -> Judged | None:
+        """Return the plan of the greedy algorithm, with a lower cap if the predictor needs it."""
+        problem, found = self.problem, None
+        for _ in range(_ATTEMPTS):
+            found = self._judged(greedy.solve(_pairs(problem, self.additive)))
+            if found is None or problem.cap_w is None or found.excess_w <= 0.0:
+                break
+            problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
+        return found
 
     def _local(self, plans: Sequence[Judged | None]) -> Judged | None:
         """Return the best plan of local searches from the best of several plans."""
         known = [one for one in plans if one is not None]
         known.sort(key=lambda one: one.rank, reverse=True)
         distinct = list({one.configuration: one for one in known}.values())[:_STARTS]
-        others = local_search.random_packings(self.problem, _RANDOM_STARTS)
+        count = _RANDOM_STARTS if len(set(self.problem.models)) > 1 else 0
+        others = local_search.random_packings(self.problem, count)
         starts = [*distinct, *judge(self.problem, self.model, others)]
         found = [local_search.improve(self.problem, self.model, one) for one in starts]
         return max(found, key=lambda one: one.rank, default=None)
@@ -256,9 +268,7 @@ class _Search:
                 for counts, score in enumeration.best(shared, objective, count)
             ]
         proposals.sort(key=lambda pair: -pair[0])
-        chosen = [one for _, one in proposals[: _JUDGED * count]]
-        if self.deviation > 0.0:
-            chosen += enumeration.homogeneous(self.problem)
+        chosen = [one for _, one in proposals[:count]]
         judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from energy_callbacks.inference.simulated.failures import Failures
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
-from energy_callbacks.inference.simulated.physics import Card, Workload
+from energy_callbacks.inference.simulated.physics import TRAINING_FACTOR, Card, Workload
 
 _FILE: Final = Path(__file__).with_name("presets.toml")
 PREFIX: Final = "sim:"
@@ -66,7 +66,7 @@ def workloads(key: str) -> Mapping[str, Workload]:
             for model, one in workloads(like["card"]).items()
         }
     found |= {
-        model: Workload(**_memory(model), **values)
+        model: Workload(**(_memory(model) | values))
         for model, values in preset.get("workloads", {}).items()
     }
     derived = {model: _derived(found[_BASE], model) for model in _presets()["models"]}
@@ -87,12 +87,15 @@ def _derived(base: Workload, model: str) -> Workload:
         ratio(constants["energy_gflops"]),
         one["layers"] / other["layers"],
     )
-    return replace(scaled, **_memory(model))
+    memory = _memory(model)
+    if base.mode == "train":
+        memory["sample_mib"] *= TRAINING_FACTOR
+    return replace(scaled, **memory)
 
 
 def _scaled(workload: Workload, time: float, energy: float, host: float) -> Workload:
     factors = {
-        **dict.fromkeys(("k1", "k2", "k3", "k5", "k6", "sample_us", "batch_us"), time),
+        **dict.fromkeys(("k1", "k2", "k3", "k5", "k6", "sample_us", "batch_us", "pause_us"), time),
         **dict.fromkeys(("sample_mj", "batch_mj"), energy),
         "host_ms": host,
     }
