@@ -42,8 +42,10 @@ def test_a_signal(number: signal.Signals, machine: Machine) -> None:
         ]
 
 
-def test_a_frozen_tenant(machine: Machine) -> None:
+def test_a_frozen_tenant(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant that does not react is killed, and so is a daemon that does not quit."""
+    monkeypatch.setattr(cleaner, "_TENANTS_S", 0.2)
+    monkeypatch.setattr(cleaner, "_END_S", 0.5)
     with RunFolder() as folder:
         folder.start_mps({})
         (folder.path / "pipe" / "control").unlink()
