@@ -18,7 +18,7 @@ from tests.benchmarks.common.tools import CODECARBON, MAKERS, Tool, closed, inte
 from tests.benchmarks.overhead_parts.hook_costs import HookCost, of_windows
 
 TOOLS: Final = ("Zeus", CODECARBON)
-_ROOT: Final = Path(__file__).parents[2]
+_ROOT: Final = Path(__file__).parents[3]
 _PEER_S: Final = 0.2
 
 
