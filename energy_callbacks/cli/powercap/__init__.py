@@ -19,6 +19,7 @@ ACTIONS: Final = {
     "restore": "restore",
     "sweep": "sweep",
     "profile": "profile",
+    "verify": "verify",
 }
 
 

@@ -15,7 +15,6 @@ from energy_callbacks.core.errors import PowerCapError, SourceUnavailable
 from energy_callbacks.inference.profile import run as runner
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.gpu_settings import needed
-from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.sweeps import Job
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
 from energy_callbacks.inference.profile.rows import append, read
@@ -34,12 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--model",
         nargs="+",
-        default=["zoo:simple_cnn"],
+        default=[],
         metavar="M",
-        help="models: names of torchvision, such as resnet50; zoo:NAME; or module:function "
-        "(default: zoo:simple_cnn)",
+        help="models: names of torchvision, such as resnet50; zoo:NAME of the small networks of "
+        "this package, such as zoo:simple_cnn; or module:function",
     )
-    add("--mode", choices=get_args(Mode), default="infer", help="inference or training (default: infer)")
+    add(
+        "--mode",
+        choices=get_args(Mode),
+        default="infer",
+        help="inference or training (default: infer)",
+    )
     add(
         "--sweep",
         choices=_SWEEPS,
@@ -132,8 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     Out of memory, time-outs and crashes are rows with a status.
     """
-    for model in arguments.model:
-        check_name(model)
+    if not arguments.model and arguments.sweep != "idle":
+        raise ValueError("profile needs --model, or --sweep idle")
+    bench.check_models(arguments, arguments.model)
     jobs = _jobs(arguments)
     if arguments.dry_run:
         _print_plan(arguments, jobs)
@@ -181,7 +186,8 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         kept = [one for one in found if not needed(one)]
         if len(kept) < len(found):
             logger.info(
-                "%d configurations that change clocks or limits are left out", len(found) - len(kept)
+                "%d configurations that change clocks or limits are left out",
+                len(found) - len(kept),
             )
         found = kept
     if arguments.points is not None and phase != "idle" and found:
