@@ -100,7 +100,7 @@ def main() -> None:
         serve(answer, steps.load)
     except EOFError:
         return
-    except Exception as error:  # noqa: BLE001 - any fault of a model is a row with a status
+    except Exception as error:
         status = "oom" if is_out_of_memory(error) else "error"
         answer({"status": status, "note": f"{type(error).__name__}: {said(error)}"[:_NOTE_LENGTH]})
         raise

@@ -14,7 +14,6 @@ import pytest
 from energy_callbacks.inference.profile import cleaner
 from tests.fake_nvml import Constant, FakeNvml, Scenario, fixtures, h200
 
-
 fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]
 FAKE_MPS = Path(__file__).with_name("fake_mps.py")
