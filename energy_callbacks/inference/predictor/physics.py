@@ -65,7 +65,7 @@ OF_DEVICE: Final = (
     Parameter("softness", -3.0, 0.5),
 )
 # Typical errors of the form: of logarithms of rates and powers, and of utilisations.
-_ERRORS: Final = (0.05, 0.05, 0.3, 0.3)
+_ERRORS: Final = (0.1, 0.1, 0.3, 0.3)
 _STEP: Final = 1e-4  # for derivatives by the parameters, which are logarithms
 _SLOWEST: Final = 1e-3  # the least part of the dynamic power that a limit leaves
 

@@ -45,9 +45,7 @@ def _prediction(
     configuration: Configuration, rates: Array, parts: Mapping[str, Array], source: Source
 ) -> Prediction:
     groups = rows.groups(configuration)
-    each = {
-        tenant: _exponential(*rate) for (tenant, _), rate in zip(groups, rates, strict=True)
-    }
+    each = {tenant: _exponential(*rate) for (tenant, _), rate in zip(groups, rates, strict=True)}
     tenants = tuple(each[tenant] for tenant in configuration.tenants)
     return Prediction(
         throughput_per_s=_total(tenants),

@@ -21,11 +21,9 @@ from energy_callbacks.inference.predictor.rows import Array
 # standard deviation of the smooth residual, its lengths (features are made to be about 1 to 3
 # wide), and the noise of a window.
 _AMPLITUDE: Final = (np.log(0.08), 1.0)
-_LENGTH: Final = (0.0, 0.7)
+_LENGTH: Final = (np.log(0.6), 0.7)
 _NOISE: Final = (np.log(0.02), 0.7)
-# Half of the width of a 90 % interval of a normal distribution, in standard deviations.
-_Z_90: Final = 1.645
-_PART: Final = 0.9
+_PART: Final = 0.9  # of the true values that are within an interval
 # Fewer measurements do not tell a smooth residual from noise (powercap.md, section 4b).
 _LEAST: Final = 6
 
@@ -76,12 +74,16 @@ class Residual:
     def widening(self) -> float:
         """Half of a 90 % interval, in standard deviations.
 
-        It is that of a normal distribution, or more if the measurements that were left out, one at
-        a time, had larger errors: the quantile of conformal prediction.
+        It is that of Student's distribution, with half as many degrees of freedom as there are
+        measurements, because the parameters use up the other half. It is larger if the
+        measurements that were left out, one at a time, had larger errors: the quantile of conformal
+        prediction.
         """
+        from scipy.stats import t
+
         errors = np.sort(np.abs(self.left_out))
         at = min(len(errors), int(np.ceil(_PART * (len(errors) + 1)))) - 1
-        return float(max(_Z_90, errors[at])) if len(errors) else _Z_90
+        return float(max(t.ppf((1 + _PART) / 2, max(len(errors) / 2, 1)), errors[at]))
 
     @cached_property
     def _inverse(self) -> Array:
