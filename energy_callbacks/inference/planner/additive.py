@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from energy_callbacks.inference.planner.problem import GpuSetting, Problem
 from energy_callbacks.inference.protocols import PredictionModel
-from energy_callbacks.inference.records import Configuration, Prediction, Tenant
+from energy_callbacks.inference.records import Tenant
 
 Array = NDArray[np.float64]
 
@@ -87,19 +87,24 @@ class System:
     latencies_ms: Array
     high_static_w: float
 
+    def with_row(self, name: str, row: Array, bound: float) -> "System":
+        """Return the system with one more limit."""
+        return replace(
+            self,
+            names=(*self.names, name),
+            matrix=np.vstack([self.matrix, row]),
+            bounds=np.append(self.bounds, bound),
+        )
+
     def columns(self, kept: NDArray[np.bool_]) -> "System":
         """Return the system of some of its tenants."""
-        return System(
-            setting=self.setting,
+        return replace(
+            self,
             tenants=tuple(one for one, keep in zip(self.tenants, kept, strict=True) if keep),
-            names=self.names,
             matrix=self.matrix[:, kept],
-            bounds=self.bounds,
             values=self.values[kept],
             powers_w=self.powers_w[kept],
-            static_w=self.static_w,
             latencies_ms=self.latencies_ms[kept],
-            high_static_w=self.high_static_w,
         )
 
     def without_dominated(self) -> "System":
@@ -121,8 +126,12 @@ def systems(problem: Problem, model: AdditiveModel, setting: GpuSetting) -> tupl
 
     Tenants whose latency is too long are left out.
     """
+    return systems_of(problem, setting, model.state(setting, problem.tenants()))
+
+
+def systems_of(problem: Problem, setting: GpuSetting, state: State) -> tuple[System, System]:
+    """Return the limits as ``systems`` does, for a model at one setting."""
     tenants = problem.tenants()
-    state = model.state(setting, tenants)
     return (
         _system(problem, setting, tenants, state, state.alone),
         _system(problem, setting, tenants, state, state.shared),
@@ -159,25 +168,3 @@ def _system(
     # A tenant that does nothing or is unknown is no choice.
     works = np.isfinite(whole.matrix).all(axis=0) & (rates.throughputs_per_s > 0.0)
     return whole.columns(works & (rates.latencies_ms <= np.array(limits)))
-
-
-@dataclass(frozen=True, slots=True)
-class Optimistic:
-    """An additive model whose tenants do their best beside others, for a bound.
-
-    Args:
-        model: the additive model.
-    """
-
-    model: AdditiveModel
-
-    def predict(self, configuration: Configuration) -> Prediction:
-        """Return the model's own prediction."""
-        return self.model.predict(configuration)
-
-    def state(self, setting: GpuSetting, tenants: Sequence[Tenant]) -> State:
-        """Return the model with the best of what each tenant does alone and beside others."""
-        found = self.model.state(setting, tenants)
-        pairs = list(zip(found.alone, found.shared, strict=True))
-        best = Rates(np.maximum(*pairs[0]), *(np.minimum(*pair) for pair in pairs[1:]))
-        return replace(found, shared=best)

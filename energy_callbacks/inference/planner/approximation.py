@@ -1,13 +1,21 @@
 """An additive model that approximates any predictor, and a check of how well it does."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
 import numpy as np
 
-from energy_callbacks.inference.planner.additive import Array, Rates, State
+from energy_callbacks.inference.planner.additive import (
+    AdditiveModel,
+    Array,
+    Rates,
+    State,
+    System,
+    systems_of,
+)
 from energy_callbacks.inference.planner.problem import GpuSetting, Problem
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Prediction, Tenant
@@ -35,6 +43,10 @@ class Approximation:
         """Return the predictor's own prediction."""
         return self._model.predict(configuration)
 
+    def predict_many(self, configurations: Sequence[Configuration]) -> Sequence[Prediction]:
+        """Return the predictor's own predictions."""
+        return self._model.predict_many(configurations)
+
     def state(self, setting: GpuSetting, tenants: Sequence[Tenant]) -> State:
         """Return the model at one setting, for the given tenants."""
         key = setting, tuple(tenants)
@@ -49,22 +61,17 @@ class Approximation:
         errors = [0.0]
         for setting in {problem.settings[0], problem.settings[-1]}:
             state = self.state(setting, tenants)
-            for _ in range(_CHECKS):
-                chosen = _mixed(chance, tenants)
-                if len(chosen) > 1:
-                    errors += self._errors(setting, state, tenants, chosen)
+            plans = [_mixed(chance, tenants) for _ in range(_CHECKS)]
+            plans = [plan for plan in plans if len(plan) > 1]
+            found = self.predict_many(
+                [setting.configuration([tenants[one] for one in plan]) for plan in plans]
+            )
+            for plan, prediction in zip(plans, found, strict=True):
+                throughput = state.shared.throughputs_per_s[plan].sum()
+                power_w = state.static_w + state.shared.powers_w[plan].sum()
+                errors.append(abs(float(throughput) / prediction.throughput_per_s.value - 1.0))
+                errors.append(abs(float(power_w) / prediction.power_w.value - 1.0))
         return max(errors)
-
-    def _errors(
-        self, setting: GpuSetting, state: State, tenants: list[Tenant], chosen: list[int]
-    ) -> list[float]:
-        found = self.predict(setting.configuration([tenants[one] for one in chosen]))
-        throughput = state.shared.throughputs_per_s[chosen].sum()
-        power_w = state.static_w + state.shared.powers_w[chosen].sum()
-        return [
-            abs(float(throughput) / found.throughput_per_s.value - 1.0),
-            abs(float(power_w) / found.power_w.value - 1.0),
-        ]
 
     def _state(self, setting: GpuSetting, tenants: Sequence[Tenant]) -> State:
         counts = np.array([max(1, int(100.0 / one.share_pct + 1e-9)) for one in tenants])
@@ -85,10 +92,12 @@ class Approximation:
 
     def _totals(self, setting: GpuSetting, tenants: Sequence[Tenant], counts: Array) -> Rates:
         """Return what numbers of equal tenants do together; the latency is that of one."""
-        found = [
-            self.predict(setting.configuration([one] * int(count)))
-            for one, count in zip(tenants, counts, strict=True)
-        ]
+        found = self.predict_many(
+            [
+                setting.configuration([one] * int(count))
+                for one, count in zip(tenants, counts, strict=True)
+            ]
+        )
         return Rates(
             throughputs_per_s=np.array([one.throughput_per_s.value for one in found]),
             powers_w=np.array([one.power_w.value for one in found]),
@@ -134,3 +143,60 @@ def _mixed(chance: random.Random, tenants: Sequence[Tenant]) -> list[int]:
             chosen.append(place)
             free -= tenants[place].share_pct
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Slowed:
+    """An additive model whose tenants are slower beside others by a factor for each model.
+
+    Args:
+        model: the additive model, whose rates of tenants alone are used.
+        factors: throughput beside others, relative to that alone, by name of the model.
+    """
+
+    model: AdditiveModel
+    factors: Mapping[str, float]
+
+    def predict(self, configuration: Configuration) -> Prediction:
+        """Return the model's own prediction."""
+        return self.model.predict(configuration)
+
+    def predict_many(self, configurations: Sequence[Configuration]) -> Sequence[Prediction]:
+        """Return the model's own predictions."""
+        return self.model.predict_many(configurations)
+
+    def state(self, setting: GpuSetting, tenants: Sequence[Tenant]) -> State:
+        """Return the model with the rates of tenants beside others."""
+        found = self.model.state(setting, tenants)
+        factors = np.array([self.factors.get(one.model, 1.0) for one in tenants])
+        *rates, latencies_ms = found.alone
+        return replace(
+            found, shared=Rates(*(one * factors for one in rates), latencies_ms / factors)
+        )
+
+
+def optimistic(
+    problem: Problem, model: AdditiveModel, pairs: Sequence[tuple[System, System]]
+) -> list[tuple[System, System]]:
+    """Return systems for a bound: tenants are as fast as alone, up to the highest throughput.
+
+    For each setting, the parts of the highest throughput of each model, among all numbers of equal
+    tenants, add up to at most 1.
+    """
+    found = []
+    for alone, _ in pairs:
+        setting, tenants = alone.setting, problem.tenants()
+        state = model.state(setting, tenants)
+        best = [
+            np.maximum(state.alone[0], state.shared[0]),
+            *(np.minimum(*pair) for pair in zip(state.alone[1:], state.shared[1:], strict=True)),
+        ]
+        shared = systems_of(problem, setting, replace(state, shared=Rates(*best)))[1]
+        counts = np.array([max(1, int(100.0 / one.share_pct + 1e-9)) for one in tenants])
+        totals = np.maximum(state.alone[0], state.shared[0] * counts)
+        most: dict[str, float] = {}
+        for tenant, total in zip(tenants, totals, strict=True):
+            most[tenant.model] = max(most.get(tenant.model, 0.0), float(total))
+        per_sample = [1.0 / problem.weight(t.model) / most[t.model] for t in shared.tenants]
+        found.append((alone, shared.with_row("capacity", shared.values * per_sample, 1.0)))
+    return found

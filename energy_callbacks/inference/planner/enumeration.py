@@ -3,7 +3,8 @@
 import numpy as np
 
 from energy_callbacks.inference.planner.additive import Array, System
-from energy_callbacks.inference.planner.problem import Objective
+from energy_callbacks.inference.planner.problem import Objective, Problem
+from energy_callbacks.inference.records import Configuration
 
 
 def best(system: System, objective: Objective, count: int = 1) -> list[tuple[Array, float]]:
@@ -36,6 +37,16 @@ def best(system: System, objective: Objective, count: int = 1) -> list[tuple[Arr
             counts[system.tenants.index(kinds.tenants[kind[index]])] += number[index]
         found.append((counts, float(scores[index])))
     return found
+
+
+def homogeneous(problem: Problem) -> list[Configuration]:
+    """Return all configurations in which all tenants are equal."""
+    return [
+        setting.configuration([tenant] * count)
+        for setting in problem.settings
+        for tenant in problem.tenants()
+        for count in range(1, int(100.0 / tenant.share_pct + 1e-9) + 1)
+    ]
 
 
 def _packings(kinds: System) -> tuple[Array, Array, Array, Array]:

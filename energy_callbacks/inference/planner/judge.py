@@ -1,5 +1,6 @@
 """Compares the prediction of a configuration with the limits and the objective of a problem."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from energy_callbacks.inference.planner.plan import Margin, Z
@@ -39,13 +40,19 @@ class Judged:
         return -self.excess, self.score
 
 
-def judge(problem: Problem, model: PredictionModel, configuration: Configuration) -> Judged:
-    """Predict a configuration and compare it with the limits.
+def judge(
+    problem: Problem, model: PredictionModel, configurations: Sequence[Configuration]
+) -> list[Judged]:
+    """Predict configurations and compare them with the limits.
 
     Raises:
-        ValueError: if the model cannot predict it.
+        ValueError: if the model cannot predict one of them.
     """
-    found = model.predict(configuration)
+    found = model.predict_many(configurations) if configurations else []
+    return [_judged(problem, *pair) for pair in zip(configurations, found, strict=True)]
+
+
+def _judged(problem: Problem, configuration: Configuration, found: Prediction) -> Judged:
     margin = Margin(
         sigma_w=(found.power_w.high - found.power_w.value) / Z,
         sensor_error_w=problem.sensor_error_w,

@@ -7,8 +7,9 @@
                        greedy ───────┘         (if the model is not exactly additive)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from statistics import mean
 from typing import Final
 
 import numpy as np
@@ -16,11 +17,10 @@ import numpy as np
 from energy_callbacks.inference.planner import enumeration, greedy, local_search, milp
 from energy_callbacks.inference.planner.additive import (
     AdditiveModel,
-    Optimistic,
     System,
     systems,
 )
-from energy_callbacks.inference.planner.approximation import Approximation
+from energy_callbacks.inference.planner.approximation import Approximation, Slowed, optimistic
 from energy_callbacks.inference.planner.judge import Judged, judge
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Problem
@@ -33,9 +33,11 @@ METHODS: Final = ("auto", "milp", "enumerate", "local", "greedy")
 # additive: the error of the predictor itself is larger (docs/inference.md, "Fit and predict").
 _ADDITIVE: Final = 0.02
 # Packings per setting that the predictor itself judges, after an additive model has ordered them.
-_JUDGED: Final = 8
-# A plan of an approximation may need this many attempts, each with a lower cap.
-_ATTEMPTS: Final = 5
+_JUDGED: Final = 50
+# If a model is not additive, plans are searched with these throughputs of tenants beside others,
+# relative to those alone, and with those that the predictor gives for the plans so found.
+_FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
+_ATTEMPTS: Final = 3
 
 
 def plan(
@@ -156,44 +158,73 @@ class _Search:
 
     def bound(self, best: Judged) -> tuple[float, str]:
         """Return a bound of the objective, and where it comes from."""
-        is_additive = self.deviation <= _ADDITIVE
-        solved = (
-            self.solved
-            if is_additive
-            else milp.solve(_pairs(self.problem, Optimistic(self.additive)), self.problem.objective)
-        )
+        solved = self.solved
         reason = "integer programming (HiGHS), which finds the best plan of the additive model"
-        if not is_additive:
+        if self.deviation > _ADDITIVE:
+            pairs = optimistic(self.problem, self.additive, self.pairs)
+            solved = milp.solve(pairs, self.problem.objective)
             reason = (
-                "integer programming (HiGHS) with the best throughput and power that each tenant "
-                "has alone or beside others; the predictor is not additive"
+                "integer programming (HiGHS), assuming that tenants are at most as fast as alone, "
+                "and that parts of the highest throughput of each model add up to 100 %; the "
+                "predictor is not additive"
             )
         if self.deviation > 0.0:
-            reason += f" ({100.0 * self.deviation:.2g} % from it in mixed plans)"
+            reason += f" ({100.0 * self.deviation:.2g} % from additive in mixed plans)"
         if solved is None:
             return best.value, reason
         if solved.relaxation is not None:
             reason += f"; linear relaxation: {solved.relaxation:.5g}"
-        if self.problem.objective == "throughput":
-            return max(solved.bound, best.value), reason
-        return min(solved.bound, best.value), reason
+        pick = max if self.problem.objective == "throughput" else min
+        return pick(solved.bound, best.value), reason
 
     def _judged(self, configuration: Configuration | None) -> Judged | None:
-        return None if configuration is None else judge(self.problem, self.model, configuration)
+        if configuration is None:
+            return None
+        return judge(self.problem, self.model, [configuration])[0]
 
     def _milp(self) -> Judged | None:
-        """Return the plan of the linear programs; with a lower cap if the predictor needs it."""
-        problem, solved, best = self.problem, self.solved, None
-        for _ in range(_ATTEMPTS):
-            found = self._judged(None if solved is None else solved.configuration)
-            if found is None:
-                break
-            best = found if best is None or found.rank > best.rank else best
-            if found.excess == 0.0 or problem.cap_w is None or found.excess_w <= 0.0:
-                break
-            problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
-            solved = milp.solve(_pairs(problem, self.additive), problem.objective)
+        """Return the plan of the linear programs, which are adapted to the predictor."""
+        best = self._judged(self.solved.configuration if self.solved else None)
+        if self.deviation == 0.0:
+            return best
+        models = set(self.problem.models)
+        starts = [
+            self.additive,
+            *(Slowed(self.additive, dict.fromkeys(models, f)) for f in _FACTORS),
+        ]
+        for start in starts:
+            for found in self._adapted(start):
+                best = found if best is None or found.rank > best.rank else best
         return best
+
+    def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
+        """Yield plans, each with the slowdown and the excess of power of the one before."""
+        problem = self.problem
+        for _ in range(_ATTEMPTS):
+            solved = milp.solve(_pairs(problem, model), problem.objective)
+            found = self._judged(solved.configuration if solved else None)
+            if found is None:
+                return
+            yield found
+            if problem.cap_w is not None and found.excess_w > 0.0:
+                problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
+            model = Slowed(self.additive, self._factors(found))
+
+    def _factors(self, found: Judged) -> dict[str, float]:
+        """Return the throughput of each model beside others, relative to that alone."""
+        tenants = found.configuration.tenants
+        alone = self.model.predict_many(
+            [replace(found.configuration, tenants=(one,)) for one in tenants]
+        )
+        beside = found.prediction.tenant_throughputs_per_s
+        ratios: dict[str, list[float]] = {}
+        for tenant, slow, fast in zip(tenants, beside, alone, strict=True):
+            ratio = slow.value / fast.throughput_per_s.value
+            ratios.setdefault(tenant.model, []).append(ratio)
+        every = [ratio for each in ratios.values() for ratio in each]
+        return {
+            model: min(1.0, mean(ratios.get(model, every))) for model in set(self.problem.models)
+        }
 
     def _enumerate(self) -> Judged | None:
         """Return the best packing with one or two kinds of tenants."""
@@ -210,7 +241,10 @@ class _Search:
                 for counts, score in enumeration.best(shared, objective, count)
             ]
         proposals.sort(key=lambda pair: -pair[0])
-        judged = [judge(self.problem, self.model, one) for _, one in proposals[:count]]
+        chosen = [one for _, one in proposals[: _JUDGED * count]]
+        if self.deviation > 0.0:
+            chosen += enumeration.homogeneous(self.problem)
+        judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 
     def _least_power(self) -> Judged | None:

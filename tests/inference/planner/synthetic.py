@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from energy_callbacks.inference.planner.additive import Array, Rates, State
+from energy_callbacks.inference.planner.additive import Rates, State
 from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
 
@@ -96,6 +96,9 @@ class SyntheticGpu:
             tenant_latencies_ms=tuple(Interval(one[2], one[2], one[2]) for one in found),
             source=self.source,  # type: ignore[arg-type]
         )
+
+    def predict_many(self, configurations: Sequence[Configuration]) -> list[Prediction]:
+        return [self.predict(one) for one in configurations]
 
 
 def random_gpu(
@@ -197,8 +200,3 @@ def _value(problem: Problem, gpu: SyntheticGpu, configuration: Configuration) ->
         return None
     weighted = sum(problem.weights.get(model, 1.0) * rate for model, rate in rates.items())
     return weighted if problem.objective == "throughput" else prediction.power_w.value / weighted
-
-
-def powers(states: Sequence[State]) -> Array:
-    """Return the static powers of states, W."""
-    return np.array([one.static_w for one in states])
