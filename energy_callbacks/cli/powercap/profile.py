@@ -15,9 +15,9 @@ from energy_callbacks.core.errors import PowerCapError, SourceUnavailable
 from energy_callbacks.inference.profile import run as runner
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.gpu_settings import needed
-from energy_callbacks.inference.profile.rows import append, read
 from energy_callbacks.inference.profile.sweeps import Job
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
+from energy_callbacks.inference.traces import append, read
 from energy_callbacks.powercap.settings import Knob, Setting
 
 HELP = "measure throughput, latency and power of models that share a GPU"
@@ -147,8 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FileExistsError(
             f"{arguments.out} exists; add --resume to continue it, or name another file with --out"
         )
-    rows = read(arguments.out) if arguments.out.exists() else []
-    left = runner.missing(jobs, rows)
+    left = runner.missing(jobs, _rows(arguments.out))
     if left:
         with bench.opened(arguments, _knobs(left)) as where:
             progress = runner.measured(
@@ -164,6 +163,18 @@ def run(arguments: argparse.Namespace) -> int:
                 logger.info("%s", _line(one))
     _conclude(arguments, len(jobs))
     return 0
+
+
+def _rows(path: Path) -> list[MeasuredWindow]:
+    """Return the rows of a file; a last line that was not written to its end is removed."""
+    if not path.exists():
+        return []
+    text = path.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole != text:
+        logger.warning("%s: the last line is incomplete, and is removed", path)
+        path.write_bytes(whole)
+    return read(path) if whole else []
 
 
 def _jobs(arguments: argparse.Namespace) -> list[Job]:

@@ -13,9 +13,9 @@ from energy_callbacks.core.tables import aligned
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.profile import verify
 from energy_callbacks.inference.profile.gpu_settings import needed
-from energy_callbacks.inference.profile.rows import append
 from energy_callbacks.inference.profile.verify import Comparison, Verification
 from energy_callbacks.inference.records import MeasuredWindow, Mode
+from energy_callbacks.inference.traces import append
 
 HELP = "run a plan, and compare it with its prediction and its power cap"
 # Share of windows of one second in which power must be at most the cap. The margin of a plan is

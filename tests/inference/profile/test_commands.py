@@ -10,10 +10,10 @@ from energy_callbacks.cli import main
 from energy_callbacks.inference.planner.plan import Margin, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.profile import cleaner
-from energy_callbacks.inference.profile.rows import read
 from energy_callbacks.inference.profile.verify import verify
 from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
+from energy_callbacks.inference.traces import read
 
 PROFILE = ["powercap", "profile", "--gpu", "sim:h200", "--model", "resnet50"]
 PACKAGE = Path(cleaner.__file__).parents[2]
@@ -65,6 +65,16 @@ def test_a_file_is_continued_only_if_asked(out: Path, capsys: pytest.CaptureFixt
     assert main([*words, "--resume", "--iterations", "3"]) == 0
     assert len(read(out)) == 3
     assert "[3/3]" in capsys.readouterr().err
+
+
+def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is removed, with a warning, and its configuration is measured again."""
+    words = [*PROFILE, "--share", "50", "--window", "1", "--out", str(out), "--iterations", "2"]
+    assert main(words) == 0
+    out.write_bytes(out.read_bytes()[:-20])
+    assert main([*words, "--resume"]) == 0
+    assert "the last line is incomplete" in capsys.readouterr().err
+    assert len(read(out)) == 2
 
 
 @pytest.mark.parametrize(
@@ -124,7 +134,8 @@ def test_verify(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -
     rates = {"rate": 1.0, "power_w": 1.0, "cap_w": 1000.0}
     gpu = simulated_gpu("sim:h200")
     first = verify(plan(**rates), gpu, seconds=5, warmup_s=1.0)
-    assert first.throughput is not None and first.power is not None
+    assert first.throughput is not None
+    assert first.power is not None
     assert not first.holds(0.95)
     rate, power_w = first.throughput.measured, first.power.measured
     path = tmp_path / "plan.json"

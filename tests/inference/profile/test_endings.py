@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from energy_callbacks.inference.profile import cleaner
-from energy_callbacks.inference.profile.rows import read
 from energy_callbacks.inference.profile.run_folder import RunFolder
+from energy_callbacks.inference.traces import read
 from tests.inference.profile.conftest import SHORT, Machine, until
 
 

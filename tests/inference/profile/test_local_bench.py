@@ -13,8 +13,8 @@ from energy_callbacks.cli import main
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.local_bench import LocalBench, LocalDevice
-from energy_callbacks.inference.profile.rows import read
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
+from energy_callbacks.inference.traces import read
 from energy_callbacks.powercap.actuators import choose
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
 from energy_callbacks.powercap.settings import Setting
@@ -62,9 +62,12 @@ def test_two_tenants(host: LocalBench) -> None:
     assert 150.0 < first < 500.0
     assert 150.0 < second < 500.0
     assert row.throughput_per_s == first + second
-    assert row.latency_p50_ms is not None and row.latency_p50_ms >= 4.0
-    assert row.latency_p99_ms is not None and row.latency_p99_ms >= 8.0
-    assert row.energy_j is not None and row.power_mean_w is not None
+    assert row.latency_p50_ms is not None
+    assert row.latency_p50_ms >= 4.0
+    assert row.latency_p99_ms is not None
+    assert row.latency_p99_ms >= 8.0
+    assert row.energy_j is not None
+    assert row.power_mean_w is not None
     assert math.isclose(row.energy_j, 0.5 * row.power_mean_w)
 
 
@@ -131,7 +134,8 @@ def test_a_gpu(machine: Machine) -> None:
     assert row.power_mean_w == pytest.approx(300.0, rel=0.01)
     assert row.energy_j == pytest.approx(300.0, rel=0.01)
     assert row.power_p95_w == pytest.approx(300.0, rel=0.01)
-    assert row.sm_mhz_measured is not None and row.temperature_c is not None
+    assert row.sm_mhz_measured is not None
+    assert row.temperature_c is not None
     assert row.driver
 
 
@@ -189,7 +193,7 @@ def test_nothing_is_changed_without_consent(
     assert main([*PROFILE, *words]) == 2
     assert "add --yes to consent" in capsys.readouterr().err
     assert main([*PROFILE, *words, "--no-privilege"]) == 2
-    assert "1 configurations that change clocks or limits are left out" in capsys.readouterr().err
+    assert "left out: 1 that change clocks or limits" in capsys.readouterr().err
     assert main([*PROFILE, *words, "--dry-run"]) == 0
     assert "privileged: set limit 500 W through nvml\n[1/1]" in capsys.readouterr().out
     assert administrator.read(card_uuid(0), "limit") == 650.0
