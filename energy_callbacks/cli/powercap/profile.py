@@ -183,6 +183,8 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
     Raises:
         ValueError: if nothing is left to measure, or if an option does not suit.
     """
+    if arguments.iterations < 1:
+        raise ValueError(f"--iterations must be at least 1, got {arguments.iterations}")
     phase: Phase = arguments.sweep or "anchor"
     clocks = arguments.sm_mhz
     if phase == "clock" and not any((clocks, arguments.mem_mhz, arguments.limit_w)):
@@ -207,7 +209,7 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         raise ValueError("no configuration is left to measure")
     mode: Mode = arguments.mode
     jobs = [Job(configuration=one, phase=phase, mode=mode) for one in found]
-    return jobs * arguments.iterations
+    return [job for _ in range(arguments.iterations) for job in jobs]
 
 
 def _configurations(arguments: argparse.Namespace, phase: Phase) -> list[Configuration]:

@@ -45,13 +45,22 @@ def single(models: Sequence[str], shares: Sequence[float], batches: Sequence[int
     [('resnet50', 50.0, 16), ('resnet50', 25.0, 16)]
     """
     count = max(len(models), len(shares), len(batches))
-    lists = [list(one) * (count if len(one) == 1 else 1) for one in (models, shares, batches)]
-    if any(len(one) != count for one in lists):
-        lengths = ", ".join(str(len(one)) for one in (models, shares, batches))
-        raise ValueError(f"models, shares and batches must be as many or one, got {lengths}")
-    if sum(lists[1]) > 100.0 or min(lists[1]) <= 0.0 or min(lists[2]) < 1:
-        raise ValueError(f"shares must be positive and at most 100 together, got {lists[1]}")
-    tenants = [Tenant(model=m, share_pct=s, batch=b) for m, s, b in zip(*lists, strict=True)]
+    lengths = [len(one) for one in (models, shares, batches)]
+    if not set(lengths) <= {1, count}:
+        raise ValueError(f"models, shares and batches must be as many, or one, got {lengths}")
+    tenants = [
+        Tenant(
+            model=models[index % len(models)],
+            share_pct=shares[index % len(shares)],
+            batch=batches[index % len(batches)],
+        )
+        for index in range(count)
+    ]
+    given = [one.share_pct for one in tenants]
+    if sum(given) > 100.0 or min(given) <= 0.0:
+        raise ValueError(f"shares must be positive and at most 100 together, got {given}")
+    if min(batches) < 1:
+        raise ValueError(f"batches must be at least 1, got {list(batches)}")
     return Configuration(tenants=tuple(tenants))
 
 

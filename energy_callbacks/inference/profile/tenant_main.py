@@ -20,7 +20,6 @@ is closed.
 import json
 import os
 import select
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -107,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
