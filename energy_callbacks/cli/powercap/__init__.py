@@ -22,6 +22,7 @@ ACTIONS: Final = {
     "fit": "fit",
     "predict": "predict",
     "plan": "plan",
+    "verify": "verify",
 }
 
 

@@ -12,6 +12,7 @@ from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
+from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.protocols import Bench
 from energy_callbacks.powercap.actuators.protocol import Actuator
@@ -19,7 +20,7 @@ from energy_callbacks.powercap.settings import Knob
 from energy_callbacks.sensing import devices
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
-_SIMULATED: Final = "sim:"
+_SIMULATED: Final = "sim:"  # as in the names of presets, which are imported when needed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +88,22 @@ def _one(name: str) -> list[int | str]:
     return given
 
 
+def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:
+    """Raise ``ValueError`` if the device cannot have one of these models."""
+    if not is_simulated(arguments):
+        for model in models:
+            check_name(model)
+        return
+    from energy_callbacks.inference.simulated.presets import simulated_gpu
+
+    known = simulated_gpu(arguments.gpu).models
+    for model in models:
+        if model not in known:
+            raise ValueError(
+                f"{arguments.gpu} has no model {model!r}; it has {', '.join(sorted(known))}"
+            )
+
+
 @contextmanager
 def opened(arguments: argparse.Namespace, knobs: Sequence[Knob]) -> Iterator[Bench]:
     """Provide the bench.
@@ -100,7 +117,7 @@ def opened(arguments: argparse.Namespace, knobs: Sequence[Knob]) -> Iterator[Ben
         ActuatorError: if they cannot be changed.
     """
     if is_simulated(arguments):
-        from energy_callbacks.inference.simulated import simulated_gpu
+        from energy_callbacks.inference.simulated.presets import simulated_gpu
 
         yield simulated_gpu(arguments.gpu, seed=arguments.seed)
         return

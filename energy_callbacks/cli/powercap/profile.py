@@ -15,10 +15,9 @@ from energy_callbacks.core.errors import PowerCapError, SourceUnavailable
 from energy_callbacks.inference.profile import run as runner
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.gpu_settings import needed
-from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.sweeps import Job
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
-from energy_callbacks.inference.profile.rows import append, read
+from energy_callbacks.inference.traces import append, read
 from energy_callbacks.powercap.settings import Knob, Setting
 
 HELP = "measure throughput, latency and power of models that share a GPU"
@@ -34,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--model",
         nargs="+",
-        default=["zoo:simple_cnn"],
+        default=[],
         metavar="M",
-        help="models: names of torchvision, such as resnet50; zoo:NAME; or module:function "
-        "(default: zoo:simple_cnn)",
+        help="models: names of torchvision, such as resnet50; zoo:NAME of the small networks of "
+        "this package, such as zoo:simple_cnn; or module:function",
     )
     add(
         "--mode",
@@ -137,8 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     Out of memory, time-outs and crashes are rows with a status.
     """
-    for model in arguments.model:
-        check_name(model)
+    if not arguments.model and arguments.sweep != "idle":
+        raise ValueError("profile needs --model, or --sweep idle")
+    bench.check_models(arguments, arguments.model)
     jobs = _jobs(arguments)
     if arguments.dry_run:
         _print_plan(arguments, jobs)
@@ -147,8 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FileExistsError(
             f"{arguments.out} exists; add --resume to continue it, or name another file with --out"
         )
-    rows = read(arguments.out) if arguments.out.exists() else []
-    left = runner.missing(jobs, rows)
+    left = runner.missing(jobs, _rows(arguments.out))
     if left:
         with bench.opened(arguments, _knobs(left)) as where:
             progress = runner.measured(
@@ -166,12 +165,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _rows(path: Path) -> list[MeasuredWindow]:
+    """Return the rows of a file; a last line that was not written to its end is removed."""
+    if not path.exists():
+        return []
+    text = path.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole != text:
+        logger.warning("%s: the last line is incomplete, and is removed", path)
+        path.write_bytes(whole)
+    return read(path) if whole else []
+
+
 def _jobs(arguments: argparse.Namespace) -> list[Job]:
     """Return all jobs in the order in which they run.
 
     Raises:
         ValueError: if nothing is left to measure, or if an option does not suit.
     """
+    if arguments.iterations < 1:
+        raise ValueError(f"--iterations must be at least 1, got {arguments.iterations}")
     phase: Phase = arguments.sweep or "anchor"
     clocks = arguments.sm_mhz
     if phase == "clock" and not any((clocks, arguments.mem_mhz, arguments.limit_w)):
@@ -196,7 +209,7 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         raise ValueError("no configuration is left to measure")
     mode: Mode = arguments.mode
     jobs = [Job(configuration=one, phase=phase, mode=mode) for one in found]
-    return jobs * arguments.iterations
+    return [job for _ in range(arguments.iterations) for job in jobs]
 
 
 def _configurations(arguments: argparse.Namespace, phase: Phase) -> list[Configuration]:

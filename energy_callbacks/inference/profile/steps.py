@@ -128,7 +128,7 @@ def _training(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[]
 
     def step() -> None:
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            loss = torch.nn.functional.cross_entropy(network(inputs), labels)
+            loss: Any = torch.nn.functional.cross_entropy(network(inputs), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

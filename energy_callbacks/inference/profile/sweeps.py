@@ -45,13 +45,22 @@ def single(models: Sequence[str], shares: Sequence[float], batches: Sequence[int
     [('resnet50', 50.0, 16), ('resnet50', 25.0, 16)]
     """
     count = max(len(models), len(shares), len(batches))
-    lists = [list(one) * (count if len(one) == 1 else 1) for one in (models, shares, batches)]
-    if any(len(one) != count for one in lists):
-        lengths = ", ".join(str(len(one)) for one in (models, shares, batches))
-        raise ValueError(f"models, shares and batches must be as many or one, got {lengths}")
-    if sum(lists[1]) > 100.0 or min(lists[1]) <= 0.0 or min(lists[2]) < 1:
-        raise ValueError(f"shares must be positive and at most 100 together, got {lists[1]}")
-    tenants = [Tenant(model=m, share_pct=s, batch=b) for m, s, b in zip(*lists, strict=True)]
+    lengths = [len(one) for one in (models, shares, batches)]
+    if not set(lengths) <= {1, count}:
+        raise ValueError(f"models, shares and batches must be as many, or one, got {lengths}")
+    tenants = [
+        Tenant(
+            model=models[index % len(models)],
+            share_pct=shares[index % len(shares)],
+            batch=batches[index % len(batches)],
+        )
+        for index in range(count)
+    ]
+    given = [one.share_pct for one in tenants]
+    if sum(given) > 100.0 or min(given) <= 0.0:
+        raise ValueError(f"shares must be positive and at most 100 together, got {given}")
+    if min(batches) < 1:
+        raise ValueError(f"batches must be at least 1, got {list(batches)}")
     return Configuration(tenants=tuple(tenants))
 
 
@@ -119,23 +128,28 @@ def with_settings(
 
 
 def designed(configurations: Sequence[Configuration], count: int) -> list[Configuration]:
-    """Return some configurations of each model that are far from each other.
+    """Return some configurations of each model that are far from each other, in the given order.
 
-    The first is that with the smallest values, and each of the others is the one whose distance to
-    the nearest chosen one is largest. Distances are those of the logarithms of share, batch and
-    number of tenants, and of clocks and limits, each scaled to its range.
+    Distances are those of the logarithms of share, batch and number of tenants, and of clocks and
+    limits, each scaled to its range. The choice begins with the smallest values; each next one is
+    the configuration whose distance to the nearest chosen one is largest.
 
     Args:
         configurations: the candidates.
         count: number of configurations of each model; all candidates, if there are fewer.
     """
-    by_model: dict[str, list[Configuration]] = {}
-    for one in configurations:
-        by_model.setdefault(one.tenants[0].model, []).append(one)
-    return [one for some in by_model.values() for one in _spread(some, count)]
+    by_model: dict[str, list[int]] = {}
+    for index, one in enumerate(configurations):
+        by_model.setdefault(one.tenants[0].model, []).append(index)
+    chosen = [
+        index
+        for indices in by_model.values()
+        for index in np.take(indices, _spread([configurations[i] for i in indices], count))
+    ]
+    return [configurations[index] for index in sorted(chosen)]
 
 
-def _spread(candidates: list[Configuration], count: int) -> list[Configuration]:
+def _spread(candidates: Sequence[Configuration], count: int) -> list[int]:
     points = np.array([_features(one) for one in candidates])
     lows, highs = points.min(axis=0), points.max(axis=0)
     points = (points - lows) / np.where(highs > lows, highs - lows, 1.0)
@@ -145,11 +159,11 @@ def _spread(candidates: list[Configuration], count: int) -> list[Configuration]:
         distances = np.linalg.norm(points - points[chosen[-1]], axis=1)
         nearest = np.minimum(nearest, distances)
         chosen.append(int(nearest.argmax()))
-    return [candidates[index] for index in chosen]
+    return chosen
 
 
 def _features(one: Configuration) -> list[float]:
     first = one.tenants[0]
-    sizes = [first.share_pct, float(first.batch), float(len(one.tenants))]
-    settings = [one.sm_mhz or 1.0, one.mem_mhz or 1.0, one.power_limit_w or 1.0]
+    sizes = (first.share_pct, first.batch, len(one.tenants))
+    settings = (one.sm_mhz or 1.0, one.mem_mhz or 1.0, one.power_limit_w or 1.0)
     return [float(np.log(value)) for value in (*sizes, *settings)]

@@ -20,7 +20,6 @@ is closed.
 import json
 import os
 import select
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -100,11 +99,11 @@ def main() -> None:
         serve(answer, steps.load)
     except EOFError:
         return
-    except Exception as error:  # noqa: BLE001 - any fault of a model is a row with a status
+    except Exception as error:
         status = "oom" if is_out_of_memory(error) else "error"
         answer({"status": status, "note": f"{type(error).__name__}: {said(error)}"[:_NOTE_LENGTH]})
         raise
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
