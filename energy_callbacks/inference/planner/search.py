@@ -179,9 +179,10 @@ class _Search:
         pairs = optimistic(self.problem, self.additive, self.pairs)
         bound = milp.relaxed(pairs, self.problem.objective)
         reason = (
-            "linear relaxation, assuming that tenants are at most as fast as alone, and that parts "
-            "of the highest throughput of each model add up to at most 100 %; in mixed plans, the "
-            f"predictor is {100.0 * self.deviation:.2g} % from an additive model"
+            "linear relaxation with the best throughput and energy per sample that each tenant has "
+            "alone or among equal ones, assuming that parts of the highest throughput of each "
+            "model add up to at most 100 %; in mixed plans, the predictor is "
+            f"{100.0 * self.deviation:.2g} % from an additive model"
         )
         return pick(bound or best.value, best.value), reason
 
@@ -196,7 +197,7 @@ class _Search:
             found = self._judged(self.solved.configuration if self.solved else None)
             return [] if found is None else [found]
         models = set(self.problem.models)
-        factors = _FACTORS if len(models) > 1 else ()
+        factors = _FACTORS if len(models) > 1 else _FACTORS[:1]
         starts = [
             self.additive,
             *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in factors),
@@ -225,7 +226,7 @@ class _Search:
         return max(found, key=lambda one: one.rank, default=None)
 
     def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
-        """Yield plans, each with the slowdown and the excess of power of the one before."""
+        """Yield plans, each with the slowdown and the error of the power of the one before."""
         problem = self.problem
         for _ in range(_ATTEMPTS):
             solved = milp.solve(_pairs(problem, model), problem.objective, milp.ROUGH)
@@ -233,7 +234,7 @@ class _Search:
             if found is None:
                 return
             yield found
-            if problem.cap_w is not None and found.excess_w > 0.0:
+            if problem.cap_w is not None:
                 problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
             model = Slowed(self.additive, self._factors(found))
 
