@@ -96,7 +96,7 @@ def main() -> None:
     from energy_callbacks.tuning.out_of_memory import is_out_of_memory, said
 
     try:
-        serve(answer, steps.load)
+        serve(answer, steps.Loader().load)
     except EOFError:
         return
     except Exception as error:
