@@ -19,6 +19,8 @@ ACTIONS: Final = {
     "restore": "restore",
     "sweep": "sweep",
     "profile": "profile",
+    "fit": "fit",
+    "predict": "predict",
     "verify": "verify",
 }
 

@@ -47,8 +47,7 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if (found["kind"], found["version"]) != (_KIND, _VERSION):
-            raise ValueError(f"kind {found['kind']!r}, version {found['version']!r}")
+        _check(found)
         means, stds, theta = np.array([*found["parameters"].values()], dtype=float).T
         sample_s, batch, sample_j, power_w = found["scales"].values()
         return {
@@ -73,3 +72,8 @@ def read(path: Path) -> dict[str, Any]:
             f"{path} is not a predictor of version {_VERSION} ({error}); write it with "
             "energy-callbacks powercap fit"
         ) from error
+
+
+def _check(found: Mapping[str, Any]) -> None:
+    if (found["kind"], found["version"]) != (_KIND, _VERSION):
+        raise ValueError(f"kind {found['kind']!r}, version {found['version']!r}")

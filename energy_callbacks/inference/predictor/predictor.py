@@ -92,10 +92,12 @@ class Predictor:
         if prior is not None:
             scales, means, stds = _transferred(prior, models, used, scales)
         theta = physics.fit(measured, made, scales, means, stds)
-        residuals = {}
+        residuals: dict[str, Residual] = {}
         for one in outputs.of(theta, scales, made, models):
             errors = getattr(measured, one.kind)[one.at] - one.values
             known = ~np.isnan(errors)
+            if one.kind == "rate" and not known.any():
+                raise ValueError(f"no window has a throughput of {one.name[5:]}; measure it alone")
             if known.any():
                 slopes = one.slopes[known]
                 targets = errors[known] + slopes @ (theta - means)
@@ -146,6 +148,10 @@ class Predictor:
                 np.add.at(gains, of_rows, self.residuals[one.name].gain(one.features, one.slopes))
         return gains
 
+    def next_configuration(self, candidates: Sequence[Configuration]) -> Configuration:
+        """Return the candidate to measure next: the one with the largest of ``gains``."""
+        return candidates[int(np.argmax(self.gains(candidates)))]
+
     def require(self, **identity: Any) -> None:
         """Raise an error unless the windows had these values, such as ``dataset="imagenet"``.
 
@@ -190,8 +196,12 @@ def _usable(windows: Sequence[MeasuredWindow]) -> list[MeasuredWindow]:
             used.append(replace(one, configuration=waiting, throughput_per_s=None))
         elif one.configuration.tenants:
             used.append(one)
-    if (n := sum(bool(one.configuration.tenants) for one in used)) < _LEAST:
-        raise ValueError(f"a fit needs at least {_LEAST} windows that ended well, got {n}")
+    known = [one for one in used if one.configuration.tenants and one.power_mean_w]
+    if len(known) < _LEAST:
+        raise ValueError(
+            f"a fit needs at least {_LEAST} windows that ended well and have a power, got "
+            f"{len(known)}"
+        )
     return used
 
 
@@ -201,7 +211,7 @@ def _identity(windows: Sequence[MeasuredWindow]) -> dict[str, Any]:
     Raises:
         ValueError: if they differ.
     """
-    values = {
+    values: dict[str, set[Any]] = {
         "gpu_name": {one.gpu_name for one in windows},
         "dataset": {one.dataset for one in windows},
         "mode": {one.mode for one in windows},

@@ -91,13 +91,14 @@ class Residual:
         return inverse
 
     def _cross(self, features: Array, jacobian: Array) -> Array:
-        linear = (jacobian * self.variances) @ self.jacobian.T
+        linear: Array = (jacobian * self.variances) @ self.jacobian.T
         return linear + _matern(features, self.features, self.hyper)
 
     def _measured_covariance(self, hyper: Array) -> Array:
         noise = np.exp(2 * hyper[-1]) * np.eye(len(self.targets))
-        linear = (self.jacobian * self.variances) @ self.jacobian.T
-        return linear + _matern(self.features, self.features, hyper) + noise
+        smooth = _matern(self.features, self.features, hyper)
+        total: Array = (self.jacobian * self.variances) @ self.jacobian.T + smooth + noise
+        return total
 
     def lists(self) -> dict[str, Any]:
         """Return the arrays as lists for a file, except for the variances."""

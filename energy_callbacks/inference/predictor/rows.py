@@ -9,8 +9,8 @@ import numpy as np
 
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Tenant
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Indices = np.ndarray[Any, np.dtype[np.int64]]
+Array = np.ndarray[Any, np.dtype[Any]]
+Indices = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class Rows:
 
     def sums(self, values: Array) -> Array:
         """Return the sum over the tenants of each configuration; ``values``: (groups,)."""
-        return np.bincount(self.row, values * self.count, self.n)
+        total: Array = np.bincount(self.row, values * self.count, self.n)
+        return total
 
     def means(self, values: Array) -> Array:
         """Return the mean over the tenants of each configuration, weighted by their shares."""
         weights = self.sums(self.share)
-        return np.divide(
-            self.sums(self.share * values), weights, out=np.zeros(self.n), where=weights > 0
-        )
+        total = self.sums(self.share * values)
+        return np.divide(total, weights, out=np.zeros(self.n), where=weights > 0)
 
 
 def groups(configuration: Configuration) -> list[tuple[Tenant, int]]:

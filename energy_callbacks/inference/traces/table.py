@@ -60,7 +60,11 @@ def window(line: Line) -> MeasuredWindow:
     """
     if (version := line.known("schema_version")) != VERSION:
         raise line.error("schema_version", f"version {version:g} is unknown; known: {VERSION}")
-    values: dict[str, Any] = {name: line.number(name) for name in _NUMBERS}
+    values: dict[str, Any] = {
+        **{name: line.word(name, get_args(kind)) for name, kind in _WORDS.items()},
+        **{name: line.text(name) for name in _TEXTS},
+        **{name: line.number(name) for name in _NUMBERS},
+    }
     if (steps := values["steps"]) is not None:
         values["steps"] = int(steps)
     return MeasuredWindow(
@@ -68,8 +72,6 @@ def window(line: Line) -> MeasuredWindow:
             tenants=tenants(line), **{name: line.number(name) for name in _SETTINGS}
         ),
         tenant_throughputs_per_s=tuple(map(float, line.list(_RATES))),
-        **{name: line.word(name, get_args(kind)) for name, kind in _WORDS.items()},
-        **{name: line.text(name) for name in _TEXTS},
         **values,
     )
 

@@ -1,0 +1,98 @@
+"""``energy-callbacks powercap fit``: fits a predictor to traces."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from energy_callbacks.cli.common import options
+from energy_callbacks.core.tables import aligned
+from energy_callbacks.inference.predictor import Predictor
+from energy_callbacks.inference.predictor.held_out import HeldOut
+from energy_callbacks.inference.records import MeasuredWindow
+from energy_callbacks.inference.traces import read
+
+HELP = "fit a predictor of throughput, latency and power to measured windows"
+_SELECT = "use only rows with this {}, if the traces have several"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the action's arguments."""
+    add = parser.add_argument
+    add(
+        "traces",
+        nargs="+",
+        type=Path,
+        metavar="TRACE",
+        help="CSV files of powercap profile, Zeus, PctoDL or iGniter",
+    )
+    add("--out", type=Path, required=True, metavar="FILE", help="JSON file of the predictor")
+    add(
+        "--prior",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="predictor of another card to start from",
+    )
+    for name in ("model", "dataset", "gpu-name", "mode"):
+        add(f"--{name}", default=None, metavar="NAME", help=_SELECT.format(name.replace("-", " ")))
+    add("--mem-mhz", type=float, default=None, metavar="MHZ", help=_SELECT.format("memory clock"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit the predictor, write it, and print its errors on windows that were left out; return 0."""
+    windows = [one for path in arguments.traces for one in read(path) if _is_chosen(one, arguments)]
+    prior = None if arguments.prior is None else Predictor.load(arguments.prior)
+    predictor = Predictor.fit(windows, prior=prior)
+    predictor.save(arguments.out)
+    if arguments.json:
+        options.print_json(
+            {
+                "file": str(arguments.out),
+                "models": predictor.models,
+                **predictor.identity,
+                "source": predictor.source,
+                "windows": len(windows),
+                "held_out": [asdict(one) for one in predictor.held_out],
+            }
+        )
+        return 0
+    print(
+        f"{arguments.out}: {', '.join(predictor.models)}; {len(windows)} {predictor.source} windows"
+    )
+    print("Errors on windows that were left out of the fit:")
+    print("\n".join(aligned(_table(predictor.held_out), "<>")))
+    return 0
+
+
+def _is_chosen(one: MeasuredWindow, arguments: argparse.Namespace) -> bool:
+    values = {
+        "dataset": one.dataset,
+        "gpu_name": one.gpu_name,
+        "mode": one.mode,
+        "mem_mhz": one.configuration.mem_mhz,
+    }
+    chosen = all(getattr(arguments, name) in (None, value) for name, value in values.items())
+    models = {tenant.model for tenant in one.configuration.tenants}
+    return chosen and (arguments.model is None or models <= {arguments.model})
+
+
+def _table(found: Sequence[HeldOut]) -> list[tuple[str, ...]]:
+    head = ("left out", "values", "windows", "throughput", "power", "in 90 % interval", "")
+    rows = [
+        (
+            f"one {one.setting}",
+            str(one.values),
+            str(one.windows),
+            _percent(one.throughput_error),
+            _percent(one.power_error),
+            _percent(one.throughput_within),
+            _percent(one.power_within),
+        )
+        for one in found
+    ]
+    return [head, *rows] if rows else [("nothing could be left out: all windows have one setting",)]
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
