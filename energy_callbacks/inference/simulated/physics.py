@@ -128,7 +128,8 @@ class Card:
     def ladder_mhz(self) -> Array:
         """All clocks of the multiprocessors, MHz, in ascending order."""
         lowest, highest = self.clocks_mhz
-        return highest - self.step_mhz * np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
+        steps = np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
+        return np.asarray(highest - self.step_mhz * steps, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
