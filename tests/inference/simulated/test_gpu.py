@@ -135,7 +135,7 @@ def test_a_hot_gpu() -> None:
     one.run(tenants("busy", 100.0), is_waiting=True)
     static_w = 40.0 + 20.0 * (one.sm_mhz - 300.0) / 1200.0
     leakage = 1.0 + 0.003 * (one.temperature_c - 50.0)
-    assert one.advance(0.001).power_w == pytest.approx(leakage * static_w, rel=0.002)
+    assert one.advance(0.001).power_w == pytest.approx(leakage * static_w, rel=0.006)
     assert leakage > 1.09
 
 
