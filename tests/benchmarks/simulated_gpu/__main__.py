@@ -32,8 +32,8 @@ from energy_callbacks.inference.simulated import presets
 from energy_callbacks.inference.simulated.physics import Array, Card, Workload
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.common import simulated_fit as fitting
-from tests.benchmarks.common.simulated_fit import Row
+from tests.benchmarks.simulated_gpu import fitting
+from tests.benchmarks.simulated_gpu.fitting import Row
 
 # Largest mean errors: preset, held out. They were set before the benchmark was first run on the
 # halves of the traces that are held out.
