@@ -56,6 +56,13 @@ def test_mps_costs_a_tenth() -> None:
     assert at(run(BUSY, 50.0, 50.0), 1500.0)[0] == pytest.approx(1e4 / 1.1, rel=1e-3)
 
 
+def test_shares_above_100_percent() -> None:
+    """Two tenants that may use all multiprocessors take turns."""
+    one, two = (at(run(BUSY, *shares), 1500.0) for shares in ([100.0], [100.0, 100.0]))
+    assert two[0] == pytest.approx(one[0] / 1.1, rel=1e-3)
+    assert two[1] == pytest.approx(one[1] / 1.1, rel=1e-3)
+
+
 def test_a_slower_memory() -> None:
     """At half the clock of the memory, a workload that always uses it is half as fast."""
     bound = replace(BUSY, k2=1.0, sample_us=100.0)
