@@ -48,6 +48,7 @@ BENCHMARKS: Final = (
     "phases",
     "power_limit",
     "query",
+    "simulated_gpu",
     "stalls",
     "tuner",
 )
