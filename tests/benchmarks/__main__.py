@@ -46,6 +46,7 @@ BENCHMARKS: Final = (
     "page",
     "peers",
     "phases",
+    "planner",
     "power_limit",
     "query",
     "simulated_gpu",
@@ -60,6 +61,7 @@ UNTIMED: Final = (
     "forecast",
     "live",
     "phases",
+    "planner",
     "power_limit",
     "tuner",
 )

@@ -21,6 +21,7 @@ ACTIONS: Final = {
     "profile": "profile",
     "fit": "fit",
     "predict": "predict",
+    "plan": "plan",
     "verify": "verify",
 }
 

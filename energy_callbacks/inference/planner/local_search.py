@@ -1,5 +1,6 @@
 """Improves a plan by small changes, each judged by the predictor itself."""
 
+import random
 from collections.abc import Iterator
 from itertools import permutations
 from typing import Final
@@ -10,7 +11,7 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Tenant
 
 # Predictions of one search. A prediction takes half a millisecond if there are many.
-BUDGET: Final = 4000
+BUDGET: Final = 3000
 _Tenants = tuple[Tenant, ...]
 
 
@@ -38,6 +39,25 @@ def improve(
             break
         best = found
     return best
+
+
+def random_packings(problem: Problem, count: int) -> list[Configuration]:
+    """Return configurations with random tenants, where a search can begin."""
+    chance = random.Random(0)  # noqa: S311 - no secret
+    found = []
+    for _ in range(count):
+        tenants: list[Tenant] = []
+        free = 100.0
+        while shares := [one for one in problem.shares_pct if one <= free]:
+            one = Tenant(
+                model=chance.choice(problem.models),
+                share_pct=chance.choice(shares),
+                batch=chance.choice(problem.batches),
+            )
+            tenants.append(one)
+            free -= one.share_pct
+        found.append(chance.choice(problem.settings).configuration(tenants))
+    return found
 
 
 def _neighbours(problem: Problem, configuration: Configuration) -> Iterator[Configuration]:
