@@ -49,6 +49,7 @@ BENCHMARKS: Final = (
     "planner",
     "power_limit",
     "query",
+    "simulated_gpu",
     "stalls",
     "tuner",
 )

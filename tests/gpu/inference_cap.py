@@ -36,6 +36,8 @@ SHARES: Final = (10.0, 25.0, 50.0, 100.0)
 BATCHES: Final = (1, 4, 16, 64)
 # Positions of the caps between the smallest and the largest power of the profile.
 CAPS: Final = (0.35, 0.55, 0.75)
+# Least rate of each model in a plan, as a share of its best rate in the profile.
+LEAST_RATE: Final = 0.15
 PROFILE_S: Final = 330.0  # no configuration begins after this time
 WITHIN: Final = 0.95
 DIFFERENCE: Final = 0.10
@@ -129,8 +131,14 @@ def verified(
     powers_w = [row.power_mean_w for row in rows if row.power_mean_w is not None]
     cap_w = min(powers_w) + position * (max(powers_w) - min(powers_w))
     shares = tuple(int(share) for share in (10, 20, 25, 50, 100))
+    # Without them, only the model with more samples per second would run.
+    least = {model: LEAST_RATE * best_rate(rows, model) for model in given.models}
     problem = Problem(
-        models=tuple(given.models), cap_w=round(cap_w), shares_pct=shares, batches=BATCHES
+        models=tuple(given.models),
+        cap_w=round(cap_w),
+        shares_pct=shares,
+        batches=BATCHES,
+        min_rates_per_s=least,
     )
     begin_s = time.monotonic()
     found = plan(problem, predictor)
@@ -149,6 +157,15 @@ def verified(
     rate = result.throughput
     is_near = rate is not None and rate.is_inside and abs(rate.difference) <= DIFFERENCE
     return is_near and (result.share_within_cap or 0.0) >= WITHIN
+
+
+def best_rate(rows: list[MeasuredWindow], model: str) -> float:
+    """Return the most samples per second of a model alone in the profile."""
+    return max(
+        row.throughput_per_s or 0.0
+        for row in rows
+        if {one.model for one in row.configuration.tenants} == {model}
+    )
 
 
 def show(found: Plan, result: Verification) -> None:

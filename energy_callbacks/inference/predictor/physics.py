@@ -59,10 +59,10 @@ OF_MODEL: Final = (
 )
 OF_DEVICE: Final = (
     Parameter("static", -1.0, 0.5),
-    Parameter("active", -4.0, 1.0),
+    Parameter("active", -2.5, 1.0),
     Parameter("limit_factor", 0.0, 0.1),
     Parameter("floor", -1.0, 0.5),
-    Parameter("softness", -3.0, 0.5),
+    Parameter("softness", -2.5, 0.7),
 )
 # Typical errors of the form: of logarithms of rates and powers, and of utilisations.
 _ERRORS: Final = (0.1, 0.1, 0.3, 0.3)

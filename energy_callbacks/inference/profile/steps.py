@@ -49,34 +49,44 @@ def check_name(model: str) -> None:
         raise ValueError(f"there is no model {model!r}; use one of {known}, or module:function")
 
 
-def load(command: dict[str, Any]) -> Callable[[], None]:
-    """Return a function that runs one batch and waits for its end.
+class Loader:
+    """Builds models; a model is built again only if its name or the mode changes."""
 
-    Args:
-        command: ``model``; ``batch``; ``mode``; ``device`` of PyTorch; ``share_pct``; ``data``, a
-            folder of images, or ``None`` for synthetic images.
-    """
-    model, size = _built(command["model"])
-    batch: int = command["batch"]
-    if not _is_module(model):
-        return lambda: model(batch)
-    import torch
+    def __init__(self) -> None:
+        self._key: tuple[str, str] | None = None
+        self._built: tuple[Any, int] = (None, 0)
 
-    from energy_callbacks.inference.profile import images
+    def load(self, command: dict[str, Any]) -> Callable[[], None]:
+        """Return a function that runs one batch and waits for its end.
 
-    gc.collect()
-    device = torch.device(command["device"])
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    else:
-        cores = os.cpu_count() or 1
-        torch.set_num_threads(max(round(cores * command["share_pct"] / 100.0), 1))
-    folder = None if command["data"] is None else Path(command["data"])
-    inputs = torch.from_numpy(images.batch(folder, batch, size)).to(device)
-    network = model.to(device)
-    if command["mode"] == "train":
-        return _training(network, inputs)
-    return _inference(network, inputs)
+        Args:
+            command: ``model``; ``batch``; ``mode``; ``device`` of PyTorch; ``share_pct``; ``data``,
+                a folder of images, or ``None`` for synthetic images.
+        """
+        key = (command["model"], command["mode"])
+        if key != self._key:
+            self._built = (None, 0)  # frees the memory of the model before
+            gc.collect()
+            self._built, self._key = _built(command["model"]), key
+        model, size = self._built
+        batch: int = command["batch"]
+        if not _is_module(model):
+            return lambda: model(batch)
+        import torch
+
+        from energy_callbacks.inference.profile import images
+
+        device = torch.device(command["device"])
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        else:
+            cores = os.cpu_count() or 1
+            torch.set_num_threads(max(round(cores * command["share_pct"] / 100.0), 1))
+        folder = None if command["data"] is None else Path(command["data"])
+        inputs = torch.from_numpy(images.batch(folder, batch, size)).to(device)
+        network = model.to(device)
+        step = _training if command["mode"] == "train" else _inference
+        return step(network, inputs)
 
 
 def _built(name: str) -> tuple[Any, int]:

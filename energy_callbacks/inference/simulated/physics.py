@@ -6,7 +6,8 @@ of its kernels is proportional to ``F / f``. The host launches kernels meanwhile
 ``host_ms``; the batch takes as long as the slower of both.
 
 All tenants share the memory. Alone, a tenant uses it for a part of the time; if these parts add up
-to more than 1, all tenants become slower by the sum.
+to more than 1, all tenants become slower by the sum. The same holds for the multiprocessors, if the
+shares add up to more than 100 percent.
 
 Power is ``static(f) + sum(h * (sample_mj + batch_mj / b)) * v(f)``, where ``h`` are the samples per
 second of a tenant. ``v`` is the energy of a sample relative to that at ``F``: it is
@@ -128,7 +129,8 @@ class Card:
     def ladder_mhz(self) -> Array:
         """All clocks of the multiprocessors, MHz, in ascending order."""
         lowest, highest = self.clocks_mhz
-        return highest - self.step_mhz * np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
+        steps = np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
+        return np.asarray(highest - self.step_mhz * steps, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +198,10 @@ def running(
     )
     use = use.sum(axis=0) / memory_speed
     overhead = 1.0 + card.mps_overhead * (len(tenants) > 1)
-    slower = _larger(1.0, use, card.sharpness) * overhead
-    rates = batches[:, None] / alone / slower * 1e3
     busy = np.minimum(kernels / alone, 1.0)
+    shares = np.array([tenant.share_pct for tenant, _ in tenants]) / 100.0
+    slower = np.maximum(_larger(1.0, use, card.sharpness), shares @ busy) * overhead
+    rates = batches[:, None] / alone / slower * 1e3
     # All tenants are assumed to pause at the same time, as long as a mean one does.
     pause = (rates * pause_us[:, None]).mean(axis=0) / 1e6
     return Running(

@@ -18,6 +18,8 @@ _CYCLE_MS: Final = 1000
 _SENSOR_MS: Final = 100
 _SENSOR_DUTY: Final = 0.25
 _BOXCAR: Final = 10  # values of 100 ms in a mean of 1 s
+SENSOR_S: Final = _SENSOR_MS * STEP_S
+WINDOWS_S: Final = {"instant": _SENSOR_DUTY * SENSOR_S, "boxcar": _BOXCAR * SENSOR_S}
 _SENSOR_NOISE: Final = 0.005
 # Power of constant work changes by this share from one 50 ms to the next.
 _POWER_NOISE: Final = 0.01
@@ -54,7 +56,7 @@ class State:
         self.ms_at = np.zeros(card.ladder_mhz.size)
         self._ladder = card.ladder_mhz
         self._held = int(np.searchsorted(self._ladder, card.held_mhz))
-        self._at = self._cap = self._ladder.size - 1
+        self._at = self._cap = self._cool = self._ladder.size - 1
         self._noise = np.random.default_rng([seed, 0])
         self._sensor_noise = np.random.default_rng([seed, 1])
         self._factor = 1.0
@@ -112,7 +114,8 @@ class State:
     def _limit(self) -> None:
         """Change the highest clock by the mean power of 50 ms of work and by the temperature.
 
-        The farther the power is from the limit, the more steps the clock changes.
+        The farther the power is from the limit, the more steps the clock changes. Of a hot GPU, the
+        clock falls by one step at a time.
         """
         mean_w = self._block_j / (_LIMITER_MS * STEP_S)
         self._block_j, self._block_ms = 0.0, 0
@@ -121,9 +124,11 @@ class State:
         held = float(np.interp(self.limit_w, limits_w, held_w))
         allowed = np.flatnonzero(self._scaled(mean_w) <= held)
         goal = int(allowed[-1]) if allowed.size else 0
-        self._cap = min(max(goal, self._held), self._ladder.size - 1)
         if self.temperature_c > self.card.throttle_c:
-            self._cap = max(self._at - 1, 0)
+            self._cool = max(min(self._cool, self._at) - 1, 0)
+        else:
+            self._cool = min(self._cool + 1, self._ladder.size - 1)
+        self._cap = min(max(goal, self._held), self._cool)
 
     def _scaled(self, mean_w: float) -> Array:
         """Return the power at each clock, as the GPU's firmware estimates it."""

@@ -33,7 +33,6 @@ _STEP_MHZ: Final = 45.0
 
 ZEUS_CARD: Final = (
     "static_high",
-    "static_low",
     "power_exponent",
     "lowest_energy",
     "held_low",
@@ -140,14 +139,19 @@ def _limited(card: Card, work: Running, limits_w: Array, temperature_c: float) -
 
 
 def with_constants(card: Card, values: Mapping[str, float]) -> Card:
-    """Return a card with other constants; the names are those of ``ZEUS_CARD`` and ``MPS_CARD``."""
-    old = constants(card)
-    new = old | values
+    """Return a card with other constants, whose names are those of ``constants``.
+
+    The static power at the lowest clock stays the same share of that at the highest.
+    """
+    new = constants(card) | dict(values)
     low, high = card.clocks_mhz
     limits = card.limits_w
     return replace(
         card,
-        static_w=((low, min(new["static_low"], new["static_high"])), (high, new["static_high"])),
+        static_w=(
+            (low, new["static_high"] * card.static_w[0][1] / card.static_w[-1][1]),
+            (high, new["static_high"]),
+        ),
         power_exponent=new["power_exponent"],
         lowest_energy=min(new["lowest_energy"], 1.0),
         held_w=((limits[0], new["held_low"]), (limits[1], new["held_high"])),
@@ -160,7 +164,6 @@ def with_constants(card: Card, values: Mapping[str, float]) -> Card:
 def constants(card: Card) -> dict[str, float]:
     """Return the constants of a card that can be fitted."""
     return {
-        "static_low": card.static_w[0][1],
         "static_high": card.static_w[-1][1],
         "power_exponent": card.power_exponent,
         "lowest_energy": card.lowest_energy,
