@@ -32,8 +32,8 @@ class Effort(NamedTuple):
     longest_s: float
 
 
-# Many batches with nearly the same efficiency would take a minute; after two seconds the gap that is
-# left is below 1e-5, and it is reported.
+# Many batches of nearly the same efficiency can take a minute. After two seconds the gap that is
+# left is below 1e-5; it is reported.
 EXACT: Final = Effort(0.0, 2.0)
 ROUGH: Final = Effort(0.005, 0.5)  # for approximations
 
