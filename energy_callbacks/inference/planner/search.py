@@ -17,6 +17,7 @@ import numpy as np
 from energy_callbacks.inference.planner import enumeration, greedy, local_search, milp
 from energy_callbacks.inference.planner.additive import (
     AdditiveModel,
+    Array,
     System,
     systems,
 )
@@ -218,9 +219,10 @@ class _Search:
         """Return the best plan of local searches from the best of several plans."""
         known = [one for one in plans if one is not None]
         known.sort(key=lambda one: one.rank, reverse=True)
-        distinct = list({one.configuration: one for one in known}.values())[:_STARTS]
-        count = _RANDOM_STARTS if len(set(self.problem.models)) > 1 else 0
-        others = local_search.random_packings(self.problem, count)
+        is_single = len(set(self.problem.models)) == 1
+        first = _STARTS // 2 if is_single else _STARTS
+        distinct = list({one.configuration: one for one in known}.values())[:first]
+        others = local_search.random_packings(self.problem, 0 if is_single else _RANDOM_STARTS)
         starts = [*distinct, *judge(self.problem, self.model, others)]
         found = [local_search.improve(self.problem, self.model, one) for one in starts]
         return max(found, key=lambda one: one.rank, default=None)
@@ -258,18 +260,15 @@ class _Search:
         """Return the best packing with one or two kinds of tenants."""
         count = 1 if self.deviation == 0.0 else _JUDGED
         objective = self.problem.objective
-        proposals: list[tuple[float, Configuration]] = []
+        proposals: list[tuple[float, System, Array]] = []
         for alone, shared in self.pairs:
             single = milp.single(alone, objective)
             if single is not None:
-                score = single.score(objective)
-                proposals.append((score, milp.configuration(alone, single.counts)))
-            proposals += [
-                (score, milp.configuration(shared, counts))
-                for counts, score in enumeration.best(shared, objective, count)
-            ]
-        proposals.sort(key=lambda pair: -pair[0])
-        chosen = [one for _, one in proposals[:count]]
+                proposals.append((single.score(objective), alone, single.counts))
+            found = enumeration.best(shared, objective, count)
+            proposals += [(score, shared, counts) for counts, score in found]
+        proposals.sort(key=lambda one: -one[0])
+        chosen = [milp.configuration(*one[1:]) for one in proposals[:count]]
         judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 
