@@ -1,5 +1,6 @@
 """What a planner needs: something that predicts configurations, and something that measures."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from energy_callbacks.inference.records import (
@@ -20,6 +21,10 @@ class PredictionModel(Protocol):
         Raises:
             ValueError: if a model of it was not measured.
         """
+        ...
+
+    def predict_many(self, configurations: Sequence[Configuration]) -> Sequence[Prediction]:
+        """Return the predictions for several configurations, which may be faster."""
         ...
 
 

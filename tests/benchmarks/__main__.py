@@ -47,6 +47,7 @@ BENCHMARKS: Final = (
     "peers",
     "phases",
     "power_limit",
+    "predictor",
     "query",
     "stalls",
     "tuner",
@@ -60,6 +61,7 @@ UNTIMED: Final = (
     "live",
     "phases",
     "power_limit",
+    "predictor",
     "tuner",
 )
 WITH_PEERS: Final = ("import_time", "overhead", "peers")

@@ -20,6 +20,8 @@ ACTIONS: Final = {
     "sweep": "sweep",
     "fit": "fit",
     "predict": "predict",
+    "profile": "profile",
+    "verify": "verify",
 }
 
 

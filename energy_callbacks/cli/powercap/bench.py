@@ -1,0 +1,152 @@
+"""What ``profile`` and ``verify`` measure on: a GPU, the CPU, or a simulated GPU."""
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from energy_callbacks.cli.common import options
+from energy_callbacks.cli.powercap import cards
+from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
+from energy_callbacks.inference.profile.gpu_settings import GpuSettings
+from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
+from energy_callbacks.inference.profile.steps import check_name
+from energy_callbacks.inference.profile.tenants import LOAD_S
+from energy_callbacks.inference.protocols import Bench
+from energy_callbacks.powercap.actuators.protocol import Actuator
+from energy_callbacks.powercap.settings import Knob
+from energy_callbacks.sensing import devices
+from energy_callbacks.sensing.sources.nvidia.source import inventory
+
+_SIMULATED: Final = "sim:"  # as in the names of presets, which are imported when needed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the bench."""
+    add = parser.add_argument
+    add(
+        "--gpu",
+        default="auto",
+        metavar="GPU",
+        help="NVML index or UUID of a GPU; cpu; sim:NAME for a simulated GPU, such as sim:h200; "
+        "auto for the first GPU that CUDA may use, else the CPU (default: auto)",
+    )
+    add(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="folder of images, such as Tiny ImageNet or Caltech-256 (default: synthetic images)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="seed of a simulated GPU (default: 0)")
+    add(
+        "--load-timeout",
+        type=float,
+        default=LOAD_S,
+        metavar="S",
+        help=f"time for a tenant to load its model, in seconds (default: {LOAD_S:g})",
+    )
+    cards.add_consent(parser)
+
+
+def is_simulated(arguments: argparse.Namespace) -> bool:
+    """Return whether ``--gpu`` names a simulated GPU."""
+    return bool(arguments.gpu.startswith(_SIMULATED))
+
+
+def device(name: str) -> LocalDevice:
+    """Return the device that ``--gpu`` names.
+
+    Raises:
+        ValueError: if there is no such GPU.
+        SourceUnavailable: if a GPU is named and there is no driver.
+    """
+    cpu = LocalDevice(uuid=None, name=CPU)
+    if name.lower() == "cpu":
+        return cpu
+    try:
+        found = inventory()
+    except SourceUnavailable:
+        if name == "auto":
+            return cpu
+        raise
+    if name == "auto":
+        chosen = [choice.uuid for choice in devices.resolve(os.environ, found)]
+    else:
+        chosen = [uuid for group in devices.choose(_one(name), found) for uuid in group]
+    names = {card.uuid: card.name for card in found}
+    names |= {uuid: card.name for card in found for uuid in card.mig_uuids}
+    return LocalDevice(uuid=chosen[0], name=names[chosen[0]]) if chosen else cpu
+
+
+def _one(name: str) -> list[int | str]:
+    given = options.device_list(name)
+    if isinstance(given, str) or len(given) != 1:
+        raise ValueError(f"--gpu must name one GPU, got {name!r}")
+    return given
+
+
+def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:
+    """Raise ``ValueError`` if the device cannot have one of these models."""
+    if not is_simulated(arguments):
+        for model in models:
+            check_name(model)
+        return
+    from energy_callbacks.inference.simulated.presets import simulated_gpu
+
+    known = simulated_gpu(arguments.gpu).models
+    for model in models:
+        if model not in known:
+            raise ValueError(
+                f"{arguments.gpu} has no model {model!r}; it has {', '.join(sorted(known))}"
+            )
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace, knobs: Sequence[Knob]) -> Iterator[Bench]:
+    """Provide the bench.
+
+    Args:
+        arguments: the command's arguments.
+        knobs: settings that are changed.
+
+    Raises:
+        ValueError: if settings are to be changed without consent, or if the device has none.
+        ActuatorError: if they cannot be changed.
+    """
+    if is_simulated(arguments):
+        from energy_callbacks.inference.simulated.presets import simulated_gpu
+
+        yield simulated_gpu(arguments.gpu, seed=arguments.seed)
+        return
+    where = device(arguments.gpu)
+    settings = None
+    if knobs:
+        if not arguments.yes:
+            raise ValueError(
+                f"{arguments.action} would change settings of the GPU ({', '.join(knobs)}); add "
+                "--yes to consent, or --no-privilege to leave these configurations out"
+            )
+        if where.uuid is None:
+            raise ValueError("clocks and limits of a CPU cannot be changed; name a GPU with --gpu")
+        chosen = actuator(where.uuid, knobs)
+        settings = GpuSettings(chosen, where.uuid, allow_changes=arguments.yes)
+    with LocalBench(
+        where, data=arguments.data, settings=settings, load_s=arguments.load_timeout
+    ) as bench:
+        yield bench
+
+
+def actuator(uuid: str, knobs: Sequence[Knob]) -> Actuator:
+    """Return what can change all of some settings of a GPU.
+
+    Raises:
+        ActuatorError: if nothing can.
+    """
+    chosen = cards.actuator([uuid], knobs[0])
+    lacking = [knob for knob in knobs if knob not in chosen.probe(uuid).knobs]
+    if lacking:
+        raise ActuatorError(f"{chosen.name} cannot change {', '.join(lacking)} of {uuid}")
+    return chosen

@@ -1,0 +1,265 @@
+"""Searches for the best plan: exactly where the model is additive, else by enumeration and search.
+
+::
+
+    additive model ──> milp ─────────┐
+                       enumeration ──┼──> judged by the predictor ──> local search ──> plan
+                       greedy ───────┘         (if the model is not exactly additive)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import mean
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.inference.planner import enumeration, greedy, local_search, milp
+from energy_callbacks.inference.planner.additive import (
+    AdditiveModel,
+    System,
+    systems,
+)
+from energy_callbacks.inference.planner.approximation import Approximation, Slowed, optimistic
+from energy_callbacks.inference.planner.judge import Judged, judge
+from energy_callbacks.inference.planner.plan import Infeasible, Plan
+from energy_callbacks.inference.planner.problem import Problem
+from energy_callbacks.inference.planner.refusal import refuse
+from energy_callbacks.inference.protocols import PredictionModel
+from energy_callbacks.inference.records import Configuration
+
+METHODS: Final = ("auto", "milp", "enumerate", "local", "greedy")
+# A predictor that differs less than this from an additive model in plans of mixed tenants is
+# additive: the error of the predictor itself is larger (docs/inference.md, "Fit and predict").
+_ADDITIVE: Final = 0.02
+# Packings per setting that the predictor itself judges, after an additive model has ordered them.
+_JUDGED: Final = 50
+# If a model is not additive, plans are searched with these throughputs of tenants beside others,
+# relative to those alone, and with those that the predictor gives for the plans so found.
+_FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
+_ATTEMPTS: Final = 3
+
+
+def plan(
+    problem: Problem,
+    model: PredictionModel,
+    *,
+    method: str = "auto",
+    additive: AdditiveModel | None = None,
+) -> Plan | Infeasible:
+    """Return the best plan, or which limit makes a plan impossible.
+
+    Args:
+        problem: models, limits and objective.
+        model: predicts configurations.
+        method: ``"auto"`` for the best of all methods; ``"milp"``, ``"enumerate"``, ``"local"`` or
+            ``"greedy"`` for the plan of one of them.
+        additive: the same predictor if it is exactly additive; by default it is approximated.
+
+    Raises:
+        ValueError: if the method is unknown, or if the model cannot predict a configuration.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    search = _Search.begin(problem, model, additive)
+    found = search.by_method(method)
+    best_name, best = _best(found if method == "auto" else {method: found[method]})
+    if best is None or best.excess > 0.0:
+        return _refusal(search, found, method)
+    bound, reason = search.bound(best)
+    return Plan(
+        problem=problem,
+        configuration=best.configuration,
+        prediction=best.prediction,
+        method=best_name,
+        value=best.value,
+        bound=bound,
+        bound_reason=reason,
+        margin=best.margin,
+        others={
+            name: one.value if one is not None and one.excess == 0.0 else None
+            for name, one in found.items()
+            if name != best_name
+        },
+    )
+
+
+def _best(found: Mapping[str, Judged | None]) -> tuple[str, Judged | None]:
+    judged = [(name, one) for name, one in found.items() if one is not None]
+    return max(judged, key=lambda pair: pair[1].rank) if judged else ("", None)
+
+
+def _refusal(search: "_Search", found: Mapping[str, Judged | None], method: str) -> Infeasible:
+    best_name, best = _best(found)
+    if best is not None and best.excess == 0.0:
+        return Infeasible(
+            problem=search.problem,
+            limit="",
+            allowed=None,
+            needed=None,
+            message=f"{method} finds no plan, but {best_name} does; use --method auto",
+        )
+    return refuse(search.problem, search.additive, search.pairs, is_proven=search.deviation == 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """A problem with its model, and the linear limits at each setting.
+
+    Attributes:
+        problem: the problem.
+        model: the predictor.
+        additive: the predictor as an additive model.
+        deviation: largest relative difference of both.
+        pairs: for each setting, the systems for a single tenant and for several tenants.
+        solved: the best plan of the additive model.
+    """
+
+    problem: Problem
+    model: PredictionModel
+    additive: AdditiveModel
+    deviation: float
+    pairs: tuple[tuple[System, System], ...]
+    solved: milp.Found | None
+
+    @classmethod
+    def begin(
+        cls, problem: Problem, model: PredictionModel, additive: AdditiveModel | None
+    ) -> "_Search":
+        deviation = 0.0
+        if additive is None:
+            additive = approximation = Approximation(model)
+            deviation = approximation.deviation(problem)
+        pairs = _pairs(problem, additive)
+        return cls(
+            problem=problem,
+            model=model,
+            additive=additive,
+            deviation=deviation,
+            pairs=pairs,
+            solved=milp.solve(pairs, problem.objective),
+        )
+
+    def by_method(self, method: str) -> dict[str, Judged | None]:
+        """Return the plan of each method; they may exceed limits.
+
+        Enumeration and local search are left out if integer programming is exact, unless one of
+        them is asked for.
+        """
+        is_exact = self.deviation == 0.0
+        found = {"milp": self._milp(), "greedy": self._judged(greedy.solve(self.pairs))}
+        is_single = len(set(self.problem.models)) == 1
+        if method == "enumerate" or (is_single and not is_exact):
+            found["enumerate"] = self._enumerate()
+        if method == "local" or not is_exact:
+            start = _best(found)[1] or self._least_power()
+            found["local"] = start and local_search.improve(self.problem, self.model, start)
+        return found
+
+    def bound(self, best: Judged) -> tuple[float, str]:
+        """Return a bound of the objective, and where it comes from."""
+        solved = self.solved
+        reason = "integer programming (HiGHS), which finds the best plan of the additive model"
+        if self.deviation > _ADDITIVE:
+            pairs = optimistic(self.problem, self.additive, self.pairs)
+            solved = milp.solve(pairs, self.problem.objective)
+            reason = (
+                "integer programming (HiGHS), assuming that tenants are at most as fast as alone, "
+                "and that parts of the highest throughput of each model add up to 100 %; the "
+                "predictor is not additive"
+            )
+        if self.deviation > 0.0:
+            reason += f" ({100.0 * self.deviation:.2g} % from additive in mixed plans)"
+        if solved is None:
+            return best.value, reason
+        if solved.relaxation is not None:
+            reason += f"; linear relaxation: {solved.relaxation:.5g}"
+        pick = max if self.problem.objective == "throughput" else min
+        return pick(solved.bound, best.value), reason
+
+    def _judged(self, configuration: Configuration | None) -> Judged | None:
+        if configuration is None:
+            return None
+        return judge(self.problem, self.model, [configuration])[0]
+
+    def _milp(self) -> Judged | None:
+        """Return the plan of the linear programs, which are adapted to the predictor."""
+        best = self._judged(self.solved.configuration if self.solved else None)
+        if self.deviation == 0.0:
+            return best
+        models = set(self.problem.models)
+        starts = [
+            self.additive,
+            *(Slowed(self.additive, dict.fromkeys(models, f)) for f in _FACTORS),
+        ]
+        for start in starts:
+            for found in self._adapted(start):
+                best = found if best is None or found.rank > best.rank else best
+        return best
+
+    def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
+        """Yield plans, each with the slowdown and the excess of power of the one before."""
+        problem = self.problem
+        for _ in range(_ATTEMPTS):
+            solved = milp.solve(_pairs(problem, model), problem.objective)
+            found = self._judged(solved.configuration if solved else None)
+            if found is None:
+                return
+            yield found
+            if problem.cap_w is not None and found.excess_w > 0.0:
+                problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
+            model = Slowed(self.additive, self._factors(found))
+
+    def _factors(self, found: Judged) -> dict[str, float]:
+        """Return the throughput of each model beside others, relative to that alone."""
+        tenants = found.configuration.tenants
+        alone = self.model.predict_many(
+            [replace(found.configuration, tenants=(one,)) for one in tenants]
+        )
+        beside = found.prediction.tenant_throughputs_per_s
+        ratios: dict[str, list[float]] = {}
+        for tenant, slow, fast in zip(tenants, beside, alone, strict=True):
+            ratio = slow.value / fast.throughput_per_s.value
+            ratios.setdefault(tenant.model, []).append(ratio)
+        every = [ratio for each in ratios.values() for ratio in each]
+        return {
+            model: min(1.0, mean(ratios.get(model, every))) for model in set(self.problem.models)
+        }
+
+    def _enumerate(self) -> Judged | None:
+        """Return the best packing with one or two kinds of tenants."""
+        count = 1 if self.deviation == 0.0 else _JUDGED
+        objective = self.problem.objective
+        proposals: list[tuple[float, Configuration]] = []
+        for alone, shared in self.pairs:
+            single = milp.single(alone, objective)
+            if single is not None:
+                score = single.score(objective)
+                proposals.append((score, milp.configuration(alone, single.counts)))
+            proposals += [
+                (score, milp.configuration(shared, counts))
+                for counts, score in enumeration.best(shared, objective, count)
+            ]
+        proposals.sort(key=lambda pair: -pair[0])
+        chosen = [one for _, one in proposals[: _JUDGED * count]]
+        if self.deviation > 0.0:
+            chosen += enumeration.homogeneous(self.problem)
+        judged = judge(self.problem, self.model, chosen)
+        return max(judged, key=lambda one: one.rank, default=None)
+
+    def _least_power(self) -> Judged | None:
+        """Return the single tenant with the least power, where a search can begin."""
+        choices = [
+            (float(alone.static_w + alone.powers_w.min()), alone)
+            for alone, _ in self.pairs
+            if alone.tenants
+        ]
+        if not choices:
+            return None
+        _, alone = min(choices, key=lambda pair: pair[0])
+        tenant = alone.tenants[int(np.argmin(alone.powers_w))]
+        return self._judged(alone.setting.configuration([tenant]))
+
+
+def _pairs(problem: Problem, additive: AdditiveModel) -> tuple[tuple[System, System], ...]:
+    return tuple(systems(problem, additive, setting) for setting in problem.settings)

@@ -1,0 +1,99 @@
+"""Fixtures: a machine with a simulated GPU and a stand-in for MPS's daemon."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from energy_callbacks.inference.profile import cleaner
+from tests.fake_nvml import Constant, FakeNvml, Scenario, fixtures, h200
+
+fake_nvml = fixtures.fake_nvml
+ROOT = Path(__file__).parents[3]
+FAKE_MPS = Path(__file__).with_name("fake_mps.py")
+STEADY = "tests.inference.profile.models:steady"
+SHORT = (
+    *("--model", STEADY, "--share", "50", "--batch", "1"),
+    *("--window", "0.1", "--warmup", "0.01"),
+)
+
+
+class Machine:
+    """A machine with one GPU, in a temporary folder.
+
+    Attributes:
+        folder: the folder.
+        nvml: its simulated NVML.
+    """
+
+    def __init__(self, folder: Path, nvml: FakeNvml) -> None:
+        self.folder, self.nvml = folder, nvml
+        self.jobs: list[subprocess.Popen[str]] = []
+
+    @property
+    def out(self) -> Path:
+        """The file of the rows."""
+        return self.folder / "rows.csv"
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """Start a profile in a process and a process group of its own."""
+        job = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "energy_callbacks", "powercap", "profile", "--gpu", "0"),
+                *("--out", str(self.out), *words),
+            ],
+            env=os.environ | self.nvml.env(),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.jobs.append(job)
+        return job
+
+    def left(self) -> list[str]:
+        """Return the command lines of all processes of profiles in the folder."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(cleaner.MARK, "").startswith(str(self.folder)):
+                    found.append(" ".join(process.cmdline()))
+        return found
+
+
+@pytest.fixture
+def machine(
+    fake_nvml: Callable[..., FakeNvml], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machine]:
+    """Provide a machine; nothing of its profiles is left after the test."""
+    program = tmp_path / "bin" / cleaner.CONTROL
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable} -SE\n{FAKE_MPS.read_text()}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)  # it is read again
+    scenario = Scenario(cards=(h200(Constant(300.0)),), epoch_unix_s=time.time() - 60.0)
+    one = Machine(tmp_path, fake_nvml(scenario, virtual=False))
+    yield one
+    for job in one.jobs:
+        job.kill()
+        job.communicate()
+    until(lambda: not one.left())
+    until(lambda: not list(tmp_path.glob("ec-*")))
+
+
+def until(is_true: Callable[[], object], limit_s: float = 20.0) -> None:
+    """Wait until something is true."""
+    end_s = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < end_s, "it does not become true"
+        time.sleep(0.02)

@@ -1,0 +1,175 @@
+"""``powercap profile`` and ``powercap verify`` on simulated GPUs and in dry runs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.cli import main
+from energy_callbacks.inference.planner.plan import Margin, Plan
+from energy_callbacks.inference.planner.problem import Problem
+from energy_callbacks.inference.profile import cleaner
+from energy_callbacks.inference.profile.verify import verify
+from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
+from energy_callbacks.inference.simulated.presets import simulated_gpu
+from energy_callbacks.inference.traces import read
+
+PROFILE = ["powercap", "profile", "--gpu", "sim:h200", "--model", "resnet50"]
+PACKAGE = Path(cleaner.__file__).parents[2]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Provide the path of a file of rows."""
+    return tmp_path / "rows.csv"
+
+
+@pytest.mark.parametrize(
+    ("words", "phase", "count"),
+    [
+        (["--share", "50", "25", "--batch", "16"], "anchor", 1),
+        (["--sweep", "anchor", "--share-step", "50", "--batch", "8", "16"], "anchor", 6),
+        (["--sweep", "anchor", "--points", "5"], "anchor", 5),
+        (["--sweep", "clock", "--sm-mhz", "1200", "1605"], "clock", 18),
+        (["--sweep", "clock", "--limit-w", "400", "--batch", "8"], "clock", 3),
+        (["--sweep", "static", "--batch", "8", "--iterations", "2"], "static", 6),
+        (["--sweep", "idle", "--mem-mhz", "3201"], "idle", 1),
+    ],
+)
+def test_every_sweep(words: list[str], phase: str, count: int, out: Path) -> None:
+    """It has a row for each window, marked as simulated."""
+    assert main([*PROFILE, *words, "--window", "1", "--warmup", "0", "--out", str(out)]) == 0
+    rows = read(out)
+    assert [(row.phase, row.source) for row in rows] == [(phase, "simulated")] * count
+
+
+def test_out_of_memory_is_a_row(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its figures are unknown, not zero, and the sweep goes on."""
+    words = ["--share-step", "10", "--tenants", "1", "10", "--batch", "16", "100000"]
+    assert main([*PROFILE, *words, "--window", "1", "--out", str(out)]) == 0
+    rows = read(out)
+    failed = [row for row in rows if row.status == "oom"]
+    assert failed
+    assert all(row.throughput_per_s is row.power_mean_w is None for row in failed)
+    assert rows[-2].status == "ok"
+    assert "oom (simulated)" in capsys.readouterr().err
+
+
+def test_a_file_is_continued_only_if_asked(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of two profiles are not mixed by accident."""
+    words = [*PROFILE, "--share", "50", "--window", "1", "--out", str(out)]
+    assert main(words) == 0
+    assert main(words) == 2
+    assert "add --resume" in capsys.readouterr().err
+    assert main([*words, "--resume", "--iterations", "3"]) == 0
+    assert len(read(out)) == 3
+    assert "[3/3]" in capsys.readouterr().err
+
+
+def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is removed, with a warning, and its configuration is measured again."""
+    words = [*PROFILE, "--share", "50", "--window", "1", "--out", str(out), "--iterations", "2"]
+    assert main(words) == 0
+    out.write_bytes(out.read_bytes()[:-20])
+    assert main([*words, "--resume"]) == 0
+    assert "the last line is incomplete" in capsys.readouterr().err
+    assert len(read(out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpu", "sim:h200"], "profile needs --model"),
+        (["--gpu", "sim:h200", "--model", "unknown"], "has no model 'unknown'; it has"),
+        (["--gpu", "cpu", "--model", "resnet51"], "there is no model 'resnet51'; use one of"),
+        (["--gpu", "cpu", "--model", "zoo:vgg"], "there is no model 'zoo:vgg'; use one of"),
+        (["--gpu", "cpu", "--model", "resnet50", "--share", "60", "60"], "at most 100 together"),
+        (["--gpu", "cpu", "--model", "resnet50", "--sweep", "clock"], "needs --sm-mhz"),
+        (["--gpu", "cpu", "--model", "resnet50", "--data", "/nowhere"], "there are no images"),
+        (["--gpu", "5", "--model", "resnet50"], ""),
+    ],
+)
+def test_wrong_arguments(
+    words: list[str], message: str, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is measured, and the message says what to change."""
+    assert main(["powercap", "profile", *words, "--out", str(out)]) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_dry_run(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints each configuration, and each change of a setting where it would happen."""
+    words = ["--sweep", "clock", "--sm-mhz", "1200", "1605", "--batch", "8", "--dry-run"]
+    assert main([*PROFILE, *words, "--out", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0].split(" ")[0] for line in lines] == [
+        *("privileged", "[1/6]", "[2/6]", "[3/6]"),
+        *("privileged", "[4/6]", "[5/6]", "[6/6]", "privileged", "6"),
+    ]
+    assert lines[0] == "privileged: set clock 1200 MHz"
+    assert lines[-2] == "privileged: restore clock"
+    assert not out.exists()
+
+
+def plan(*, rate: float, power_w: float, cap_w: float) -> Plan:
+    """Return a plan for two tenants with a prediction of 5 % to both sides."""
+    tenant = Tenant(model="resnet50", share_pct=50.0, batch=32)
+    rates, powers = (Interval(x, 0.95 * x, 1.05 * x) for x in (rate, power_w))
+    return Plan(
+        problem=Problem(models=("resnet50",), cap_w=cap_w),
+        configuration=Configuration(tenants=(tenant, tenant)),
+        prediction=Prediction(throughput_per_s=rates, power_w=powers, source="simulated"),
+        method="enumeration",
+        value=rate,
+        bound=rate,
+        bound_reason="",
+        margin=Margin(sigma_w=1.0, sensor_error_w=1.0),
+    )
+
+
+def test_verify(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan holds if both means are in their intervals and power keeps the cap."""
+    rates = {"rate": 1.0, "power_w": 1.0, "cap_w": 1000.0}
+    gpu = simulated_gpu("sim:h200")
+    first = verify(plan(**rates), gpu, seconds=5, warmup_s=1.0)
+    assert first.throughput is not None
+    assert first.power is not None
+    assert not first.holds(0.95)
+    rate, power_w = first.throughput.measured, first.power.measured
+    path = tmp_path / "plan.json"
+    words = ["powercap", "verify", str(path), "--gpu", "sim:h200", "--seconds", "5"]
+    for cap_w, code in ((1.05 * power_w, 0), (0.9 * power_w, 1)):
+        plan(rate=rate, power_w=power_w, cap_w=cap_w).write(path)
+        assert main([*words, "--json", "--out", str(out)]) == code
+        found = json.loads(capsys.readouterr().out)
+        assert found["share_within_cap"] == 1.0 - code
+        assert found["source"] == "simulated"
+        assert main(words) == code
+        assert "on a simulated GPU" in capsys.readouterr().out
+    assert [row.phase for row in read(out)] == ["online"] * 10
+
+
+def test_verify_of_a_plan_that_cannot_run(tmp_path: Path) -> None:
+    """A failure ends the verification, and the plan does not hold."""
+    one = plan(rate=1.0, power_w=1.0, cap_w=1000.0)
+    tenant = Tenant(model="resnet50", share_pct=50.0, batch=10**6)
+    broken = Plan(
+        **{name: getattr(one, name) for name in one.__dataclass_fields__}
+        | {"configuration": Configuration(tenants=(tenant,))}
+    )
+    found = verify(broken, simulated_gpu("sim:h200"), seconds=5, warmup_s=0.0)
+    assert found.windows == 0
+    assert found.failure.startswith("oom")
+    assert not found.holds(0.0)
+
+
+def test_nothing_asks_for_input_or_ends_processes_by_name() -> None:
+    """No code of the power cap waits for a person, takes a password, or kills by a name."""
+    folders = (PACKAGE / "inference", PACKAGE / "powercap", PACKAGE / "cli" / "powercap")
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
+    assert len(sources) > 50
+    wanted = re.compile(r"\binput\(|getpass|sudo.*-S\b|pkill|killall")
+    found = {path.name: wanted.findall(path.read_text()) for path in sources}
+    assert {name: words for name, words in found.items() if words} == {}

@@ -1,0 +1,200 @@
+"""Measuring with real processes: figures, failures that are rows, and settings of the GPU."""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from energy_callbacks.cli import main
+from energy_callbacks.core.errors import ActuatorError
+from energy_callbacks.inference.profile import sweeps
+from energy_callbacks.inference.profile.local_bench import LocalBench, LocalDevice
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
+from energy_callbacks.inference.traces import read
+from energy_callbacks.powercap.actuators import choose
+from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
+from energy_callbacks.powercap.settings import Setting
+from tests.fake_nvml import card_uuid
+from tests.inference.profile.conftest import ROOT, SHORT, STEADY, Machine
+from tests.powercap.safety.file_cards import AdminNvmlActuator
+
+MODELS = "tests.inference.profile.models"
+HOST = LocalDevice(uuid=None, name="CPU")
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[LocalBench]:
+    """Provide a bench of the CPU; tenants load within 5 s."""
+    before = Path.cwd()
+    os.chdir(ROOT)
+    with LocalBench(HOST, load_s=5.0) as bench:
+        yield bench
+    os.chdir(before)
+
+
+def measured(
+    bench: LocalBench,
+    one: Configuration,
+    window_s: float = 0.5,
+    phase: Phase = "anchor",
+    mode: Mode = "infer",
+) -> MeasuredWindow:
+    """Return the row of a short window."""
+    return bench.measure(one, window_s=window_s, warmup_s=0.1, phase=phase, mode=mode)
+
+
+def test_two_tenants(host: LocalBench) -> None:
+    """Throughput and latency are those of the models: 4 and 8 ms for two and four samples."""
+    row = measured(host, sweeps.single([STEADY], [50.0, 25.0], [2, 4]))
+    assert row.status == "ok"
+    assert row.source == "measured"
+    first, second = row.tenant_throughputs_per_s
+    # Sleeping and waiting for a processor take longer than asked for, never shorter.
+    assert 150.0 < first < 500.0
+    assert 150.0 < second < 500.0
+    assert row.throughput_per_s == first + second
+    assert row.latency_p50_ms is not None
+    assert row.latency_p50_ms >= 4.0
+    assert row.latency_p99_ms is not None
+    assert row.latency_p99_ms >= 8.0
+    assert row.energy_j is not None
+    assert row.power_mean_w is not None
+    assert math.isclose(row.energy_j, 0.5 * row.power_mean_w)
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "note"),
+    [
+        ("hungry", "oom", "MemoryError: too many samples"),
+        ("killed", "error", r"SIGKILL"),
+        ("missing", "error", "has no attribute 'missing'"),
+    ],
+)
+def test_a_failure_is_a_row(host: LocalBench, model: str, status: str, note: str) -> None:
+    """Its status says why, its figures are unknown, and the next configuration is measured."""
+    row = measured(host, sweeps.single([STEADY, f"{MODELS}:{model}"], [50.0], [1, 8]))
+    assert row.status == status
+    assert note in row.note
+    assert row.throughput_per_s is row.power_mean_w is row.energy_j is None
+    assert measured(host, sweeps.single([f"{MODELS}:printing"], [50.0], [1]), 0.2).status == "ok"
+
+
+def test_a_model_that_does_not_load(host: LocalBench) -> None:
+    """It is a row with the status timeout, and its process is killed."""
+    host._tenants._load_s = 1.0
+    row = measured(host, sweeps.single([f"{MODELS}:frozen"], [50.0], [1]))
+    assert (row.status, row.note) == ("timeout", "a tenant did not answer within 1 s")
+
+
+def test_waiting_tenants_and_none(host: LocalBench) -> None:
+    """They have power and no throughput."""
+    for phase, one in (
+        ("static", sweeps.single([STEADY], [50.0], [1])),
+        ("idle", Configuration(tenants=())),
+    ):
+        row = measured(host, one, phase=phase)  # type: ignore[arg-type]
+        assert (row.status, row.phase) == ("ok", phase)
+        assert row.throughput_per_s is row.latency_p50_ms is None
+        assert row.energy_j is not None
+
+
+def test_a_network_of_the_zoo(tmp_path: Path) -> None:
+    """It runs inference and training on images of a folder on a CPU."""
+    from PIL import Image
+
+    for name in ("n01/images/a.JPEG", "n02/images/b.JPEG"):
+        path = tmp_path / "train" / name
+        path.parent.mkdir(parents=True)
+        Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(path)
+    (tmp_path / "wnids.txt").touch()
+    one = sweeps.single(["zoo:simple_cnn"], [50.0], [4])
+    with LocalBench(HOST, data=tmp_path) as bench:
+        rows = [measured(bench, one, mode=mode) for mode in ("infer", "train")]
+    assert [(row.status, row.mode, row.dataset) for row in rows] == [
+        ("ok", "infer", "tiny-imagenet"),
+        ("ok", "train", "tiny-imagenet"),
+    ]
+    assert rows[0].throughput_per_s > rows[1].throughput_per_s  # type: ignore[operator]
+
+
+def test_a_gpu(machine: Machine) -> None:
+    """Power and energy are those of the card, and its clock and temperature are in the row."""
+    with LocalBench(LocalDevice(uuid=card_uuid(0), name="NVIDIA H200")) as bench:
+        row = measured(bench, sweeps.single([STEADY], [50.0], [1]), 1.0)
+    assert row.status == "ok"
+    assert row.power_mean_w == pytest.approx(300.0, rel=0.01)
+    assert row.energy_j == pytest.approx(300.0, rel=0.01)
+    assert row.power_p95_w == pytest.approx(300.0, rel=0.01)
+    assert row.sm_mhz_measured is not None
+    assert row.temperature_c is not None
+    assert row.driver
+
+
+def test_a_gpu_without_mps(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole GPU can be measured; a share cannot, and the message names the program."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with LocalBench(LocalDevice(uuid=card_uuid(0), name="NVIDIA H200")) as bench:
+        assert measured(bench, sweeps.single([STEADY], [100.0], [1]), 0.2).status == "ok"
+        with pytest.raises(ActuatorError, match="nvidia-cuda-mps-control is not in PATH"):
+            measured(bench, sweeps.single([STEADY], [50.0], [1]))
+
+
+@pytest.fixture
+def administrator(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> AdminNvmlActuator:
+    """Provide what may change the card, whose limit is 650 W."""
+    for name, value in machine.nvml.env().items():
+        monkeypatch.setenv(name, value)  # for the watchdog
+    monkeypatch.setenv(FOLDER_VARIABLE, str(machine.folder / "state"))
+    monkeypatch.setitem(choose._MADE_BY, "nvml", AdminNvmlActuator)
+    one = AdminNvmlActuator()
+    one.write(card_uuid(0), Setting(knob="limit", value=650.0))
+    return one
+
+
+PROFILE = ["powercap", "profile", "--gpu", "0", *SHORT]
+
+
+def test_limits_are_restored(
+    administrator: AdminNvmlActuator, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each window has its limit, and the value found, which is no default, is back at the end."""
+    words = ["--limit-w", "500", "400", "--yes", "--json", "--out", str(machine.out)]
+    assert main([*PROFILE, *words]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["configuration"]["power_limit_w"] for row in rows] == [500.0, 400.0]
+    assert administrator.read(card_uuid(0), "limit") == 650.0
+    assert not list(all_files(machine.folder / "state"))
+
+
+def test_limits_are_restored_after_an_error(
+    administrator: AdminNvmlActuator, machine: Machine
+) -> None:
+    """A limit that the card does not accept ends the profile, and the value found is back."""
+    words = ["--limit-w", "500", "5", "--yes", "--out", str(machine.out)]
+    assert main([*PROFILE, *words]) == 2
+    assert [row.status for row in read(machine.out)] == ["ok"]
+    assert administrator.read(card_uuid(0), "limit") == 650.0
+
+
+def test_nothing_is_changed_without_consent(
+    administrator: AdminNvmlActuator, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without ``--yes`` the profile ends; with ``--no-privilege`` and ``--dry-run`` it goes on."""
+    words = ["--limit-w", "500", "--out", str(machine.out)]
+    assert main([*PROFILE, *words]) == 2
+    assert "add --yes to consent" in capsys.readouterr().err
+    assert main([*PROFILE, *words, "--no-privilege"]) == 2
+    assert "left out: 1 that change clocks or limits" in capsys.readouterr().err
+    assert main([*PROFILE, *words, "--dry-run"]) == 0
+    assert "privileged: set limit 500 W through nvml\n[1/1]" in capsys.readouterr().out
+    assert administrator.read(card_uuid(0), "limit") == 650.0
+    assert not machine.out.exists()
