@@ -82,14 +82,13 @@ def _changed(problem: Problem, tenants: _Tenants) -> Iterator[_Tenants]:
         yield (*tenants, one)  # a second one
         yield others
         half = STEP_PCT * (one.share_pct // (2 * STEP_PCT))
-        if half:  # split
-            small = _with_share(one, half)
-            yield (*others, small, _with_share(one, one.share_pct - half))
+        if {half, one.share_pct - half} <= set(problem.shares_pct):  # split
+            yield (*others, _with_share(one, half), _with_share(one, one.share_pct - half))
     yield from _moved(problem, tenants)
     for model in problem.models:
         for batch in problem.batches:
             if free in problem.shares_pct:
-                yield (*tenants, Tenant(model=model, share_pct=free, batch=batch))
+                yield (*tenants, Tenant(model=model, share_pct=int(free), batch=batch))
 
 
 def _variants(problem: Problem, tenant: Tenant) -> Iterator[Tenant]:

@@ -37,9 +37,15 @@ def refuse(
         pairs: for each setting, the systems for a single tenant and for several tenants.
         is_proven: whether the model is the predictor itself, and not its approximation.
     """
-    found = [*_rows(problem, pairs, is_proven=is_proven), *_latencies(problem, model)]
+    names = _names(problem)
+    rates = [name for name in names if name.startswith("minimum rate")]
+    found = [
+        *_rows(problem, pairs, [name for name in names if name not in rates], is_proven=is_proven),
+        *_latencies(problem, model),
+        *_rows(problem, pairs, rates, is_proven=is_proven),
+    ]
     if not found:
-        names = [*_names(problem), *(f"maximum latency of {m}" for m in problem.max_latencies_ms)]
+        names += [f"maximum latency of {one}" for one in problem.max_latencies_ms]
         message = f"more than one limit is too strict, of: {', '.join(names)}"
         return Infeasible(
             problem=problem,
@@ -67,9 +73,11 @@ def _names(problem: Problem) -> list[str]:
     return [*names, *(f"minimum rate of {name}" for name in problem.min_rates_per_s)]
 
 
-def _rows(problem: Problem, pairs: Pairs, *, is_proven: bool) -> Iterable[_Limit]:
+def _rows(
+    problem: Problem, pairs: Pairs, names: Sequence[str], *, is_proven: bool
+) -> Iterable[_Limit]:
     """Yield the limits that are rows of the systems."""
-    for name in _names(problem):
+    for name in names:
         found = _least_of(name, pairs, is_proven=is_proven)
         if found is None:
             continue
