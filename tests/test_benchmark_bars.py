@@ -119,12 +119,19 @@ def test_every_listed_miss_has_its_reason():
         assert all(miss.reason for miss in bars.known_misses(run).values())
 
 
+def with_bars() -> dict[str, str]:
+    """Return the source of each module and each package that has bars."""
+    folder = Path(runner.__file__).parent
+    names = {path.stem: path for path in folder.glob("*.py")}
+    names |= {path.parent.name: path for path in folder.glob("*/__main__.py")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in names.items()}
+    return {name: text for name, text in texts.items() if "bars.finish(" in text}
+
+
 def test_every_benchmark_is_run():
     """Every module with a ``main`` that takes ``--quick`` is run."""
-    folder = Path(runner.__file__).parent
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
-    with_bars = {name for name, text in texts.items() if "bars.finish(" in text}
-    assert sorted(with_bars) == list(runner.BENCHMARKS)
+    texts = with_bars()
+    assert sorted(texts) == list(runner.BENCHMARKS)
     for name in runner.WITH_PEERS:
         assert '"--peers"' in texts[name]
 
@@ -232,10 +239,8 @@ def test_page_shows_the_stored_results() -> None:
 
 def test_every_benchmark_has_results() -> None:
     """Every module that has bars is in ``results.json``, in the order of the runner."""
-    modules = Path(runner.__file__).parent.glob("*.py")
-    with_bars = {m.stem for m in modules if "bars.finish(" in m.read_text(encoding="utf-8")}
     stored = results.load()
-    assert set(stored) == with_bars
+    assert set(stored) == set(with_bars())
     assert all(one["bars"] for one in stored.values())
     assert list(stored) == list(runner.BENCHMARKS)
 

@@ -18,9 +18,10 @@ ACTIONS: Final = {
     "set": "change",
     "restore": "restore",
     "sweep": "sweep",
+    "profile": "profile",
     "fit": "fit",
     "predict": "predict",
-    "profile": "profile",
+    "plan": "plan",
     "verify": "verify",
 }
 

@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     left = runner.missing(jobs, _rows(arguments.out))
     if left:
-        with bench.opened(arguments, _knobs(left)) as where:
+        with bench.opened(arguments, [job.configuration for job in left]) as where:
             progress = runner.measured(
                 where,
                 left,
@@ -197,11 +197,8 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
     )
     if arguments.no_privilege:
         kept = [one for one in found if not needed(one)]
-        if len(kept) < len(found):
-            logger.info(
-                "%d configurations that change clocks or limits are left out",
-                len(found) - len(kept),
-            )
+        if omitted := len(found) - len(kept):
+            logger.info("configurations left out, as they change settings: %d", omitted)
         found = kept
     if arguments.points is not None and phase != "idle" and found:
         found = sweeps.designed(found, arguments.points)

@@ -169,16 +169,20 @@ class Slowed:
         """Return the model with the rates of tenants beside others."""
         found = self.model.state(setting, tenants)
         factors = np.array([self.factors.get(one.model, 1.0) for one in tenants])
-        *rates, latencies_ms = found.alone
-        return replace(
-            found, shared=Rates(*(one * factors for one in rates), latencies_ms / factors)
+        rates = found.alone
+        slow = Rates(
+            throughputs_per_s=rates.throughputs_per_s * factors,
+            powers_w=rates.powers_w * factors,
+            high_powers_w=rates.high_powers_w * factors,
+            latencies_ms=rates.latencies_ms / factors,
         )
+        return replace(found, shared=slow)
 
 
 def optimistic(
     problem: Problem, model: AdditiveModel, pairs: Sequence[tuple[System, System]]
 ) -> list[tuple[System, System]]:
-    """Return systems for a bound: tenants are as fast as alone, up to the highest throughput.
+    """Return systems for a bound: tenants do their best, up to the highest throughput.
 
     For each setting, the parts of the highest throughput of each model, among all numbers of equal
     tenants, add up to at most 1.
@@ -187,11 +191,7 @@ def optimistic(
     for alone, _ in pairs:
         setting, tenants = alone.setting, problem.tenants()
         state = model.state(setting, tenants)
-        best = [
-            np.maximum(state.alone[0], state.shared[0]),
-            *(np.minimum(*pair) for pair in zip(state.alone[1:], state.shared[1:], strict=True)),
-        ]
-        shared = systems_of(problem, setting, replace(state, shared=Rates(*best)))[1]
+        shared = systems_of(problem, setting, replace(state, shared=_best(state)))[1]
         counts = np.array([max(1, int(100.0 / one.share_pct + 1e-9)) for one in tenants])
         totals = np.maximum(state.alone[0], state.shared[0] * counts)
         most: dict[str, float] = {}
@@ -200,3 +200,13 @@ def optimistic(
         per_sample = [1.0 / problem.weight(t.model) / most[t.model] for t in shared.tenants]
         found.append((alone, shared.with_row("capacity", shared.values * per_sample, 1.0)))
     return found
+
+
+def _best(state: State) -> Rates:
+    """Return the highest throughput of each tenant, with its least energy per sample."""
+    both = state.alone, state.shared
+    most = np.maximum(*(one.throughputs_per_s for one in both))
+    sample_j = np.minimum(*(one.powers_w / one.throughputs_per_s for one in both))
+    high_j = np.minimum(*(one.high_powers_w / one.throughputs_per_s for one in both))
+    latencies_ms = np.minimum(*(one.latencies_ms for one in both))
+    return Rates(most, most * sample_j, most * high_j, latencies_ms)

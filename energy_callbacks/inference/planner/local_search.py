@@ -1,5 +1,6 @@
 """Improves a plan by small changes, each judged by the predictor itself."""
 
+import random
 from collections.abc import Iterator
 from itertools import permutations
 from typing import Final
@@ -10,7 +11,7 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Tenant
 
 # Predictions of one search. A prediction takes half a millisecond if there are many.
-BUDGET: Final = 4000
+BUDGET: Final = 3000
 _Tenants = tuple[Tenant, ...]
 
 
@@ -40,6 +41,25 @@ def improve(
     return best
 
 
+def random_packings(problem: Problem, count: int) -> list[Configuration]:
+    """Return configurations with random tenants, where a search can begin."""
+    chance = random.Random(0)  # noqa: S311 - no secret
+    found = []
+    for _ in range(count):
+        tenants: list[Tenant] = []
+        free = 100.0
+        while shares := [one for one in problem.shares_pct if one <= free]:
+            one = Tenant(
+                model=chance.choice(problem.models),
+                share_pct=chance.choice(shares),
+                batch=chance.choice(problem.batches),
+            )
+            tenants.append(one)
+            free -= one.share_pct
+        found.append(chance.choice(problem.settings).configuration(tenants))
+    return found
+
+
 def _neighbours(problem: Problem, configuration: Configuration) -> Iterator[Configuration]:
     """Yield the configurations with one change of a tenant or of the setting."""
     setting = GpuSetting(configuration.sm_mhz, configuration.mem_mhz, configuration.power_limit_w)
@@ -62,14 +82,13 @@ def _changed(problem: Problem, tenants: _Tenants) -> Iterator[_Tenants]:
         yield (*tenants, one)  # a second one
         yield others
         half = STEP_PCT * (one.share_pct // (2 * STEP_PCT))
-        if half:  # split
-            small = _with_share(one, half)
-            yield (*others, small, _with_share(one, one.share_pct - half))
+        if {half, one.share_pct - half} <= set(problem.shares_pct):  # split
+            yield (*others, _with_share(one, half), _with_share(one, one.share_pct - half))
     yield from _moved(problem, tenants)
     for model in problem.models:
         for batch in problem.batches:
             if free in problem.shares_pct:
-                yield (*tenants, Tenant(model=model, share_pct=free, batch=batch))
+                yield (*tenants, Tenant(model=model, share_pct=int(free), batch=batch))
 
 
 def _variants(problem: Problem, tenant: Tenant) -> Iterator[Tenant]:

@@ -20,10 +20,22 @@ from energy_callbacks.inference.records import Configuration
 # HiGHS accepts plans that exceed a limit by 1e-6. Such plans are searched again with limits that
 # are reduced by these amounts, relative to the largest entry of a row.
 _REDUCTIONS: Final = (0.0, 2e-6, 2e-5)
+_BISECTIONS: Final = 30
 # A plan must be better than the best one by this relative difference.
 _BETTER: Final = 1e-9
-# Longest time of one linear program, s. After this time the bound is that of the solver.
-_LONGEST_S: Final = 10.0
+
+
+class Effort(NamedTuple):
+    """When the solver stops: at a relative gap, or after a time in s for each program."""
+
+    gap: float
+    longest_s: float
+
+
+# Many batches of nearly the same efficiency can take a minute. After two seconds the gap that is
+# left is below 1e-5; it is reported.
+EXACT: Final = Effort(0.0, 2.0)
+ROUGH: Final = Effort(0.005, 0.5)  # for approximations
 
 
 class Found(NamedTuple):
@@ -33,13 +45,11 @@ class Found(NamedTuple):
         configuration: the plan.
         value: the objective.
         bound: no plan of the model is better.
-        relaxation: bound by the linear relaxation; ``None`` for energy.
     """
 
     configuration: Configuration
     value: float
     bound: float
-    relaxation: float | None
 
 
 class _Best(NamedTuple):
@@ -53,33 +63,59 @@ class _Best(NamedTuple):
         return self.throughput if objective == "throughput" else -self.power_w / self.throughput
 
 
-def solve(pairs: Sequence[tuple[System, System]], objective: Objective) -> Found | None:
+def solve(
+    pairs: Sequence[tuple[System, System]], objective: Objective, effort: Effort = EXACT
+) -> Found | None:
     """Return the best plan over all settings; ``None`` if no plan is allowed.
 
     Args:
         pairs: for each setting, the systems for a single tenant and for several tenants.
         objective: what to optimise.
+        effort: when the solver stops.
     """
     best: _Best | None = None
     for alone, _ in pairs:
         best = _better(best, single(alone, objective), objective)
     several = [shared.without_dominated() for _, shared in pairs]
     reach = [_relaxation(one, one.values) for one in several]
-    unproven = best.score(objective) if best else -np.inf
+    unproven = -np.inf
     for index in sorted(range(len(several)), key=lambda place: -reach[place]):
         if objective == "throughput":
-            found, bound = _most_throughput(several[index], reach[index], best)
-            unproven = max(unproven, bound)
+            found, bound = _most_throughput(several[index], reach[index], best, effort)
         else:
-            found = _least_energy(several[index], best)
+            found, bound = _least_energy(several[index], best, effort)
+        unproven = max(unproven, bound)
         best = _better(best, found, objective)
     if best is None:
         return None
     score = best.score(objective)
-    if objective == "energy":
-        return Found(_configuration(best), -score, -score, None)
-    relaxation = max(score, *reach)
-    return Found(_configuration(best), score, max(score, unproven), relaxation)
+    sign = 1.0 if objective == "throughput" else -1.0
+    return Found(_configuration(best), sign * score, sign * max(score, unproven))
+
+
+def relaxed(pairs: Sequence[tuple[System, System]], objective: Objective) -> float | None:
+    """Return a bound of the objective: numbers of tenants may be fractions; ``None`` if unknown."""
+    singles = [single(alone, objective) for alone, _ in pairs]
+    scores = [one.score(objective) for one in singles if one is not None]
+    several = [shared.without_dominated() for _, shared in pairs]
+    if objective == "throughput":
+        scores += [_relaxation(one, one.values) for one in several]
+    else:
+        scores += [_relaxed_energy(one) for one in several]
+    best = max(scores, default=-np.inf)
+    return abs(best) if np.isfinite(best) else None
+
+
+def _relaxed_energy(system: System) -> float:
+    """Return the negative of a bound of the energy per sample, by bisection."""
+    if not np.isfinite(_relaxation(system, system.values)):
+        return -np.inf
+    low_j, high_j = 0.0, float(((system.static_w + system.powers_w) / system.values).max())
+    for _ in range(_BISECTIONS):
+        ratio_j = (low_j + high_j) / 2.0
+        gain = _relaxation(system, ratio_j * system.values - system.powers_w)
+        low_j, high_j = (low_j, ratio_j) if gain >= system.static_w else (ratio_j, high_j)
+    return -low_j
 
 
 def single(alone: System, objective: Objective) -> _Best | None:
@@ -100,6 +136,7 @@ def counts_of(
     gains: Array,
     least_gain: float | None = None,
     limits: tuple[Array, Array] | None = None,
+    effort: Effort = EXACT,
 ) -> tuple[Array | None, float]:
     """Return numbers of tenants, at least two in all, with the largest gain, and its upper bound.
 
@@ -108,6 +145,7 @@ def counts_of(
         gains: gain of each tenant.
         least_gain: plans with less are not searched.
         limits: matrix and bounds to use instead of those of ``system``.
+        effort: when the solver stops.
     """
     nothing = -np.inf if least_gain is None else least_gain
     if not system.tenants:
@@ -119,14 +157,16 @@ def counts_of(
         bounds = np.append(bounds, -least_gain / size)
     most = nothing
     for reduction in _REDUCTIONS:
-        counts, bound = _milp(gains / size, matrix, bounds - reduction, _most(system))
+        counts, bound = _milp(gains / size, matrix, bounds - reduction, _most(system), effort)
         most = max(most, bound * size)
         if counts is None or (matrix @ counts <= bounds + TOLERANCE).all():
             return counts, most
     return None, most
 
 
-def _milp(gains: Array, matrix: Array, bounds: Array, most: Array) -> tuple[Array | None, float]:
+def _milp(
+    gains: Array, matrix: Array, bounds: Array, most: Array, effort: Effort
+) -> tuple[Array | None, float]:
     """Return the counts with the largest gain, and its bound; ``-inf`` if none are allowed."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -138,7 +178,7 @@ def _milp(gains: Array, matrix: Array, bounds: Array, most: Array) -> tuple[Arra
         ],
         bounds=Bounds(0.0, most),
         integrality=np.ones(len(gains)),
-        options={"mip_rel_gap": 0.0, "time_limit": _LONGEST_S},
+        options={"mip_rel_gap": effort.gap, "time_limit": effort.longest_s},
     )
     bound = result.mip_dual_bound
     is_known = bound is not None and result.status in (0, 1)
@@ -173,34 +213,37 @@ def _relaxation(system: System, gains: Array) -> float:
 
 
 def _most_throughput(
-    system: System, reach: float, best: _Best | None
+    system: System, reach: float, best: _Best | None, effort: Effort
 ) -> tuple[_Best | None, float]:
     """Return the best plan at a setting and a bound; none if none is better than ``best``."""
     least = None if best is None else best.throughput * (1.0 + _BETTER)
     if not np.isfinite(reach) or (least is not None and reach <= least):
         return None, -np.inf
-    counts, bound = counts_of(system, system.values, least)
+    counts, bound = counts_of(system, system.values, least, effort=effort)
     return _made(system, counts), min(bound, reach)
 
 
-def _least_energy(system: System, best: _Best | None) -> _Best | None:
-    """Return a plan with less energy per sample than ``best``; ``None`` if there is none."""
+def _least_energy(system: System, best: _Best | None, effort: Effort) -> tuple[_Best | None, float]:
+    """Return a plan with less energy per sample than ``best``, and a bound of the score.
+
+    The bound is ``-inf`` if it is proven that no plan at this setting is better.
+    """
     found = None
     if best is None:
-        counts, _ = counts_of(system, system.values)
-        found = best = _made(system, counts)
+        found = best = _made(system, counts_of(system, system.values, effort=effort)[0])
     while best is not None:
         ratio_j = best.power_w / best.throughput
         gains = ratio_j * system.values - system.powers_w
         least = system.static_w + _BETTER * best.power_w
         if _relaxation(system, gains) <= least:
             break
-        counts, _ = counts_of(system, gains, least)
+        counts, bound = counts_of(system, gains, least, effort=effort)
         better = _made(system, counts)
         if better is None or better.score("energy") <= best.score("energy"):
-            break
+            is_proven = bound <= least + _BETTER * best.power_w
+            return found, -np.inf if is_proven else _relaxed_energy(system)
         found = best = better
-    return found
+    return found, -np.inf
 
 
 def _made(system: System, counts: Array | None) -> _Best | None:

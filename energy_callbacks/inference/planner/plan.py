@@ -201,7 +201,7 @@ def _figure_lines(plan: Plan) -> list[str]:
         f"throughput  {_interval(found.throughput_per_s, 'samples/s')}",
         f"power       {_interval(found.power_w, 'W')}{cap}",
         f"objective   {plan.value:.5g} {unit}, found by {plan.method}",
-        f"bound       {plan.bound:.5g} {unit}, gap {100.0 * plan.gap:.2g} %: {plan.bound_reason}",
+        f"bound       {plan.bound:.5g} {unit}, gap {100.0 * plan.gap:.2f} %: {plan.bound_reason}",
         *([f"others      {', '.join(others)}"] if others else []),
     ]
 

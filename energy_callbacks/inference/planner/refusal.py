@@ -37,9 +37,15 @@ def refuse(
         pairs: for each setting, the systems for a single tenant and for several tenants.
         is_proven: whether the model is the predictor itself, and not its approximation.
     """
-    found = [*_rows(problem, pairs), *_latencies(problem, model)]
+    names = _names(problem)
+    rates = [name for name in names if name.startswith("minimum rate")]
+    found = [
+        *_rows(problem, pairs, [name for name in names if name not in rates], is_proven=is_proven),
+        *_latencies(problem, model),
+        *_rows(problem, pairs, rates, is_proven=is_proven),
+    ]
     if not found:
-        names = [*_names(problem), *(f"maximum latency of {m}" for m in problem.max_latencies_ms)]
+        names += [f"maximum latency of {one}" for one in problem.max_latencies_ms]
         message = f"more than one limit is too strict, of: {', '.join(names)}"
         return Infeasible(
             problem=problem,
@@ -67,11 +73,12 @@ def _names(problem: Problem) -> list[str]:
     return [*names, *(f"minimum rate of {name}" for name in problem.min_rates_per_s)]
 
 
-def _rows(problem: Problem, pairs: Pairs) -> Iterable[_Limit]:
+def _rows(
+    problem: Problem, pairs: Pairs, names: Sequence[str], *, is_proven: bool
+) -> Iterable[_Limit]:
     """Yield the limits that are rows of the systems."""
-    for name in _names(problem):
-        used = [_least(pair[least - 1], name, least) for pair in pairs for least in (1, 2)]
-        found = min((one for one in used if one is not None), key=lambda one: one[0], default=None)
+    for name in names:
+        found = _least_of(name, pairs, is_proven=is_proven)
         if found is None:
             continue
         used_least, system, counts = found
@@ -106,6 +113,20 @@ def _power_cap(problem: Problem, system: System, counts: Array, high_w: float) -
         f"the power cap is {allowed_w:g} W, but the least power possible is {needed_w:.1f} W "
         f"({power_w:.1f} W predicted, {needed_w - power_w:.1f} W margin), with {plan}{at}",
     )  # fmt: skip
+
+
+def _least_of(name: str, pairs: Pairs, *, is_proven: bool) -> tuple[float, System, Array] | None:
+    """Return the least use of one limit over all settings.
+
+    An approximation is exact for single tenants, which therefore come first if it is one.
+    """
+    alone = [_least(single, name, 1) for single, _ in pairs]
+    used = [one for one in alone if one is not None]
+    if is_proven or not used or name != "power cap":
+        several = [_least(shared, name, 2) for _, shared in pairs]
+        used += [one for one in several if one is not None]
+    is_power = name == "power cap"
+    return min(used, key=lambda one: one[0] + one[1].high_static_w * is_power, default=None)
 
 
 def _least(system: System, name: str, least_count: int) -> tuple[float, System, Array] | None:

@@ -7,7 +7,7 @@
                        greedy ───────┘         (if the model is not exactly additive)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Final
@@ -32,12 +32,14 @@ METHODS: Final = ("auto", "milp", "enumerate", "local", "greedy")
 # A predictor that differs less than this from an additive model in plans of mixed tenants is
 # additive: the error of the predictor itself is larger (docs/inference.md, "Fit and predict").
 _ADDITIVE: Final = 0.02
-# Packings per setting that the predictor itself judges, after an additive model has ordered them.
-_JUDGED: Final = 50
-# If a model is not additive, plans are searched with these throughputs of tenants beside others,
-# relative to those alone, and with those that the predictor gives for the plans so found.
+# Packings that the predictor itself judges, after an additive model has ordered them.
+_JUDGED: Final = 200
+# If a model is not additive, plans for several models are searched with these throughputs of
+# tenants beside others, relative to those alone, and with those of the plans so found.
 _FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
 _ATTEMPTS: Final = 3
+# Local searches begin with this many of the best plans, and with random configurations.
+_STARTS, _RANDOM_STARTS = 4, 8
 
 
 def plan(
@@ -131,13 +133,14 @@ class _Search:
             additive = approximation = Approximation(model)
             deviation = approximation.deviation(problem)
         pairs = _pairs(problem, additive)
+        is_near = deviation <= _ADDITIVE
         return cls(
             problem=problem,
             model=model,
             additive=additive,
             deviation=deviation,
             pairs=pairs,
-            solved=milp.solve(pairs, problem.objective),
+            solved=milp.solve(pairs, problem.objective, milp.EXACT if is_near else milp.ROUGH),
         )
 
     def by_method(self, method: str) -> dict[str, Judged | None]:
@@ -147,66 +150,91 @@ class _Search:
         them is asked for.
         """
         is_exact = self.deviation == 0.0
-        found = {"milp": self._milp(), "greedy": self._judged(greedy.solve(self.pairs))}
+        proposals = self._proposals()
+        found = {
+            "milp": max(proposals, key=lambda one: one.rank, default=None),
+            "greedy": self._greedy(),
+        }
         is_single = len(set(self.problem.models)) == 1
         if method == "enumerate" or (is_single and not is_exact):
             found["enumerate"] = self._enumerate()
         if method == "local" or not is_exact:
-            start = _best(found)[1] or self._least_power()
-            found["local"] = start and local_search.improve(self.problem, self.model, start)
+            found["local"] = self._local([*proposals, *found.values(), self._least_power()])
         return found
 
     def bound(self, best: Judged) -> tuple[float, str]:
         """Return a bound of the objective, and where it comes from."""
-        solved = self.solved
-        reason = "integer programming (HiGHS), which finds the best plan of the additive model"
-        if self.deviation > _ADDITIVE:
-            pairs = optimistic(self.problem, self.additive, self.pairs)
-            solved = milp.solve(pairs, self.problem.objective)
-            reason = (
-                "integer programming (HiGHS), assuming that tenants are at most as fast as alone, "
-                "and that parts of the highest throughput of each model add up to 100 %; the "
-                "predictor is not additive"
-            )
-        if self.deviation > 0.0:
-            reason += f" ({100.0 * self.deviation:.2g} % from additive in mixed plans)"
-        if solved is None:
-            return best.value, reason
-        if solved.relaxation is not None:
-            reason += f"; linear relaxation: {solved.relaxation:.5g}"
         pick = max if self.problem.objective == "throughput" else min
-        return pick(solved.bound, best.value), reason
+        relaxed = milp.relaxed(self.pairs, self.problem.objective)
+        if self.deviation <= _ADDITIVE and self.solved is not None and relaxed is not None:
+            reason = (
+                f"integer programming (HiGHS) over all plans of the additive model; its linear "
+                f"relaxation is {relaxed:.5g}"
+            )
+            if self.deviation > 0.0:
+                reason += (
+                    f"; the predictor differs by {100.0 * self.deviation:.2g} % in mixed plans"
+                )
+            return pick(self.solved.bound, best.value), reason
+        pairs = optimistic(self.problem, self.additive, self.pairs)
+        bound = milp.relaxed(pairs, self.problem.objective)
+        reason = (
+            "linear relaxation with the best throughput and energy per sample that each tenant has "
+            "alone or among equal ones, assuming that parts of the highest throughput of each "
+            "model add up to at most 100 %; in mixed plans, the predictor is "
+            f"{100.0 * self.deviation:.2g} % from an additive model"
+        )
+        return pick(bound or best.value, best.value), reason
 
     def _judged(self, configuration: Configuration | None) -> Judged | None:
         if configuration is None:
             return None
         return judge(self.problem, self.model, [configuration])[0]
 
-    def _milp(self) -> Judged | None:
-        """Return the plan of the linear programs, which are adapted to the predictor."""
-        best = self._judged(self.solved.configuration if self.solved else None)
+    def _proposals(self) -> list[Judged]:
+        """Return plans of the linear programs, which are adapted to the predictor."""
         if self.deviation == 0.0:
-            return best
+            found = self._judged(self.solved.configuration if self.solved else None)
+            return [] if found is None else [found]
         models = set(self.problem.models)
+        factors = _FACTORS if len(models) > 1 else _FACTORS[:1]
         starts = [
             self.additive,
-            *(Slowed(self.additive, dict.fromkeys(models, f)) for f in _FACTORS),
+            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in factors),
         ]
-        for start in starts:
-            for found in self._adapted(start):
-                best = found if best is None or found.rank > best.rank else best
-        return best
+        return [found for start in starts for found in self._adapted(start)]
+
+    def _greedy(self) -> Judged | None:
+        """Return the plan of the greedy algorithm, with a lower cap if the predictor needs it."""
+        problem, found = self.problem, None
+        for _ in range(_ATTEMPTS):
+            found = self._judged(greedy.solve(_pairs(problem, self.additive)))
+            if found is None or problem.cap_w is None or found.excess_w <= 0.0:
+                break
+            problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
+        return found
+
+    def _local(self, plans: Sequence[Judged | None]) -> Judged | None:
+        """Return the best plan of local searches from the best of several plans."""
+        known = [one for one in plans if one is not None]
+        known.sort(key=lambda one: one.rank, reverse=True)
+        distinct = list({one.configuration: one for one in known}.values())[:_STARTS]
+        count = _RANDOM_STARTS if len(set(self.problem.models)) > 1 else 0
+        others = local_search.random_packings(self.problem, count)
+        starts = [*distinct, *judge(self.problem, self.model, others)]
+        found = [local_search.improve(self.problem, self.model, one) for one in starts]
+        return max(found, key=lambda one: one.rank, default=None)
 
     def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
-        """Yield plans, each with the slowdown and the excess of power of the one before."""
+        """Yield plans, each with the slowdown and the error of the power of the one before."""
         problem = self.problem
         for _ in range(_ATTEMPTS):
-            solved = milp.solve(_pairs(problem, model), problem.objective)
+            solved = milp.solve(_pairs(problem, model), problem.objective, milp.ROUGH)
             found = self._judged(solved.configuration if solved else None)
             if found is None:
                 return
             yield found
-            if problem.cap_w is not None and found.excess_w > 0.0:
+            if problem.cap_w is not None:
                 problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
             model = Slowed(self.additive, self._factors(found))
 
@@ -241,9 +269,7 @@ class _Search:
                 for counts, score in enumeration.best(shared, objective, count)
             ]
         proposals.sort(key=lambda pair: -pair[0])
-        chosen = [one for _, one in proposals[: _JUDGED * count]]
-        if self.deviation > 0.0:
-            chosen += enumeration.homogeneous(self.problem)
+        chosen = [one for _, one in proposals[:count]]
         judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 

@@ -93,13 +93,14 @@ def main() -> None:
         pipe.write(json.dumps(fields) + "\n")
 
     from energy_callbacks.inference.profile import steps
-    from energy_callbacks.tuning.out_of_memory import is_out_of_memory, said
 
     try:
         serve(answer, steps.Loader().load)
     except EOFError:
         return
     except Exception as error:
+        from energy_callbacks.tuning.out_of_memory import is_out_of_memory, said
+
         status = "oom" if is_out_of_memory(error) else "error"
         answer({"status": status, "note": f"{type(error).__name__}: {said(error)}"[:_NOTE_LENGTH]})
         raise

@@ -23,7 +23,7 @@ from energy_callbacks.inference.simulated.physics import (
     memory_gib,
     running,
 )
-from energy_callbacks.inference.simulated.state import STEP_S, State, mean_at, samples
+from energy_callbacks.inference.simulated.state import STEP_S, State, samples
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 # Relative standard deviation of the throughput of a window that is measured again: median of
@@ -47,7 +47,7 @@ class Passed:
         duration_s: the time, s.
         samples: samples of each tenant.
         energy_j: energy of the GPU, J.
-        sm_mhz: mean clock of the multiprocessors, MHz.
+        sm_mhz: mean clock of the multiprocessors during work, MHz.
         readings_w: values of the sensor, one every 100 ms, W.
     """
 
@@ -234,7 +234,9 @@ class SimulatedGpu:
             duration_s=steps * STEP_S,
             samples=tuple(samples(spent, state.running)),
             energy_j=state.energy_j - before_j,
-            sm_mhz=mean_at(spent, self.card.ladder_mhz),
+            sm_mhz=float(np.average(self.card.ladder_mhz, weights=spent))
+            if any(spent)
+            else self.sm_mhz,
             readings_w=tuple(state.readings_w[first:]),
         )
 

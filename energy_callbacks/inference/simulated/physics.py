@@ -6,7 +6,8 @@ of its kernels is proportional to ``F / f``. The host launches kernels meanwhile
 ``host_ms``; the batch takes as long as the slower of both.
 
 All tenants share the memory. Alone, a tenant uses it for a part of the time; if these parts add up
-to more than 1, all tenants become slower by the sum.
+to more than 1, all tenants become slower by the sum. The same holds for the multiprocessors, if the
+shares add up to more than 100 percent.
 
 Power is ``static(f) + sum(h * (sample_mj + batch_mj / b)) * v(f)``, where ``h`` are the samples per
 second of a tenant. ``v`` is the energy of a sample relative to that at ``F``: it is
@@ -14,7 +15,7 @@ second of a tenant. ``v`` is the energy of a sample relative to that at ``F``: i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,8 @@ class Workload:
         batch_us: use of the memory per batch, us.
         sample_mj: energy per sample, mJ.
         batch_mj: energy per batch, mJ.
+        pause_us: time per sample in which the tenant does nothing, us. Its pauses are longer than
+            the time in which a power limit acts.
         memory_gib: memory of the process with the model, GiB.
         sample_mib: memory per sample of a batch, MiB.
         mode: what the values are for.
@@ -63,6 +66,7 @@ class Workload:
     batch_us: float
     sample_mj: float
     batch_mj: float
+    pause_us: float = 0.0
     memory_gib: float
     sample_mib: float
     mode: Mode = "infer"
@@ -125,10 +129,11 @@ class Card:
     def ladder_mhz(self) -> Array:
         """All clocks of the multiprocessors, MHz, in ascending order."""
         lowest, highest = self.clocks_mhz
-        return highest - self.step_mhz * np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
+        steps = np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
+        return np.asarray(highest - self.step_mhz * steps, dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """What a GPU does at each of its clocks; arrays have one value per clock.
 
@@ -140,15 +145,17 @@ class Running:
         host_share: part of a batch's time that the host determines, one row per tenant.
         busy: share of time in which kernels run.
         memory_use: share of time in which the memory is used.
+        pause: share of time in which all tenants pause; the other values do not include it.
     """
 
     static_w: Array
     dynamic_w: Array
-    rates_per_s: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    batches: tuple[int, ...] = ()
-    host_share: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    busy: Array = field(default_factory=lambda: np.zeros(0))
-    memory_use: Array = field(default_factory=lambda: np.zeros(0))
+    rates_per_s: Array
+    batches: tuple[int, ...]
+    host_share: Array
+    busy: Array
+    memory_use: Array
+    pause: Array
 
 
 def running(
@@ -170,34 +177,42 @@ def running(
     """
     clocks = card.ladder_mhz
     nothing = np.zeros(clocks.size)
-    speed = clocks / clocks[-1]
-    if not tenants:
-        return Running(np.full(clocks.size, card.idle_w), nothing, busy=nothing, memory_use=nothing)
+    batches = np.array([tenant.batch for tenant, _ in tenants])
     static_w = np.interp(clocks, *np.array(card.static_w).T)
-    if is_waiting:
-        rows = np.zeros((len(tenants), clocks.size))
-        batches = tuple(tenant.batch for tenant, _ in tenants)
-        return Running(static_w, nothing, rows, batches, rows, nothing, nothing)
+    if not tenants or is_waiting:
+        return Running(
+            static_w=static_w if tenants else nothing + card.idle_w,
+            dynamic_w=nothing,
+            rates_per_s=np.zeros((len(tenants), clocks.size)),
+            batches=tuple(batches),
+            host_share=np.zeros((len(tenants), clocks.size)),
+            busy=nothing,
+            memory_use=nothing,
+            pause=nothing,
+        )
+    speed = clocks / clocks[-1]
     memory_speed = 1.0 if memory_mhz is None else memory_mhz / card.memory_clocks_mhz[-1]
-    kernels, alone, use, energy_mj = (
+    kernels, alone, use, energy_mj, pause_us = (
         np.array(column)
         for column in zip(*(_alone(card, *one, mode, speed) for one in tenants), strict=True)
     )
-    overhead = 1.0 + card.mps_overhead * (len(tenants) > 1)
     use = use.sum(axis=0) / memory_speed
-    slower = _larger(1.0, use, card.sharpness) * overhead
-    rates = np.array([[tenant.batch] for tenant, _ in tenants]) / alone / slower * 1e3
-    dynamic_w = (rates * energy_mj[:, None]).sum(axis=0) / 1e3 * _energy(card, speed)
-    used = use / slower
+    overhead = 1.0 + card.mps_overhead * (len(tenants) > 1)
     busy = np.minimum(kernels / alone, 1.0)
+    shares = np.array([tenant.share_pct for tenant, _ in tenants]) / 100.0
+    slower = np.maximum(_larger(1.0, use, card.sharpness), shares @ busy) * overhead
+    rates = batches[:, None] / alone / slower * 1e3
+    # All tenants are assumed to pause at the same time, as long as a mean one does.
+    pause = (rates * pause_us[:, None]).mean(axis=0) / 1e6
     return Running(
-        static_w,
-        dynamic_w,
-        rates,
-        tuple(tenant.batch for tenant, _ in tenants),
-        1.0 - busy,
-        1.0 - np.prod(1.0 - busy, axis=0),
-        np.minimum(used, 1.0),
+        static_w=static_w,
+        dynamic_w=(rates * energy_mj[:, None]).sum(axis=0) / 1e3 * _energy(card, speed),
+        rates_per_s=rates,
+        batches=tuple(batches),
+        host_share=1.0 - busy,
+        busy=1.0 - np.prod(1.0 - busy, axis=0),
+        memory_use=np.minimum(use / slower, 1.0),
+        pause=pause / (1.0 + pause),
     )
 
 
@@ -215,14 +230,14 @@ def _alone(
     workload: Workload,
     mode: Mode,
     speed: Array,
-) -> tuple[Array, Array, Array, float]:
-    """Return time of kernels and of a batch, ms, use of the memory, and mJ per sample."""
+) -> tuple[Array, Array, Array, float, float]:
+    """Return ms of kernels and of a batch, use of the memory, mJ and us of pause per sample."""
     w, b, work = workload, tenant.batch, _work(workload, mode)
     kernels = (w.k1 * b**2 + w.k2 * b + w.k3) / (tenant.share_pct + w.k4) + w.k5 + w.k6 * b
     kernels_ms = kernels * work / speed
     alone_ms = _larger(w.host_ms * work, kernels_ms, card.sharpness)
     use = (w.sample_us * b + w.batch_us) * work / 1e3 / alone_ms
-    return kernels_ms, alone_ms, use, work * (w.sample_mj + w.batch_mj / b)
+    return kernels_ms, alone_ms, use, work * (w.sample_mj + w.batch_mj / b), work * w.pause_us
 
 
 def _energy(card: Card, speed: Array) -> Array:

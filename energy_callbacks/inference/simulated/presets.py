@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from energy_callbacks.inference.simulated.failures import Failures
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
-from energy_callbacks.inference.simulated.physics import Card, Workload
+from energy_callbacks.inference.simulated.physics import TRAINING_FACTOR, Card, Workload
 
 _FILE: Final = Path(__file__).with_name("presets.toml")
 PREFIX: Final = "sim:"
@@ -26,12 +28,17 @@ def names() -> tuple[str, ...]:
     return tuple(f"{PREFIX}{key}" for key in _presets() if key not in ("models", "derived"))
 
 
-def simulated_gpu(name: str, *, seed: int = 0, failures: Failures | None = None) -> SimulatedGpu:
+def simulated_gpu(
+    name: str, *, seed: int = 0, variation: float = 0.0, failures: Failures | None = None
+) -> SimulatedGpu:
     """Return a new simulated GPU.
 
     Args:
         name: name of a preset, such as ``sim:v100``.
-        seed: seed of all noise.
+        seed: seed of all noise and of the variation.
+        variation: relative standard deviation of the time, energy and use of the memory of each
+            workload, from those of the preset: a GPU that a model of the preset does not describe
+            exactly.
         failures: what fails; ``None`` for nothing.
 
     Raises:
@@ -40,9 +47,12 @@ def simulated_gpu(name: str, *, seed: int = 0, failures: Failures | None = None)
     if name not in names():
         raise ValueError(f"no simulated GPU {name!r}; choose from {', '.join(names())}")
     key = name.removeprefix(PREFIX)
-    return SimulatedGpu(
-        card(key), workloads(key), uuid=f"SIM-{key}-{seed}", seed=seed, failures=failures
-    )
+    rng = np.random.default_rng([seed, 3])
+    known = {
+        model: _scaled(one, *np.exp(variation * rng.standard_normal(4)).tolist())
+        for model, one in workloads(key).items()
+    }
+    return SimulatedGpu(card(key), known, uuid=f"SIM-{key}-{seed}", seed=seed, failures=failures)
 
 
 def card(key: str) -> Card:
@@ -62,11 +72,11 @@ def workloads(key: str) -> Mapping[str, Workload]:
     found = {}
     if like:
         found = {
-            model: _scaled(one, like["time"], like["energy"], like["host"])
+            model: _scaled(one, like["time"], like["time"], like["energy"], like["host"])
             for model, one in workloads(like["card"]).items()
         }
     found |= {
-        model: Workload(**_memory(model), **values)
+        model: Workload(**(_memory(model) | values))
         for model, values in preset.get("workloads", {}).items()
     }
     derived = {model: _derived(found[_BASE], model) for model in _presets()["models"]}
@@ -81,18 +91,18 @@ def _derived(base: Workload, model: str) -> Workload:
     def ratio(added: float) -> float:
         return float((one["gflops"] + added) / (other["gflops"] + added))
 
-    scaled = _scaled(
-        base,
-        ratio(constants["time_gflops"]),
-        ratio(constants["energy_gflops"]),
-        one["layers"] / other["layers"],
-    )
-    return replace(scaled, **_memory(model))
+    time, energy = (ratio(constants[name]) for name in ("time_gflops", "energy_gflops"))
+    scaled = _scaled(base, time, time, energy, one["layers"] / other["layers"])
+    memory = _memory(model)
+    if base.mode == "train":
+        memory["sample_mib"] *= TRAINING_FACTOR
+    return replace(scaled, **memory)
 
 
-def _scaled(workload: Workload, time: float, energy: float, host: float) -> Workload:
+def _scaled(workload: Workload, time: float, memory: float, energy: float, host: float) -> Workload:
     factors = {
-        **dict.fromkeys(("k1", "k2", "k3", "k5", "k6", "sample_us", "batch_us"), time),
+        **dict.fromkeys(("k1", "k2", "k3", "k5", "k6", "pause_us"), time),
+        **dict.fromkeys(("sample_us", "batch_us"), memory),
         **dict.fromkeys(("sample_mj", "batch_mj"), energy),
         "host_ms": host,
     }

@@ -10,11 +10,16 @@ from energy_callbacks.inference.simulated.physics import Array, Card, Running, r
 STEP_S: Final = 0.001
 # The power limit is compared with the mean power of this time, in ms. (powercap.md, 4e)
 _LIMITER_MS: Final = 50
+# Workloads with pauses have one in each cycle of this length, in ms; it is longer than the time in
+# which the power limit acts, and shorter than the windows in which power is measured.
+_CYCLE_MS: Final = 1000
 # Sensors of NVIDIA GPUs have a new value every 100 ms; those of the instant kind measure for 25 ms
 # of them (Yang, Adamek, Armour, "Part-time power measurements", SC 2024).
 _SENSOR_MS: Final = 100
 _SENSOR_DUTY: Final = 0.25
 _BOXCAR: Final = 10  # values of 100 ms in a mean of 1 s
+SENSOR_S: Final = _SENSOR_MS * STEP_S
+WINDOWS_S: Final = {"instant": _SENSOR_DUTY * SENSOR_S, "boxcar": _BOXCAR * SENSOR_S}
 _SENSOR_NOISE: Final = 0.005
 # Power of constant work changes by this share from one 50 ms to the next.
 _POWER_NOISE: Final = 0.01
@@ -51,11 +56,13 @@ class State:
         self.ms_at = np.zeros(card.ladder_mhz.size)
         self._ladder = card.ladder_mhz
         self._held = int(np.searchsorted(self._ladder, card.held_mhz))
-        self._at = self._cap = self._ladder.size - 1
+        self._at = self._cap = self._cool = self._ladder.size - 1
         self._noise = np.random.default_rng([seed, 0])
         self._sensor_noise = np.random.default_rng([seed, 1])
         self._factor = 1.0
         self._mean_j = self._duty_j = self._block_j = 0.0
+        self._block_ms = 0
+        self._work_ms = _CYCLE_MS
         self._last_w: list[float] = [card.idle_w] * _BOXCAR
 
     @property
@@ -66,6 +73,7 @@ class State:
     def run(self, work: Running) -> None:
         """Change what the GPU does from now on."""
         self.running = work
+        self._work_ms = _CYCLE_MS
 
     def advance(self, steps: int) -> None:
         """Let ``steps`` ms pass."""
@@ -75,41 +83,52 @@ class State:
             goal = min(self._cap, max(highest, 0))
             self._at += (goal > self._at) - (goal < self._at)
             leakage = 1.0 + self.card.leakage_per_k * (self.temperature_c - 50.0)
-            power_w = static_w[self._at] * leakage + dynamic_w[self._at] * self._factor
-            self._add(power_w)
+            is_working = self.ms % _CYCLE_MS < self._work_ms
+            power_w = static_w[self._at] * leakage
+            if is_working:
+                power_w += dynamic_w[self._at] * self._factor
+            self._add(power_w, is_working=is_working)
 
-    def _add(self, power_w: float) -> None:
+    def _add(self, power_w: float, *, is_working: bool) -> None:
         card = self.card
         energy_j = power_w * STEP_S
         self.power_w = power_w
         self.energy_j += energy_j
-        self._block_j += energy_j
         self._mean_j += energy_j
         rise = (power_w * card.kelvin_per_w + card.ambient_c - self.temperature_c) / card.thermal_s
         self.temperature_c += rise * STEP_S
-        self.ms_at[self._at] += 1
         self.ms += 1
         if self.ms % _SENSOR_MS > _SENSOR_MS * (1.0 - _SENSOR_DUTY) or self.ms % _SENSOR_MS == 0:
             self._duty_j += energy_j
-        if self.ms % _LIMITER_MS == 0:
+        if is_working:
+            self.ms_at[self._at] += 1
+            self._block_j += energy_j
+            self._block_ms += 1
+        if self._block_ms == _LIMITER_MS:
             self._limit()
         if self.ms % _SENSOR_MS == 0:
             self._sense()
+        if self.ms % _CYCLE_MS == 0:
+            self._work_ms = round(_CYCLE_MS * (1.0 - self.running.pause[self._at]))
 
     def _limit(self) -> None:
-        """Change the highest clock by the mean power of the last 50 ms and by the temperature.
+        """Change the highest clock by the mean power of 50 ms of work and by the temperature.
 
-        The farther the power is from the limit, the more steps the clock changes.
+        The farther the power is from the limit, the more steps the clock changes. Of a hot GPU, the
+        clock falls by one step at a time.
         """
-        mean_w, self._block_j = self._block_j / (_LIMITER_MS * STEP_S), 0.0
+        mean_w = self._block_j / (_LIMITER_MS * STEP_S)
+        self._block_j, self._block_ms = 0.0, 0
         self._factor = 1.0 + _POWER_NOISE * float(self._noise.standard_normal())
         limits_w, held_w = np.array(self.card.held_w).T
         held = float(np.interp(self.limit_w, limits_w, held_w))
         allowed = np.flatnonzero(self._scaled(mean_w) <= held)
         goal = int(allowed[-1]) if allowed.size else 0
-        self._cap = min(max(goal, self._held), self._ladder.size - 1)
         if self.temperature_c > self.card.throttle_c:
-            self._cap = max(self._at - 1, 0)
+            self._cool = max(min(self._cool, self._at) - 1, 0)
+        else:
+            self._cool = min(self._cool + 1, self._ladder.size - 1)
+        self._cap = min(max(goal, self._held), self._cool)
 
     def _scaled(self, mean_w: float) -> Array:
         """Return the power at each clock, as the GPU's firmware estimates it."""
@@ -125,11 +144,6 @@ class State:
         self.sensor_w = round(true_w * noise, 3)
         self.readings_w.append(self.sensor_w)
         self._mean_j = self._duty_j = 0.0
-
-
-def mean_at(ms_at: Array, values: Array) -> float:
-    """Return the mean of a value per clock over the time at each clock."""
-    return float(ms_at @ values / max(ms_at.sum(), 1.0))
 
 
 def samples(ms_at: Array, work: Running) -> Sequence[float]:

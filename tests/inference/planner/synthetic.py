@@ -65,6 +65,10 @@ class SyntheticGpu:
         power_w = (throughput * load.sample_j + load.waste_w) * x
         return throughput, power_w, latency_ms
 
+    def full_throughput(self, model: str) -> float:
+        """Return the samples per second of one tenant with the whole GPU, at batch 32."""
+        return self.one(Tenant(model=model, share_pct=100, batch=32), self.highest_mhz, 1.0)[0]
+
     def state(self, setting: GpuSetting, tenants: Sequence[Tenant]) -> State:
         def rates(factor: float) -> Rates:
             found = [self.one(tenant, setting.sm_mhz, factor) for tenant in tenants]

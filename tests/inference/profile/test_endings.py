@@ -52,7 +52,7 @@ def test_a_frozen_tenant(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> N
         stuck = subprocess.Popen(
             ["/bin/sh", "-c", "trap '' TERM; sleep 600 & wait"], env=folder.environment("tenant")
         )
-        assert len(machine.left()) == 4
+        until(lambda: len(machine.left()) == 4)
         cleaner.clean(folder.path)
         assert stuck.wait(5.0) == -signal.SIGKILL
         assert machine.left() == []

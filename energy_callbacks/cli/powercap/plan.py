@@ -1,0 +1,158 @@
+"""``energy-callbacks powercap plan``: searches for the best configuration under limits."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Final, TypeVar
+
+from energy_callbacks.cli.common import options
+from energy_callbacks.cli.common.messages import logger
+from energy_callbacks.inference.planner.plan import OBJECTIVES, Infeasible
+from energy_callbacks.inference.planner.problem import (
+    BATCHES,
+    SENSOR_ERROR_PCT,
+    STEP_PCT,
+    Footprint,
+    GpuSetting,
+    Problem,
+)
+from energy_callbacks.inference.planner.search import METHODS, plan
+
+HELP = "choose shares, batches and clocks of models under a power cap and other limits"
+_Value = TypeVar("_Value")
+_PER_MODEL: Final = "a value for all models, or MODEL=VALUE for each"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the action's arguments."""
+    add = parser.add_argument
+    text = "file that energy-callbacks powercap fit has written"
+    add("--predictor", type=Path, required=True, metavar="FILE", help=text)
+    add("--model", nargs="+", required=True, metavar="M", help="models that may run")
+    add("--cap-w", type=float, default=None, metavar="W", help="power cap in W (default: none)")
+    _add_limits(parser)
+    _add_choices(parser)
+    add(
+        "--objective",
+        choices=OBJECTIVES,
+        default="throughput",
+        help="throughput: most samples/s; energy: least J/sample (default: throughput)",
+    )
+    add(
+        "--method",
+        choices=METHODS,
+        default="auto",
+        help="auto: the best of all methods; or one of them (default: auto)",
+    )
+    add(
+        "--sensor-error-pct",
+        type=float,
+        default=SENSOR_ERROR_PCT,
+        metavar="P",
+        help="error of the power sensor in percent of the cap; 5 if the cap is for the power that "
+        f"an external meter shows (default: {SENSOR_ERROR_PCT})",
+    )
+    text = "file of the plan (default: plan.json)"
+    add("--out", type=Path, default=Path("plan.json"), metavar="FILE", help=text)
+    text = "draw predictions and plan to this file, such as plan.svg"
+    add("--picture", type=Path, default=None, metavar="FILE", help=text)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    def add(name: str, metavar: str, text: str) -> None:
+        parser.add_argument(name, nargs="+", default=[], metavar=metavar, help=text)
+
+    add("--min-rate", "RATE", f"least samples/s: {_PER_MODEL}")
+    add("--latency-ms", "MS", f"longest time of a batch in ms: {_PER_MODEL}")
+    add("--weight", "X", f"weight of a sample in the objective: {_PER_MODEL} (default: 1)")
+    add(
+        "--footprint",
+        "GIB",
+        "memory of a process in GiB, and per sample of its batch: 1.5+0.02 for all models, or "
+        "MODEL=1.5+0.02 for each; needed with --memory-gib",
+    )
+    text = "memory of the GPU in GiB (default: not limited)"
+    parser.add_argument("--memory-gib", type=float, default=None, metavar="GIB", help=text)
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    text = "shares that may be chosen, in percent (default: 5 to 100 in steps of 5)"
+    add("--share", nargs="+", type=int, default=None, metavar="P", help=text)
+    text = f"batches that may be chosen (default: {' '.join(map(str, BATCHES))})"
+    add("--batch", nargs="+", type=int, default=list(BATCHES), metavar="B", help=text)
+    for name, unit, of in (
+        ("--sm-mhz", "MHZ", "SM clocks"),
+        ("--mem-mhz", "MHZ", "memory clocks"),
+        ("--limit-w", "W", "power limits"),
+    ):
+        text = f"{of} that may be chosen (default: as it is)"
+        add(name, nargs="+", type=float, default=[None], metavar=unit, help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the best plan and write it; return 1 if no plan is possible, else 0."""
+    from energy_callbacks.inference.predictor.predictor import Predictor
+
+    predictor = Predictor.load(arguments.predictor)
+    found = plan(_problem(arguments), predictor, method=arguments.method)
+    if isinstance(found, Infeasible):
+        if arguments.json:
+            options.print_json(found.as_json())
+        else:
+            print(found.text())
+        return 1
+    found.write(arguments.out)
+    if arguments.picture is not None:
+        from energy_callbacks.inference import pictures
+
+        pictures.write(arguments.picture, found, predictor)
+        logger.info("picture: %s", arguments.picture)
+    if arguments.json:
+        options.print_json(found.as_json())
+    else:
+        print(found.text(arguments.out))
+    return 0
+
+
+def _problem(arguments: argparse.Namespace) -> Problem:
+    models = tuple(arguments.model)
+    settings = product(arguments.sm_mhz, arguments.mem_mhz, arguments.limit_w)
+    return Problem(
+        models=models,
+        cap_w=arguments.cap_w,
+        settings=tuple(GpuSetting(*one) for one in settings),
+        shares_pct=tuple(arguments.share or range(STEP_PCT, 101, STEP_PCT)),
+        batches=tuple(sorted(set(arguments.batch))),
+        objective=arguments.objective,
+        weights=_by_model("--weight", arguments.weight, models, float),
+        min_rates_per_s=_by_model("--min-rate", arguments.min_rate, models, float),
+        max_latencies_ms=_by_model("--latency-ms", arguments.latency_ms, models, float),
+        memory_gib=arguments.memory_gib,
+        footprints=_by_model("--footprint", arguments.footprint, models, _footprint),
+        sensor_error_pct=arguments.sensor_error_pct,
+    )
+
+
+def _by_model(
+    option: str, words: list[str], models: tuple[str, ...], read: Callable[[str], _Value]
+) -> Mapping[str, _Value]:
+    """Return the value of each model; a word without a name is for all models.
+
+    Raises:
+        ValueError: if a value cannot be read.
+    """
+    found: dict[str, _Value] = {}
+    for word in words:
+        name, _, value = word.rpartition("=")
+        try:
+            found |= dict.fromkeys([name] if name else models, read(value))
+        except ValueError:
+            raise ValueError(f"{option} must be {_PER_MODEL}, got {word!r}") from None
+    return found
+
+
+def _footprint(word: str) -> Footprint:
+    fixed, _, per_sample = word.partition("+")
+    return Footprint(float(fixed), float(per_sample or 0.0))

@@ -1,0 +1,1 @@
+"""Benchmark of the planner; ``python -m tests.benchmarks.planner``."""

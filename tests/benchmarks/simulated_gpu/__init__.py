@@ -1,0 +1,1 @@
+"""The benchmark of simulated GPUs: ``python -m tests.benchmarks.simulated_gpu``."""
