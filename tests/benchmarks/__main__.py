@@ -48,6 +48,7 @@ BENCHMARKS: Final = (
     "phases",
     "planner",
     "power_limit",
+    "predictor",
     "query",
     "simulated_gpu",
     "stalls",
@@ -63,6 +64,7 @@ UNTIMED: Final = (
     "phases",
     "planner",
     "power_limit",
+    "predictor",
     "tuner",
 )
 WITH_PEERS: Final = ("import_time", "overhead", "peers")

@@ -10,11 +10,12 @@ from typing import Final
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
-from energy_callbacks.inference.profile.gpu_settings import GpuSettings
+from energy_callbacks.inference.profile.gpu_settings import GpuSettings, needed
 from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
 from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.protocols import Bench
+from energy_callbacks.inference.records import Configuration
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.settings import Knob
 from energy_callbacks.sensing import devices
@@ -105,15 +106,14 @@ def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, knobs: Sequence[Knob]) -> Iterator[Bench]:
-    """Provide the bench.
-
-    Args:
-        arguments: the command's arguments.
-        knobs: settings that are changed.
+def opened(
+    arguments: argparse.Namespace, configurations: Sequence[Configuration]
+) -> Iterator[Bench]:
+    """Provide the bench for some configurations; their settings are checked before the first.
 
     Raises:
-        ValueError: if settings are to be changed without consent, or if the device has none.
+        ValueError: if settings are to be changed without consent, or if the device does not accept
+            them.
         ActuatorError: if they cannot be changed.
     """
     if is_simulated(arguments):
@@ -123,15 +123,19 @@ def opened(arguments: argparse.Namespace, knobs: Sequence[Knob]) -> Iterator[Ben
         return
     where = device(arguments.gpu)
     settings = None
-    if knobs:
+    values = {pair for one in configurations for pair in needed(one).items()}
+    if values:
+        knobs = sorted({knob for knob, _ in values})
         if not arguments.yes:
             raise ValueError(
                 f"{arguments.action} would change settings of the GPU ({', '.join(knobs)}); add "
-                "--yes to consent, or --no-privilege to leave these configurations out"
+                "--yes to consent"
             )
         if where.uuid is None:
             raise ValueError("clocks and limits of a CPU cannot be changed; name a GPU with --gpu")
         chosen = actuator(where.uuid, knobs)
+        for knob, value in values:
+            chosen.range(where.uuid, knob).check(value)
         settings = GpuSettings(chosen, where.uuid, allow_changes=arguments.yes)
     with LocalBench(
         where, data=arguments.data, settings=settings, load_s=arguments.load_timeout

@@ -81,7 +81,7 @@ def _table(found: Sequence[HeldOut]) -> list[tuple[str, ...]]:
     head = ("left out", "values", "windows", "throughput", "power", "in 90 % interval", "")
     rows = [
         (
-            f"one {one.setting}",
+            "one number of tenants" if one.setting == "tenants" else f"one {one.setting}",
             str(one.values),
             str(one.windows),
             _percent(one.throughput_error),

@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     left = runner.missing(jobs, _rows(arguments.out))
     if left:
-        with bench.opened(arguments, _knobs(left)) as where:
+        with bench.opened(arguments, [job.configuration for job in left]) as where:
             progress = runner.measured(
                 where,
                 left,

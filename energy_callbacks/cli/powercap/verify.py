@@ -12,7 +12,6 @@ from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.profile import verify
-from energy_callbacks.inference.profile.gpu_settings import needed
 from energy_callbacks.inference.profile.verify import Comparison, Verification
 from energy_callbacks.inference.records import MeasuredWindow, Mode
 from energy_callbacks.inference.traces import append
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.out is not None:
             append(arguments.out, row)
 
-    with bench.opened(arguments, list(needed(plan.configuration))) as where:
+    with bench.opened(arguments, [plan.configuration]) as where:
         found = verify.verify(
             plan,
             where,

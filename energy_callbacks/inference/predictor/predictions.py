@@ -5,36 +5,29 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from energy_callbacks.inference.predictor import rows
-from energy_callbacks.inference.predictor.rows import Array, Indices, Rows
+from energy_callbacks.inference.predictor.rows import Array, Rows
 from energy_callbacks.inference.records import Configuration, Interval, Prediction, Source
 
 _NONE = Interval(0.0, 0.0, 0.0)
 
 
 def of(
-    configurations: Sequence[Configuration],
-    made: Rows,
-    found: Mapping[str, tuple[Indices, Array, Array]],
-    source: Source,
+    configurations: Sequence[Configuration], made: Rows, found: Mapping[str, Array], source: Source
 ) -> list[Prediction]:
     """Return predictions.
 
     Args:
         configurations: what is predicted.
         made: the same as arrays.
-        found: indices, values and half widths of intervals, by name of the output.
+        found: values and half widths of intervals in columns, by field of ``Estimate``.
         source: where the windows come from.
     """
-    rates = np.full((len(made.row), 2), np.nan)
-    for name, (at, center, half) in found.items():
-        if name.startswith("rate:"):
-            rates[at] = np.column_stack([center, half])
-    parts = {name: np.column_stack(each[1:]) for name, each in found.items() if name[:5] != "rate:"}
+    rates, others = found["rate"], {name: one for name, one in found.items() if name != "rate"}
     return [
         _prediction(
             configuration,
             rates[made.row == at],
-            {name: part[at] for name, part in parts.items()},
+            {name: one[at] for name, one in others.items()},
             source,
         )
         for at, configuration in enumerate(configurations)

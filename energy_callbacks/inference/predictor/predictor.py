@@ -39,7 +39,7 @@ class Predictor:
         means: means of the prior of all parameters.
         stds: standard deviations of the prior.
         theta: the fitted parameters.
-        residuals: what the form leaves, by name of the output.
+        residuals: what the form leaves, by field of ``Estimate``.
         held_out: errors on windows that were left out.
     """
 
@@ -87,21 +87,22 @@ class Predictor:
         reference_mhz = max(clocks, default=None)
         made = rows.of([one.configuration for one in used], models, reference_mhz)
         measured = outputs.measured(used)
+        for at, model in enumerate(models):
+            if np.isnan(measured.rate[made.model == at]).all():
+                raise ValueError(f"no window has the throughput of {model}; measure it alone")
         scales = _typical(measured, made, len(models))
         means, stds = physics.prior(len(models))
         if prior is not None:
             scales, means, stds = _transferred(prior, models, used, scales)
         theta = physics.fit(measured, made, scales, means, stds)
         residuals: dict[str, Residual] = {}
-        for one in outputs.of(theta, scales, made, models):
-            errors = getattr(measured, one.kind)[one.at] - one.values
+        for one in outputs.of(theta, scales, made, len(models)):
+            errors = getattr(measured, one.kind) - one.values
             known = ~np.isnan(errors)
-            if one.kind == "rate" and not known.any():
-                raise ValueError(f"no window has a throughput of {one.name[5:]}; measure it alone")
             if known.any():
                 slopes = one.slopes[known]
                 targets = errors[known] + slopes @ (theta - means)
-                residuals[one.name] = fitted(one.features[known], slopes, stds**2, targets)
+                residuals[one.kind] = fitted(one.features[known], slopes, stds**2, targets)
         return cls(
             models=models,
             identity=identity,
@@ -128,11 +129,11 @@ class Predictor:
         """Return the predictions for several configurations, which is faster than one by one."""
         made = self._rows(configurations)
         found = {}
-        for one in outputs.of(self.theta, self.scales, made, self.models):
-            if (left := self.residuals.get(one.name)) is not None:
+        for one in outputs.of(self.theta, self.scales, made, len(self.models)):
+            if (left := self.residuals.get(one.kind)) is not None:
                 more, half = left.predict(one.features, one.slopes)
                 center = one.values - one.slopes @ (self.theta - self.means) + more
-                found[one.name] = (one.at, center, half)
+                found[one.kind] = np.column_stack([center, half])
         return predictions.of(configurations, made, found, self.source)
 
     def gains(self, configurations: Sequence[Configuration]) -> Array:
@@ -141,11 +142,9 @@ class Predictor:
         The variances are those of the logarithms of power and of the rates of all models.
         """
         made = self._rows(configurations)
-        gains = np.zeros(made.n)
-        for one in outputs.of(self.theta, self.scales, made, self.models):
-            if one.kind in ("rate", "power") and one.name in self.residuals:
-                of_rows = made.row[one.at] if one.kind == "rate" else one.at
-                np.add.at(gains, of_rows, self.residuals[one.name].gain(one.features, one.slopes))
+        rate, power, *_ = outputs.of(self.theta, self.scales, made, len(self.models))
+        gains = self.residuals["power"].gain(power.features, power.slopes)
+        np.add.at(gains, made.row, self.residuals["rate"].gain(rate.features, rate.slopes))
         return gains
 
     def next_configuration(self, candidates: Sequence[Configuration]) -> Configuration:

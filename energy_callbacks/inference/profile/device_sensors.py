@@ -93,9 +93,9 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
 
     def _wait_for(self, end_s: float) -> None:
         """Wait until the readings reach the end of the window."""
-        self._sampler.ask()
         limit_s = self._clock.monotonic_s() + _PATIENCE_S
         while (self._seen_s() or -math.inf) < end_s and self._clock.monotonic_s() < limit_s:
+            self._sampler.ask()
             self._clock.sleep(_LOOK_S)
 
     def _energy(self, start_s: float, end_s: float) -> Energy:

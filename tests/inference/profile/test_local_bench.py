@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ import pytest
 from energy_callbacks.cli import main
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import sweeps
+from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.local_bench import LocalBench, LocalDevice
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
-from energy_callbacks.inference.traces import read
 from energy_callbacks.powercap.actuators import choose
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
 from energy_callbacks.powercap.settings import Setting
@@ -69,6 +70,19 @@ def test_two_tenants(host: LocalBench) -> None:
     assert row.energy_j is not None
     assert row.power_mean_w is not None
     assert math.isclose(row.energy_j, 0.5 * row.power_mean_w)
+
+
+def test_processes_are_used_again(host: LocalBench) -> None:
+    """For other batches and models a tenant of the same share goes on; others end."""
+    both = sweeps.single([STEADY], [50.0, 25.0], [1])
+    assert measured(host, both, 0.1).status == "ok"
+    first, second = host._tenants._processes
+    again = sweeps.single([f"{MODELS}:printing"], [25.0], [8])
+    assert measured(host, again, 0.1).status == "ok"
+    assert host._tenants._processes == [second]
+    assert first._process.poll() == 0
+    assert measured(host, again, 0.1).status == "ok"
+    assert host._tenants._processes == [second]
 
 
 @pytest.mark.parametrize(
@@ -179,11 +193,33 @@ def test_limits_are_restored(
 def test_limits_are_restored_after_an_error(
     administrator: AdminNvmlActuator, machine: Machine
 ) -> None:
-    """A limit that the card does not accept ends the profile, and the value found is back."""
+    """The value found is back if the profile ends by an exception."""
+    uuid = card_uuid(0)
+    settings = GpuSettings(administrator, uuid, allow_changes=True)
+    one = replace(sweeps.single([STEADY], [50.0], [1]), power_limit_w=500.0)
+    limits: list[float | None] = []
+
+    def profile() -> None:
+        device = LocalDevice(uuid=uuid, name="NVIDIA H200")
+        with LocalBench(device, settings=settings) as bench:
+            for each in (one, replace(one, power_limit_w=None), one):
+                measured(bench, each, 0.1)
+                limits.append(administrator.read(uuid, "limit"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        profile()
+    assert [*limits, administrator.read(uuid, "limit")] == [500.0, 650.0, 500.0, 650.0]
+
+
+def test_settings_are_checked_before_the_first_window(
+    administrator: AdminNvmlActuator, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A limit that the card does not accept ends the profile before anything is measured."""
     words = ["--limit-w", "500", "5", "--yes", "--out", str(machine.out)]
     assert main([*PROFILE, *words]) == 2
-    assert [row.status for row in read(machine.out)] == ["ok"]
-    assert administrator.read(card_uuid(0), "limit") == 650.0
+    assert "limit must be between 200 and 700 W, got 5" in capsys.readouterr().err
+    assert not machine.out.exists()
 
 
 def test_nothing_is_changed_without_consent(

@@ -115,6 +115,14 @@ def test_the_clock_moves_by_one_step_per_ms() -> None:
     assert one.sm_mhz == 900.0
 
 
+def test_the_memory_clock_changes_while_tenants_run() -> None:
+    """Memory that was used for a tenth of the time slows a tenant by 4 at a 40th of its clock."""
+    one = gpu(replace(CARD, memory_clocks_mhz=(25.0, 1000.0)))
+    one.run(tenants("busy", 100.0))
+    before, _ = one.advance(1.0), one.change(Setting(knob="memory_clock", value=25.0))
+    assert one.advance(1.0).samples[0] == pytest.approx(before.samples[0] / 4.0, rel=0.02)
+
+
 def test_the_temperature() -> None:
     """It approaches that of the steady state, by 63 % in one time constant."""
     one = gpu()

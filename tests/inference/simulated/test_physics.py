@@ -77,6 +77,11 @@ def test_power() -> None:
     assert at(work, 750.0)[1] == pytest.approx(200.0 / 2.0 / 4.0, rel=1e-2)
 
 
+def test_utilisation() -> None:
+    """Two tenants whose kernels run for 2 % of the time keep the GPU busy for 1 - 0.98^2."""
+    assert run(LAUNCHED, 50.0, 50.0).busy[-1] == pytest.approx(1.0 - 0.98**2)
+
+
 @pytest.mark.parametrize(("mode", "factor"), [("infer", 1.0), ("train", 3.0)])
 def test_training(mode: Mode, factor: float) -> None:
     """It costs three times the time, energy and activations of inference."""

@@ -84,6 +84,18 @@ def test_twenty_tenants_do_not_fit_into_12_gib() -> None:
     assert row.status == "oom"
 
 
+def test_models_that_were_not_measured() -> None:
+    """They are derived from resnet50 by their GFLOPs and layers; a training needs more memory."""
+    inference, training = presets.workloads("h200"), presets.workloads("v100")
+    base, derived = inference["resnet50"], inference["vgg19"]
+    assert derived.k2 / base.k2 == pytest.approx((19.63 + 3.3) / (4.09 + 3.3))
+    assert derived.sample_mj / base.sample_mj == pytest.approx((19.63 + 0.68) / (4.09 + 0.68))
+    assert derived.host_ms / base.host_ms == pytest.approx(19 / 54)
+    assert derived.memory_gib == pytest.approx(0.35 + 2 * 143_667_240 / 2**30)
+    assert training["vgg19"].mode == "train"
+    assert training["vgg19"].sample_mib == 3.0 * derived.sample_mib
+
+
 def test_variation() -> None:
     """A GPU may differ from its preset; the seed says how."""
     plain, other, same, third = (

@@ -3,7 +3,7 @@
 ``--data FOLDER`` has the measurements; without it, nothing can be measured:
 
 - ``zeus_traces``: 13 groups of trainings over batch size and power limit on a V100 and an A40. From
-  12 points that are spread out (``design.maximin``), all others of the group are predicted.
+  12 points that are far from each other (maximin), all others of the group are predicted.
 - ``h200_mps``: two models over shares, batches and numbers of processes on an H200. From 10 random
   points of a model, all others are predicted.
 
@@ -26,14 +26,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from energy_callbacks.inference.predictor import Predictor, design
+from energy_callbacks.inference.predictor import Predictor
 from energy_callbacks.inference.predictor.published import PublishedPredictor, trees
-from energy_callbacks.inference.records import Configuration, MeasuredWindow
+from energy_callbacks.inference.records import MeasuredWindow
 from energy_callbacks.inference.traces import read
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 
-_SEED: Final = 20261127
+_SEED: Final = 4_000_001
 _ZEUS_POINTS, _H200_POINTS = 12, 10
 _SPLITS: Final = 20
 _QUICK_ZEUS_SPLITS, _ZEUS_SPLITS = 2, 5
@@ -60,7 +60,7 @@ def ours(fitted: Windows, others: Windows) -> tuple[float, ...]:
 def boosted_trees(fitted: Windows, others: Windows) -> tuple[float, ...]:
     """Return the errors of boosted trees on batch, share, number of processes and limit."""
     known = truth(fitted)
-    at, elsewhere = (np.array([settings(one.configuration) for one in w]) for w in (fitted, others))
+    at, elsewhere = (np.array([*map(_settings, w)]) for w in (fitted, others))
     predicted = np.column_stack([trees(at, column)(elsewhere) for column in known.T])
     return mean_errors(predicted, truth(others))
 
@@ -76,8 +76,9 @@ def truth(windows: Windows) -> Any:
     return np.array([(one.throughput_per_s, one.power_mean_w) for one in windows], dtype=float)
 
 
-def settings(one: Configuration) -> tuple[float, ...]:
-    """Return what trees are given."""
+def _settings(window: MeasuredWindow) -> tuple[float, ...]:
+    """Return batch, share, number of processes and power limit."""
+    one = window.configuration
     first = one.tenants[0]
     return first.batch, first.share_pct, len(one.tenants), one.power_limit_w or 0.0
 
@@ -105,12 +106,28 @@ def h200_models(path: Path) -> list[list[MeasuredWindow]]:
 
 
 def designed(windows: Windows, seed: int) -> tuple[list[MeasuredWindow], list[MeasuredWindow]]:
-    """Return points that are spread out, and the others."""
-    chosen = design.maximin([one.configuration for one in windows], _ZEUS_POINTS, seed=seed)
-    return (
-        [one for one in windows if one.configuration in chosen],
-        [one for one in windows if one.configuration not in chosen],
-    )
+    """Return points that are far from each other, and the others.
+
+    Each next point is the farthest from those chosen, over the logarithm of the batch and the
+    limit; of 20 random starts, the one with the largest smallest distance is taken.
+    """
+    points = np.array([(np.log(batch), limit) for batch, _, _, limit in map(_settings, windows)])
+    points /= np.ptp(points, axis=0)
+    random = np.random.default_rng(seed)
+    _, chosen = max(_spread_out(points, int(random.integers(len(points)))) for _ in range(20))
+    others = [one for at, one in enumerate(windows) if at not in chosen]
+    return [windows[at] for at in chosen], others
+
+
+def _spread_out(points: Any, first: int) -> tuple[float, list[int]]:
+    chosen, smallest = [first], np.inf
+    distance = np.linalg.norm(points - points[first], axis=1)
+    while len(chosen) < _ZEUS_POINTS:
+        at = int(np.argmax(distance))
+        smallest = min(smallest, distance[at])
+        chosen.append(at)
+        distance = np.minimum(distance, np.linalg.norm(points - points[at], axis=1))
+    return float(smallest), chosen
 
 
 def random_split(windows: Windows, seed: int) -> tuple[list[MeasuredWindow], list[MeasuredWindow]]:
