@@ -37,10 +37,10 @@ _ADDITIVE: Final = 0.02
 _JUDGED: Final = 200
 # If a model is not additive, plans for several models are searched with these throughputs of
 # tenants beside others, relative to those alone, and with those of the plans so found.
-_FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
+_FACTORS: Final = (1.0, 0.6)
 _ATTEMPTS: Final = 3
-# Local searches begin with this many of the best plans, and with random configurations.
-_STARTS, _RANDOM_STARTS = 4, 8
+# Local searches begin with this many plans of linear programs, and of random configurations.
+_STARTS, _RANDOM_STARTS = 3, 6
 
 
 def plan(
@@ -156,11 +156,10 @@ class _Search:
             "milp": max(proposals, key=lambda one: one.rank, default=None),
             "greedy": self._greedy(),
         }
-        is_single = len(set(self.problem.models)) == 1
-        if method == "enumerate" or (is_single and not is_exact):
+        if method == "enumerate" or not is_exact:
             found["enumerate"] = self._enumerate()
         if method == "local" or not is_exact:
-            found["local"] = self._local([*proposals, *found.values(), self._least_power()])
+            found["local"] = self._local([*found.values(), self._least_power()], proposals)
         return found
 
     def bound(self, best: Judged) -> tuple[float, str]:
@@ -215,15 +214,13 @@ class _Search:
             problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
         return found
 
-    def _local(self, plans: Sequence[Judged | None]) -> Judged | None:
-        """Return the best plan of local searches from the best of several plans."""
+    def _local(self, plans: Sequence[Judged | None], more: Sequence[Judged]) -> Judged | None:
+        """Return the best plan of local searches from plans, the best of others, and at random."""
         known = [one for one in plans if one is not None]
-        known.sort(key=lambda one: one.rank, reverse=True)
-        is_single = len(set(self.problem.models)) == 1
-        first = _STARTS // 2 if is_single else _STARTS
-        distinct = list({one.configuration: one for one in known}.values())[:first]
-        others = local_search.random_packings(self.problem, 0 if is_single else _RANDOM_STARTS)
-        starts = [*distinct, *judge(self.problem, self.model, others)]
+        known += sorted(more, key=lambda one: one.rank, reverse=True)[:_STARTS]
+        others = local_search.random_packings(self.problem, _RANDOM_STARTS)
+        known += judge(self.problem, self.model, others)
+        starts = {one.configuration: one for one in known}.values()
         found = [local_search.improve(self.problem, self.model, one) for one in starts]
         return max(found, key=lambda one: one.rank, default=None)
 
@@ -269,6 +266,8 @@ class _Search:
             proposals += [(score, shared, counts) for counts, score in found]
         proposals.sort(key=lambda one: -one[0])
         chosen = [milp.configuration(*one[1:]) for one in proposals[:count]]
+        if self.deviation > 0.0:
+            chosen += enumeration.homogeneous(self.problem)
         judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 
