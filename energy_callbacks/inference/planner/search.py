@@ -7,7 +7,7 @@
                        greedy ───────┘         (if the model is not exactly additive)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Final
@@ -41,6 +41,8 @@ _FACTORS: Final = (1.0, 0.6)
 _ATTEMPTS: Final = 3
 # Local searches begin with this many plans of linear programs, and of random configurations.
 _STARTS, _RANDOM_STARTS = 3, 6
+Pairs = Sequence[tuple[System, System]]
+Solver = Callable[[Pairs], Configuration | None]
 
 
 def plan(
@@ -151,15 +153,18 @@ class _Search:
         them is asked for.
         """
         is_exact = self.deviation == 0.0
-        proposals = self._proposals()
+        proposals = {
+            "milp": self._proposals(self._rough, self.solved and self.solved.configuration),
+            "greedy": self._proposals(greedy.solve, greedy.solve(self.pairs) if is_exact else None),
+        }
         found = {
-            "milp": max(proposals, key=lambda one: one.rank, default=None),
-            "greedy": self._greedy(),
+            name: max(plans, key=lambda one: one.rank, default=None)
+            for name, plans in proposals.items()
         }
         if method == "enumerate" or not is_exact:
             found["enumerate"] = self._enumerate()
         if method == "local" or not is_exact:
-            found["local"] = self._local([*found.values(), self._least_power()], proposals)
+            found["local"] = self._local([*found.values(), self._least_power()], proposals["milp"])
         return found
 
     def bound(self, best: Judged) -> tuple[float, str]:
@@ -191,28 +196,26 @@ class _Search:
             return None
         return judge(self.problem, self.model, [configuration])[0]
 
-    def _proposals(self) -> list[Judged]:
-        """Return plans of the linear programs, which are adapted to the predictor."""
+    def _proposals(self, solve: Solver, exact: Configuration | None) -> list[Judged]:
+        """Return plans of a solver of additive models, which are adapted to the predictor.
+
+        Args:
+            solve: the solver.
+            exact: its plan for the additive model.
+        """
         if self.deviation == 0.0:
-            found = self._judged(self.solved.configuration if self.solved else None)
-            return [] if found is None else [found]
+            return [] if exact is None else judge(self.problem, self.model, [exact])
         models = set(self.problem.models)
-        factors = _FACTORS if len(models) > 1 else _FACTORS[:1]
         starts = [
             self.additive,
-            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in factors),
+            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in _FACTORS),
         ]
-        return [found for start in starts for found in self._adapted(start)]
+        return [found for start in starts for found in self._adapted(start, solve)]
 
-    def _greedy(self) -> Judged | None:
-        """Return the plan of the greedy algorithm, with a lower cap if the predictor needs it."""
-        problem, found = self.problem, None
-        for _ in range(_ATTEMPTS):
-            found = self._judged(greedy.solve(_pairs(problem, self.additive)))
-            if found is None or problem.cap_w is None or found.excess_w <= 0.0:
-                break
-            problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
-        return found
+    def _rough(self, pairs: Pairs) -> Configuration | None:
+        """Return a plan of an additive model that approximates the predictor."""
+        solved = milp.solve(pairs, self.problem.objective, milp.ROUGH)
+        return solved.configuration if solved else None
 
     def _local(self, plans: Sequence[Judged | None], more: Sequence[Judged]) -> Judged | None:
         """Return the best plan of local searches from plans, the best of others, and at random."""
@@ -224,12 +227,11 @@ class _Search:
         found = [local_search.improve(self.problem, self.model, one) for one in starts]
         return max(found, key=lambda one: one.rank, default=None)
 
-    def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
+    def _adapted(self, model: AdditiveModel, solve: Solver) -> Iterator[Judged]:
         """Yield plans, each with the slowdown and the error of the power of the one before."""
         problem = self.problem
         for _ in range(_ATTEMPTS):
-            solved = milp.solve(_pairs(problem, model), problem.objective, milp.ROUGH)
-            found = self._judged(solved.configuration if solved else None)
+            found = self._judged(solve(_pairs(problem, model)))
             if found is None:
                 return
             yield found
