@@ -93,7 +93,11 @@ def _draw_band(
 
 
 def _draw_front(axes: "Axes", plan: Plan, model: PredictionModel, name: str) -> None:
-    choices = [one for one in enumeration.homogeneous(plan.problem) if one.tenants[0].model == name]
+    choices = [
+        one
+        for one in enumeration.homogeneous(plan.problem, plan.problem.settings)
+        if one.tenants[0].model == name
+    ]
     points = [
         (one.power_w.value, one.throughput_per_s.value) for one in model.predict_many(choices)
     ]

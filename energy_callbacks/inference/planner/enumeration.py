@@ -1,9 +1,11 @@
 """All packings of a GPU by tenants of one or two kinds, evaluated at once."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from energy_callbacks.inference.planner.additive import Array, System
-from energy_callbacks.inference.planner.problem import Objective, Problem
+from energy_callbacks.inference.planner.problem import GpuSetting, Objective, Problem
 from energy_callbacks.inference.records import Configuration
 
 
@@ -39,11 +41,11 @@ def best(system: System, objective: Objective, count: int = 1) -> list[tuple[Arr
     return found
 
 
-def homogeneous(problem: Problem) -> list[Configuration]:
-    """Return all configurations in which all tenants are equal."""
+def homogeneous(problem: Problem, settings: Iterable[GpuSetting]) -> list[Configuration]:
+    """Return all configurations at some settings in which all tenants are equal."""
     return [
         setting.configuration([tenant] * count)
-        for setting in problem.settings
+        for setting in settings
         for tenant in problem.tenants()
         for count in range(1, int(100.0 / tenant.share_pct + 1e-9) + 1)
     ]

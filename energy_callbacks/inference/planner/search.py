@@ -35,9 +35,11 @@ METHODS: Final = ("auto", "milp", "enumerate", "local", "greedy")
 _ADDITIVE: Final = 0.02
 # Packings that the predictor itself judges, after an additive model has ordered them.
 _JUDGED: Final = 200
-# If a model is not additive, plans for several models are searched with these throughputs of
-# tenants beside others, relative to those alone, and with those of the plans so found.
-_FACTORS: Final = (1.0, 0.6)
+# Of this many settings, the first in that order, it judges all packings of equal tenants.
+_SETTINGS: Final = 3
+# If a model is not additive, plans are searched with these throughputs of tenants beside others,
+# relative to those alone, and with those of the plans so found.
+_FACTORS: Final = (0.8,)
 _ATTEMPTS: Final = 3
 # Local searches begin with this many plans of linear programs, and of random configurations.
 _STARTS, _RANDOM_STARTS = 3, 6
@@ -269,7 +271,8 @@ class _Search:
         proposals.sort(key=lambda one: -one[0])
         chosen = [milp.configuration(*one[1:]) for one in proposals[:count]]
         if self.deviation > 0.0:
-            chosen += enumeration.homogeneous(self.problem)
+            settings = dict.fromkeys(system.setting for _, system, _ in proposals)
+            chosen += enumeration.homogeneous(self.problem, list(settings)[:_SETTINGS])
         judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 
