@@ -11,7 +11,7 @@ from energy_callbacks.cli import main
 from energy_callbacks.inference.traces import write
 from tests.inference.predictor.law import equal, grid, measured
 
-PREDICT = ["powercap", "predict", "--model", "small", "--share", "50", "25", "--batch", "16"]
+PREDICT = ["powercap", "predict", "--model", "small", "--share", "50", "50", "--batch", "16"]
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +64,12 @@ def test_predict(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
     text = capsys.readouterr().out
     assert "from simulated windows of law" in text
-    assert "small 25 %, batch 16" in text
+    assert "small 50 %, batch 16" in text
     assert main([*command, "--json"]) == 0
     found = printed(capsys)["prediction"]
-    pair = equal("small", 1, 50.0, 16).tenants + equal("small", 1, 25.0, 16).tenants
-    true = measured(replace(equal("small", 1, 50.0, 16), tenants=pair))
-    assert found["power_w"]["low"] < true.power_mean_w < found["power_w"]["high"]
-    assert found["power_w"]["value"] == pytest.approx(true.power_mean_w, rel=0.15)
+    true = measured(equal("small", 2, 50.0, 16)).power_mean_w
+    assert found["power_w"]["value"] == pytest.approx(true, rel=0.05)
+    assert found["power_w"]["low"] < found["power_w"]["value"] < found["power_w"]["high"]
     assert len(found["tenant_latencies_ms"]) == 2
 
 
