@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from energy_callbacks.cli.common import options
+from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.cli.powercap import bench
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned
@@ -44,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.read(arguments.plan)
     if arguments.seconds < 1:
         raise ValueError(f"--seconds must be at least 1, got {arguments.seconds}")
+
+    if plan.prediction.source == "simulated" and not bench.is_simulated(arguments):
+        logger.warning("the plan is for a simulated GPU; --gpu sim:NAME runs it on one")
 
     def write(row: MeasuredWindow) -> None:
         if arguments.out is not None:
