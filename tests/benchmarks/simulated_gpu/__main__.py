@@ -9,6 +9,7 @@ the mean errors of samples per second and of power, as shares:
 - ``fitted again``: constants fitted to the whole trace, compared with those of the preset by what
   both predict for the configurations of the trace.
 
+The form of the model was chosen with all rows in view; only its constants are held out.
 The held-out errors also contain the scatter of the traces: a V100's launch-bound rows differ by
 2 to 4 % although only their limit differs, which has no effect there.
 
