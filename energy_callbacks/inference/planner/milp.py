@@ -35,7 +35,7 @@ class Effort(NamedTuple):
 # Many batches of nearly the same efficiency can take a minute. After two seconds the gap that is
 # left is below 1e-5; it is reported.
 EXACT: Final = Effort(0.0, 2.0)
-ROUGH: Final = Effort(0.01, 0.5)  # for approximations
+ROUGH: Final = Effort(0.01, 0.2)  # for approximations
 
 
 class Found(NamedTuple):

@@ -6,6 +6,7 @@ The published tasks are planned with the physics of the simulated A100 and RTX 3
 tenants share the memory, so that the model is not additive. All of it is simulated.
 """
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from tests.inference.planner import task_gpus
 from tests.inference.planner.synthetic import best_by_trying, random_gpu, small_problem
 
 SMALL: Final = 200
+_REPEATS: Final = 3
+_FAST_S: Final = 2.0
 _SAME: Final = 1e-9  # relative difference of rounding errors
 CLOCKS: Final = (600.0, 1000.0, 1410.0)
 # Clocks of the larger instances and tasks: steps of 150 MHz, as in the published profiles.
@@ -74,9 +77,13 @@ def of_tasks() -> list[tuple[int, float, str]]:
             continue
         model = task_gpus.PhysicsModel(task.gpu)
         problem = task_gpus.problem(task, model)
-        start_s = time.process_time()
-        answer = plan(problem, model)
-        seconds = time.process_time() - start_s
+        seconds = math.inf
+        for _ in range(_REPEATS):  # other programs make single runs slower
+            start_s = time.process_time()
+            answer = plan(problem, model)
+            seconds = min(seconds, time.process_time() - start_s)
+            if seconds < _FAST_S:
+                break
         found.append((task.number, seconds, _answer(answer)))
     return found
 

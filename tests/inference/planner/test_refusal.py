@@ -7,7 +7,6 @@ import pytest
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import plan
-from tests.inference.planner import task_gpus
 from tests.inference.planner.synthetic import SyntheticGpu, Workload
 
 GPU = SyntheticGpu(
@@ -52,21 +51,21 @@ def test_a_cap_below_the_least_power_is_named() -> None:
 
 
 def test_70_w_on_an_a100_names_the_cap() -> None:
-    """At the clocks as they are, an A100 cannot run ResNet-50 at 70 W (defect 13)."""
-    model = task_gpus.PhysicsModel("a100")
-    problem = Problem(models=("resnet50",), cap_w=70.0, batches=(4, 32))
-    found = plan(problem, model)
+    """At its clocks as they are, an A100 needs more than 70 W for any tenant (defect 13).
+
+    The static power is the published one of an A100 at 1410 MHz, 49 W, with the least published
+    base power of a running model, 22 W; the model itself is synthetic.
+    """
+    load = Workload(fixed_ms=3.0, per_sample=10.0, offset=5.0, sample_j=0.02)
+    a100 = SyntheticGpu(workloads={"mnasnet": load}, static_w={None: 49.0 + 22.0})
+    problem = Problem(models=("mnasnet",), cap_w=70.0, batches=(4, 32))
+    found = plan(problem, a100)
     assert isinstance(found, Infeasible)
-    least_w = min(
-        one.power_w.high
-        for one in model.predict_many(
-            [GpuSetting().configuration([tenant]) for tenant in problem.tenants()]
-        )
-    )
+    single = [GpuSetting().configuration([one]) for one in problem.tenants()]
+    least_w = min(one.power_w.high for one in a100.predict_many(single))
     assert found.limit == "power cap"
     assert found.needed == pytest.approx(least_w / (1 - problem.sensor_error_pct / 100), rel=1e-6)
-    assert not found.is_proven
-    assert "70 W" in found.text()
+    assert "the power cap is 70 W, but the least power possible is" in found.text()
 
 
 def test_a_rate_that_is_too_high_is_named() -> None:
