@@ -105,12 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{SMALL} small instances: {different} differ from the best of all plans, {refused} refused"
     )
-    several = against_greedy(10 if told.quick else 100, 4)
+    several = against_greedy(6 if told.quick else 100, 4)
     print(
         f"four models, {len(several)} instances: {100 * (mean(several) - 1):.1f} % above greedy on "
         f"average, {100 * (max(several) - 1):.1f} % at most"
     )
-    one = against_greedy(5 if told.quick else 50, 1)
+    one = against_greedy(3 if told.quick else 50, 1)
     answers = of_tasks()
     for number, seconds, answer in answers:
         print(f"task {number:2d}  {seconds:5.2f} s  {answer}")
