@@ -9,7 +9,8 @@ from energy_callbacks.cli.common import options
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.inference.predictor import Predictor
 from energy_callbacks.inference.predictor.held_out import HeldOut
-from energy_callbacks.inference.records import MeasuredWindow
+from energy_callbacks.inference.predictor.proposal import untried
+from energy_callbacks.inference.records import Configuration, MeasuredWindow
 from energy_callbacks.inference.traces import read
 
 HELP = "fit a predictor of throughput, latency and power to measured windows"
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     prior = None if arguments.prior is None else Predictor.load(arguments.prior)
     predictor = Predictor.fit(windows, prior=prior)
     predictor.save(arguments.out)
+    candidates = untried(windows)
+    following = predictor.next_configuration(candidates) if candidates else None
     if arguments.json:
         options.print_json(
             {
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "source": predictor.source,
                 "windows": len(windows),
                 "held_out": [asdict(one) for one in predictor.held_out],
+                "next": following and asdict(following),
             }
         )
         return 0
@@ -62,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print("Errors on windows that were left out of the fit:")
     print("\n".join(aligned(_table(predictor.held_out), "<>")))
+    if following:
+        print(f"Most informative configuration to measure next: {_text(following)}")
     return 0
 
 
@@ -81,7 +87,7 @@ def _table(found: Sequence[HeldOut]) -> list[tuple[str, ...]]:
     head = ("left out", "values", "windows", "throughput", "power", "in 90 % interval", "")
     rows = [
         (
-            f"one {one.setting}",
+            "one number of tenants" if one.setting == "tenants" else f"one {one.setting}",
             str(one.values),
             str(one.windows),
             _percent(one.throughput_error),
@@ -92,6 +98,19 @@ def _table(found: Sequence[HeldOut]) -> list[tuple[str, ...]]:
         for one in found
     ]
     return [head, *rows] if rows else [("nothing could be left out: all windows have one setting",)]
+
+
+def _text(one: Configuration) -> str:
+    tenant = one.tenants[0]
+    settings = ((one.sm_mhz, "MHz"), (one.mem_mhz, "MHz of memory"), (one.power_limit_w, "W"))
+    return ", ".join(
+        [
+            f"{len(one.tenants)} x {tenant.model}",
+            f"share {tenant.share_pct:g} %",
+            f"batch {tenant.batch}",
+            *(f"{value:g} {unit}" for value, unit in settings if value is not None),
+        ]
+    )
 
 
 def _percent(part: float | None) -> str:

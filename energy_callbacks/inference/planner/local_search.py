@@ -75,8 +75,8 @@ def _neighbours(problem: Problem, configuration: Configuration) -> Iterator[Conf
 def _changed(problem: Problem, tenants: _Tenants) -> Iterator[_Tenants]:
     """Yield tenants of which one or two were changed; their shares may be too large together."""
     free = 100.0 - sum(one.share_pct for one in tenants)
-    for index, one in enumerate(tenants):
-        others = (*tenants[:index], *tenants[index + 1 :])
+    for one in dict.fromkeys(tenants):
+        others = _without(tenants, one)
         for new in _variants(problem, one):
             yield (*others, new)
         yield (*tenants, one)  # a second one
@@ -105,15 +105,19 @@ def _variants(problem: Problem, tenant: Tenant) -> Iterator[Tenant]:
 
 def _moved(problem: Problem, tenants: _Tenants) -> Iterator[_Tenants]:
     """Yield tenants of which one has given 5 % to another, or two of a model became one."""
-    for first, second in permutations(range(len(tenants)), 2):
-        others = tuple(one for index, one in enumerate(tenants) if index not in (first, second))
-        giver, taker = tenants[first], tenants[second]
+    for giver, taker in dict.fromkeys(permutations(tenants, 2)):
+        others = _without(_without(tenants, giver), taker)
         given, taken = giver.share_pct - STEP_PCT, taker.share_pct + STEP_PCT
         if given in problem.shares_pct and taken in problem.shares_pct:
             yield (*others, _with_share(giver, given), _with_share(taker, taken))
         whole = giver.share_pct + taker.share_pct
         if giver.model == taker.model and whole in problem.shares_pct:
             yield (*others, _with_share(giver, whole))
+
+
+def _without(tenants: _Tenants, one: Tenant) -> _Tenants:
+    index = tenants.index(one)
+    return (*tenants[:index], *tenants[index + 1 :])
 
 
 def _with_share(tenant: Tenant, share_pct: float) -> Tenant:

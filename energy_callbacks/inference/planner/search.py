@@ -7,7 +7,7 @@
                        greedy ───────┘         (if the model is not exactly additive)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Final
@@ -17,6 +17,7 @@ import numpy as np
 from energy_callbacks.inference.planner import enumeration, greedy, local_search, milp
 from energy_callbacks.inference.planner.additive import (
     AdditiveModel,
+    Array,
     System,
     systems,
 )
@@ -36,10 +37,12 @@ _ADDITIVE: Final = 0.02
 _JUDGED: Final = 200
 # If a model is not additive, plans for several models are searched with these throughputs of
 # tenants beside others, relative to those alone, and with those of the plans so found.
-_FACTORS: Final = (1.0, 0.8, 0.6, 0.4)
+_FACTORS: Final = (1.0, 0.6)
 _ATTEMPTS: Final = 3
-# Local searches begin with this many of the best plans, and with random configurations.
-_STARTS, _RANDOM_STARTS = 4, 8
+# Local searches begin with this many plans of linear programs, and of random configurations.
+_STARTS, _RANDOM_STARTS = 3, 6
+Pairs = Sequence[tuple[System, System]]
+Solver = Callable[[Pairs], Configuration | None]
 
 
 def plan(
@@ -150,16 +153,18 @@ class _Search:
         them is asked for.
         """
         is_exact = self.deviation == 0.0
-        proposals = self._proposals()
-        found = {
-            "milp": max(proposals, key=lambda one: one.rank, default=None),
-            "greedy": self._greedy(),
+        proposals = {
+            "milp": self._proposals(self._rough, self.solved and self.solved.configuration),
+            "greedy": self._proposals(greedy.solve, greedy.solve(self.pairs) if is_exact else None),
         }
-        is_single = len(set(self.problem.models)) == 1
-        if method == "enumerate" or (is_single and not is_exact):
+        found = {
+            name: max(plans, key=lambda one: one.rank, default=None)
+            for name, plans in proposals.items()
+        }
+        if method == "enumerate" or not is_exact:
             found["enumerate"] = self._enumerate()
         if method == "local" or not is_exact:
-            found["local"] = self._local([*proposals, *found.values(), self._least_power()])
+            found["local"] = self._local([*found.values(), self._least_power()], proposals["milp"])
         return found
 
     def bound(self, best: Judged) -> tuple[float, str]:
@@ -191,46 +196,42 @@ class _Search:
             return None
         return judge(self.problem, self.model, [configuration])[0]
 
-    def _proposals(self) -> list[Judged]:
-        """Return plans of the linear programs, which are adapted to the predictor."""
+    def _proposals(self, solve: Solver, exact: Configuration | None) -> list[Judged]:
+        """Return plans of a solver of additive models, which are adapted to the predictor.
+
+        Args:
+            solve: the solver.
+            exact: its plan for the additive model.
+        """
         if self.deviation == 0.0:
-            found = self._judged(self.solved.configuration if self.solved else None)
-            return [] if found is None else [found]
+            return [] if exact is None else judge(self.problem, self.model, [exact])
         models = set(self.problem.models)
-        factors = _FACTORS if len(models) > 1 else _FACTORS[:1]
         starts = [
             self.additive,
-            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in factors),
+            *(Slowed(self.additive, dict.fromkeys(models, factor)) for factor in _FACTORS),
         ]
-        return [found for start in starts for found in self._adapted(start)]
+        return [found for start in starts for found in self._adapted(start, solve)]
 
-    def _greedy(self) -> Judged | None:
-        """Return the plan of the greedy algorithm, with a lower cap if the predictor needs it."""
-        problem, found = self.problem, None
-        for _ in range(_ATTEMPTS):
-            found = self._judged(greedy.solve(_pairs(problem, self.additive)))
-            if found is None or problem.cap_w is None or found.excess_w <= 0.0:
-                break
-            problem = replace(problem, cap_w=max(problem.cap_w - found.excess_w, 1.0))
-        return found
+    def _rough(self, pairs: Pairs) -> Configuration | None:
+        """Return a plan of an additive model that approximates the predictor."""
+        solved = milp.solve(pairs, self.problem.objective, milp.ROUGH)
+        return solved.configuration if solved else None
 
-    def _local(self, plans: Sequence[Judged | None]) -> Judged | None:
-        """Return the best plan of local searches from the best of several plans."""
+    def _local(self, plans: Sequence[Judged | None], more: Sequence[Judged]) -> Judged | None:
+        """Return the best plan of local searches from plans, the best of others, and at random."""
         known = [one for one in plans if one is not None]
-        known.sort(key=lambda one: one.rank, reverse=True)
-        distinct = list({one.configuration: one for one in known}.values())[:_STARTS]
-        count = _RANDOM_STARTS if len(set(self.problem.models)) > 1 else 0
-        others = local_search.random_packings(self.problem, count)
-        starts = [*distinct, *judge(self.problem, self.model, others)]
+        known += sorted(more, key=lambda one: one.rank, reverse=True)[:_STARTS]
+        others = local_search.random_packings(self.problem, _RANDOM_STARTS)
+        known += judge(self.problem, self.model, others)
+        starts = {one.configuration: one for one in known}.values()
         found = [local_search.improve(self.problem, self.model, one) for one in starts]
         return max(found, key=lambda one: one.rank, default=None)
 
-    def _adapted(self, model: AdditiveModel) -> Iterator[Judged]:
+    def _adapted(self, model: AdditiveModel, solve: Solver) -> Iterator[Judged]:
         """Yield plans, each with the slowdown and the error of the power of the one before."""
         problem = self.problem
         for _ in range(_ATTEMPTS):
-            solved = milp.solve(_pairs(problem, model), problem.objective, milp.ROUGH)
-            found = self._judged(solved.configuration if solved else None)
+            found = self._judged(solve(_pairs(problem, model)))
             if found is None:
                 return
             yield found
@@ -258,18 +259,17 @@ class _Search:
         """Return the best packing with one or two kinds of tenants."""
         count = 1 if self.deviation == 0.0 else _JUDGED
         objective = self.problem.objective
-        proposals: list[tuple[float, Configuration]] = []
+        proposals: list[tuple[float, System, Array]] = []
         for alone, shared in self.pairs:
             single = milp.single(alone, objective)
             if single is not None:
-                score = single.score(objective)
-                proposals.append((score, milp.configuration(alone, single.counts)))
-            proposals += [
-                (score, milp.configuration(shared, counts))
-                for counts, score in enumeration.best(shared, objective, count)
-            ]
-        proposals.sort(key=lambda pair: -pair[0])
-        chosen = [one for _, one in proposals[:count]]
+                proposals.append((single.score(objective), alone, single.counts))
+            found = enumeration.best(shared, objective, count)
+            proposals += [(score, shared, counts) for counts, score in found]
+        proposals.sort(key=lambda one: -one[0])
+        chosen = [milp.configuration(*one[1:]) for one in proposals[:count]]
+        if self.deviation > 0.0:
+            chosen += enumeration.homogeneous(self.problem)
         judged = judge(self.problem, self.model, chosen)
         return max(judged, key=lambda one: one.rank, default=None)
 

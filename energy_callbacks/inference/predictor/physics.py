@@ -39,9 +39,10 @@ class Parameter(NamedTuple):
     std: float
 
 
-# In units of the scales below. The priors are wide: a factor of 2.7 to 7 for one standard
-# deviation. That of g is its spread over 33 workloads on a V100: 1.9, 2.8 and 4.3 are its 10, 50
-# and 90 % quantiles; published exponents on a normalised clock are 1.0 to 1.3.
+# In units of the scales below. The priors are wide: one standard deviation is mostly a factor of
+# 2.7 to 7. Those of the device were chosen with splits of the recorded data that judge no bar. That
+# of g is its spread over 33 workloads on a V100: 1.9, 2.8 and 4.3 are its 10, 50 and 90 %
+# quantiles; published exponents on a normalised clock are 1.0 to 1.3 (powercap.md, section 4b).
 OF_MODEL: Final = (
     Parameter("host", 0.0, 2.0),
     Parameter("k_sample", -0.5, 1.0),

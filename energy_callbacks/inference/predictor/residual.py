@@ -151,7 +151,9 @@ def _prior(features: int) -> tuple[Array, Array]:
 
 
 def _matern(one: Array, other: Array, hyper: Array) -> Array:
-    differences = (one[:, None] - other[None]) / np.exp(hyper[1:-1])
-    distance = np.sqrt(5 * (differences**2).sum(-1))
+    from scipy.spatial.distance import cdist
+
+    lengths = np.exp(hyper[1:-1]) / np.sqrt(5)
+    distance = cdist(one / lengths, other / lengths)
     kernel: Array = np.exp(2 * hyper[0] - distance) * (1 + distance + distance**2 / 3)
     return kernel

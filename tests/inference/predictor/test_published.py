@@ -7,6 +7,7 @@ import pytest
 
 from energy_callbacks.inference.predictor import published
 from energy_callbacks.inference.predictor.published import PublishedPredictor
+from energy_callbacks.inference.predictor.rows import Array
 from energy_callbacks.inference.records import Configuration, Tenant
 from tests.inference.predictor.law import HIGHEST_MHZ, equal, grid
 
@@ -37,10 +38,10 @@ def test_trees_are_fitted_to_the_features_that_they_are_given_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Features of the fit come from predicted utilisations, not from measured ones."""
-    given: list[published.Array] = []
+    given: list[Array] = []
     made = published.trees
 
-    def recording(features: published.Array, targets: published.Array) -> object:
+    def recording(features: Array, targets: Array) -> object:
         given.append(features)
         return made(features, targets)
 

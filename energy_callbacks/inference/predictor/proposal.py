@@ -1,0 +1,25 @@
+"""Configurations that could be measured next: new combinations of settings that were measured."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+from energy_callbacks.inference.records import Configuration, MeasuredWindow
+
+
+def untried(windows: Sequence[MeasuredWindow]) -> list[Configuration]:
+    """Return all combinations of models with shares, batches, clocks and limits without a window.
+
+    Only equal tenants are combined. What has failed is not proposed again.
+    """
+    equal = [one for one in windows if len(set(one.configuration.tenants)) == 1]
+    tried = [one.configuration for one in equal if one.status == "ok" and one.phase != "static"]
+    settings = {replace(one, tenants=()) for one in tried}
+    batches = {(one.tenants[0].model, one.tenants[0].batch) for one in tried}
+    layouts = {(replace(one.tenants[0], batch=0), len(one.tenants)) for one in tried}
+    combined = {
+        replace(setting, tenants=(replace(tenant, batch=batch),) * count)
+        for setting, (tenant, count), (model, batch) in product(settings, layouts, batches)
+        if tenant.model == model
+    }
+    return sorted(combined - {one.configuration for one in equal}, key=str)

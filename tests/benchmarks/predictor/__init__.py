@@ -1,0 +1,1 @@
+"""Benchmark of the predictor of throughput and power."""
