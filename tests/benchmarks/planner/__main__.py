@@ -25,7 +25,7 @@ from tests.inference.planner.synthetic import best_by_trying, random_gpu, small_
 
 SMALL: Final = 200
 _REPEATS: Final = 3
-_FAST_S: Final = 2.0
+_LONGEST_S: Final = 3.0
 _SAME: Final = 1e-9  # relative difference of rounding errors
 CLOCKS: Final = (600.0, 1000.0, 1410.0)
 # Clocks of the larger instances and tasks: steps of 150 MHz, as in the published profiles.
@@ -78,11 +78,11 @@ def of_tasks() -> list[tuple[int, float, str]]:
         model = task_gpus.PhysicsModel(task.gpu)
         problem = task_gpus.problem(task, model)
         seconds = math.inf
-        for _ in range(_REPEATS):  # other programs make single runs slower
+        for _ in range(_REPEATS):  # other programs can make one run slower
             start_s = time.process_time()
             answer = plan(problem, model)
             seconds = min(seconds, time.process_time() - start_s)
-            if seconds < _FAST_S:
+            if seconds <= _LONGEST_S:
                 break
         found.append((task.number, seconds, _answer(answer)))
     return found
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 name="plan / greedy, least of all", value=min([*several, *one]), at_least=1 - _SAME
             ),
             Bar(name="plan / greedy, four models, mean", value=mean(several), at_least=1.03),
-            Bar(name="published tasks, slowest, s", value=slowest, at_most=3.0),
+            Bar(name="published tasks, slowest, s", value=slowest, at_most=_LONGEST_S),
         ],
         refused=refused,
         tasks=answers,
