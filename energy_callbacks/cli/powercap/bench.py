@@ -125,7 +125,7 @@ def opened(
     settings = None
     values = {pair for one in configurations for pair in needed(one).items()}
     if values:
-        knobs = sorted({knob for knob, _ in values})
+        knobs: list[Knob] = sorted({knob for knob, _ in values})
         if not arguments.yes:
             raise ValueError(
                 f"{arguments.action} would change settings of the GPU ({', '.join(knobs)}); add "
