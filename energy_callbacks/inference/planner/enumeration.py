@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.inference.planner.additive import Array, System
 from energy_callbacks.inference.planner.problem import GpuSetting, Objective, Problem
 from energy_callbacks.inference.records import Configuration
+
+_Counts = NDArray[np.int64]
 
 
 def best(system: System, objective: Objective, count: int = 1) -> list[tuple[Array, float]]:
@@ -51,7 +54,7 @@ def homogeneous(problem: Problem, settings: Iterable[GpuSetting]) -> list[Config
     ]
 
 
-def _packings(kinds: System) -> tuple[Array, Array, Array, Array]:
+def _packings(kinds: System) -> tuple[_Counts, _Counts, _Counts, _Counts]:
     """Return both kinds of each packing, and their numbers."""
     shares = np.array([one.share_pct for one in kinds.tenants])
     most = np.floor(100.0 / shares + 1e-9).astype(int)

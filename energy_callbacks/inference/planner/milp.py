@@ -183,7 +183,7 @@ def _milp(
     bound = result.mip_dual_bound
     is_known = bound is not None and result.status in (0, 1)
     counts = None if result.x is None else np.round(result.x)
-    return counts, -bound if is_known else -np.inf
+    return counts, -float(bound or 0.0) if is_known else -np.inf
 
 
 def _scaled(matrix: Array, bounds: Array) -> tuple[Array, Array]:

@@ -128,7 +128,7 @@ class Problem:
             for name in ("models", "shares_pct", "batches")
             if name in values
         }
-        given = dict(values) | lists
+        given: dict[str, Any] = {**values, **lists}
         if "settings" in given:
             given["settings"] = tuple(GpuSetting(*one) for one in given["settings"])
         footprints = given.get("footprints", {})

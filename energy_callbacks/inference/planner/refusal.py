@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.inference.planner import milp
 from energy_callbacks.inference.planner.additive import AdditiveModel, Array, System, systems
@@ -137,11 +138,11 @@ def _least(system: System, name: str, least_count: int) -> tuple[float, System, 
     if least_count > 1:
         counts, _ = milp.counts_of(system, -system.matrix[row], limits=(matrix, bounds))
     else:
-        counts = _single(system, row, (matrix <= bounds[:, None]).all(axis=0))
+        counts = _single(system, row, np.asarray((matrix <= bounds[:, None]).all(axis=0)))
     return None if counts is None else (float(system.matrix[row] @ counts), system, counts)
 
 
-def _single(system: System, row: int, allowed: Array) -> Array | None:
+def _single(system: System, row: int, allowed: NDArray[np.bool_]) -> Array | None:
     if not allowed.any():
         return None
     counts = np.zeros(len(system.tenants))
