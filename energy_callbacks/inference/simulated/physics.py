@@ -192,9 +192,9 @@ def running(
         )
     speed = clocks / clocks[-1]
     memory_speed = 1.0 if memory_mhz is None else memory_mhz / card.memory_clocks_mhz[-1]
+    kinds = {one: _alone(card, one, of, mode, speed) for one, of in dict(tenants).items()}
     kernels, alone, use, energy_mj, pause_us = (
-        np.array(column)
-        for column in zip(*(_alone(card, *one, mode, speed) for one in tenants), strict=True)
+        np.array(column) for column in zip(*(kinds[one] for one, _ in tenants), strict=True)
     )
     use = use.sum(axis=0) / memory_speed
     overhead = 1.0 + card.mps_overhead * (len(tenants) > 1)

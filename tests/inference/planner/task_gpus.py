@@ -29,15 +29,16 @@ class PhysicsModel:
         self.card = presets.card(key)
         self._workloads = presets.workloads(key)
         self._running = cache(self._run)
+        self._clocks = self.card.ladder_mhz
 
     def _run(self, tenants: tuple[Tenant, ...]) -> Running:
         return running(self.card, [(one, self._workloads[one.model]) for one in tenants])
 
     def predict(self, configuration: Configuration) -> Prediction:
         found = self._running(configuration.tenants)
-        clocks = self.card.ladder_mhz
-        at = int(np.argmin(np.abs(clocks - (configuration.sm_mhz or clocks[-1]))))
-        rates = [float(one[at]) for one in found.rates_per_s]
+        clocks = self._clocks
+        at = int(np.abs(clocks - (configuration.sm_mhz or clocks[-1])).argmin())
+        rates = found.rates_per_s[:, at].tolist()
         return Prediction(
             throughput_per_s=_interval(sum(rates)),
             power_w=_interval(float(found.static_w[at] + found.dynamic_w[at])),
