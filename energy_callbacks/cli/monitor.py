@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 HELP = "show power, energy, load, memory and processes of all devices until Ctrl-C"
 # Maximum number of processes per device in the table.
 _SHOWN_PROCESSES: Final = 3
-# Longest accepted time, s: a year. ``time.sleep`` fails for much longer times.
-_LONGEST_S: Final = 365.0 * 86400.0
 # Fields of ``Device`` and of ``DeviceLook`` that the JSON output contains under the same names.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
@@ -33,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--interval",
-        type=_seconds,
+        type=options.seconds,
         default=1.0,
         metavar="S",
         help="interval between two updates in seconds (default: 1)",
     )
     add(
         "--seconds",
-        type=_seconds,
+        type=options.seconds,
         metavar="S",
         help="end after this time in seconds (default: run until Ctrl-C)",
     )
@@ -67,16 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         watch.stop()
     return 0
-
-
-def _seconds(word: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value <= _LONGEST_S:
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {word!r}")
-    return value
 
 
 def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[list[DeviceLook]]:

@@ -10,6 +10,8 @@ from typing import Any, Final
 from energy_callbacks.core.settings import texts
 
 PUE_HELP: Final = "power usage effectiveness of the building: 1 or more (default: that of the run)"
+# Longest accepted time, s: a year. ``time.sleep`` fails for much longer times.
+_LONGEST_S: Final = 365.0 * 86400.0
 _JSON: Final = "print the result as JSON on standard output, and nothing else there"
 
 
@@ -66,6 +68,35 @@ def device_list(word: str) -> str | list[int | str]:
     if isinstance(devices, str) and devices not in ("all", "auto"):
         raise argparse.ArgumentTypeError(f"must be a list such as 0,1, got {word!r}")
     return devices
+
+
+def seconds(word: str) -> float:
+    """Return a time in seconds.
+
+    Raises:
+        ArgumentTypeError: if it is not positive.
+    """
+    try:
+        value = float(word)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {word!r}")
+    return value
+
+
+def seconds_or_zero(word: str) -> float:
+    """Return a time in seconds, which may be 0.
+
+    Raises:
+        ArgumentTypeError: if it is not 0 or positive.
+    """
+    try:
+        return 0.0 if float(word) == 0.0 else seconds(word)
+    except (ValueError, argparse.ArgumentTypeError):
+        raise argparse.ArgumentTypeError(
+            f"must be 0 or a positive number of seconds, got {word!r}"
+        ) from None
 
 
 def print_json(value: Any) -> None:

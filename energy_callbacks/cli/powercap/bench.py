@@ -10,6 +10,7 @@ from typing import Final
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
+from energy_callbacks.inference.profile import images
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings, needed
 from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
 from energy_callbacks.inference.profile.steps import check_name
@@ -87,6 +88,15 @@ def _one(name: str) -> list[int | str]:
     if isinstance(given, str) or len(given) != 1:
         raise ValueError(f"--gpu must name one GPU, got {name!r}")
     return given
+
+
+def identity(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return the names of the device and of the data, as in rows."""
+    if is_simulated(arguments):
+        from energy_callbacks.inference.simulated.presets import simulated_gpu
+
+        return simulated_gpu(arguments.gpu).card.name, images.SYNTHETIC
+    return device(arguments.gpu).name, images.dataset_name(arguments.data)
 
 
 def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:

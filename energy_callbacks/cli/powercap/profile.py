@@ -1,6 +1,7 @@
 """``energy-callbacks powercap profile``: measures models that share a GPU."""
 
 import argparse
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -93,9 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mem-mhz", nargs="+", type=float, default=[], metavar="MHZ", help="memory clocks")
     add("--limit-w", nargs="+", type=float, default=[], metavar="W", help="power limits")
     text = "length of a measured window in seconds (default: 5)"
-    add("--window", type=_positive, default=5.0, metavar="S", help=text)
+    add("--window", type=options.seconds, default=5.0, metavar="S", help=text)
     text = "time before each window, in seconds (default: 3)"
-    add("--warmup", type=float, default=3.0, metavar="S", help=text)
+    add("--warmup", type=options.seconds_or_zero, default=3.0, metavar="S", help=text)
     text = "number of measurements of each configuration (default: 1)"
     add("--iterations", type=int, default=1, metavar="N", help=text)
     add(
@@ -121,16 +122,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bench.add_arguments(parser)
 
 
-def _positive(word: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = 0.0
-    if value <= 0.0:
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {word!r}")
-    return value
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Measure configurations, and append a row for each to the file; return 0.
 
@@ -147,7 +138,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise FileExistsError(
             f"{arguments.out} exists; add --resume to continue it, or name another file with --out"
         )
-    left = runner.missing(jobs, _rows(arguments.out))
+    rows = _rows(arguments.out)
+    _check_same_device(arguments, rows)
+    left = runner.missing(jobs, rows)
     if left:
         with bench.opened(arguments, [job.configuration for job in left]) as where:
             progress = runner.measured(
@@ -173,8 +166,21 @@ def _rows(path: Path) -> list[MeasuredWindow]:
     whole = text[: text.rfind(b"\n") + 1]
     if whole != text:
         logger.warning("%s: the last line is incomplete, and is removed", path)
-        path.write_bytes(whole)
+        os.truncate(path, len(whole))
     return read(path) if whole else []
+
+
+def _check_same_device(arguments: argparse.Namespace, rows: Sequence[MeasuredWindow]) -> None:
+    """Raise ``ValueError`` if rows are of another kind of device or of other data."""
+    if not rows:
+        return
+    name, dataset = bench.identity(arguments)
+    for row in rows:
+        if (row.gpu_name, row.dataset) != (name, dataset):
+            raise ValueError(
+                f"{arguments.out} has rows of {row.gpu_name} with {row.dataset} data, and this "
+                f"profile is of {name} with {dataset} data; name another file with --out"
+            )
 
 
 def _jobs(arguments: argparse.Namespace) -> list[Job]:
@@ -183,8 +189,10 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
     Raises:
         ValueError: if nothing is left to measure, or if an option does not suit.
     """
-    if arguments.iterations < 1:
-        raise ValueError(f"--iterations must be at least 1, got {arguments.iterations}")
+    for option in ("iterations", "points"):
+        value = getattr(arguments, option)
+        if value is not None and value < 1:
+            raise ValueError(f"--{option} must be at least 1, got {value}")
     phase: Phase = arguments.sweep or "anchor"
     clocks = arguments.sm_mhz
     if phase == "clock" and not any((clocks, arguments.mem_mhz, arguments.limit_w)):

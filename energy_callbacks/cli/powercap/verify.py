@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seconds", type=int, default=30, metavar="N", help="windows of one second (default: 30)")
     text = "time before the first window, in seconds (default: 3)"
-    add("--warmup", type=float, default=3.0, metavar="S", help=text)
+    add("--warmup", type=options.seconds_or_zero, default=3.0, metavar="S", help=text)
     add("--out", type=Path, default=None, metavar="FILE", help="file to which rows are appended")
     bench.add_arguments(parser)
 
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seconds < 1:
         raise ValueError(f"--seconds must be at least 1, got {arguments.seconds}")
 
+    bench.check_models(arguments, [one.model for one in plan.configuration.tenants])
     if plan.prediction.source == "simulated" and not bench.is_simulated(arguments):
         logger.warning("the plan is for a simulated GPU; --gpu sim:NAME runs it on one")
 

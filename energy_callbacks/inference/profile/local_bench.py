@@ -193,7 +193,8 @@ def throughput(
         rates.append(float(batch * (last - first) / (end_s - start_s)))
         own_ms = [1e3 * (b - a) for a, b in itertools.pairwise(times_s) if start_s < b <= end_s]
         if not own_ms:
-            raise TenantFailed("timeout", "a tenant has ended no batch in the window")
+            note = f"a tenant has ended no batch in the window of {end_s - start_s:.3g} s"
+            raise TenantFailed("timeout", note)
         latencies_ms += own_ms
     p50, p95, p99 = (float(one) for one in np.quantile(latencies_ms, (0.5, 0.95, 0.99)))
     return {

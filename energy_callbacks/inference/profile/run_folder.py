@@ -12,8 +12,13 @@ from typing import Final, Self
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import cleaner
 
+SHARE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+"""Environment variable with the share of a process, in percent."""
 # Time to start the MPS daemon, s; it takes 0.1 s on an H200.
 _START_S: Final = 20.0
+# Longest path of the folder for temporary files, in bytes. MPS has Unix sockets in the profile's
+# folder, such as /ec-12345678/pipe/control_privileged; their paths have at most 107 bytes.
+_LONGEST_PATH: Final = 107 - 36
 # Longest time to wait for the cleaner, s: longer than all that it waits for.
 _CLEAN_S: Final = 30.0
 
@@ -30,8 +35,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     """
 
     def __init__(self) -> None:
-        # Short, because MPS has Unix sockets in it, whose paths have at most 107 bytes.
-        self.path: Final = Path(tempfile.mkdtemp(prefix="ec-"))
+        is_short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PATH
+        self.path: Final = Path(tempfile.mkdtemp(prefix="ec-", dir=None if is_short else "/tmp"))  # noqa: S108 - mkdtemp chooses the name
         self.has_mps = False
         self._cleaner = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-P", cleaner.__file__, str(os.getpid()), str(self.path)],
@@ -77,7 +82,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             with output.open("wb") as file:
                 code = subprocess.run(  # noqa: S603 - a program of NVIDIA's driver
                     [cleaner.CONTROL, "-d"],
-                    env=self.environment("mps") | dict(variables),
+                    # The share of the daemon is an upper limit of those of its tenants.
+                    env=self.environment("mps") | dict(variables) | {SHARE: "100"},
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,

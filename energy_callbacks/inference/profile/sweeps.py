@@ -57,10 +57,9 @@ def single(models: Sequence[str], shares: Sequence[float], batches: Sequence[int
         for index in range(count)
     ]
     given = [one.share_pct for one in tenants]
-    if sum(given) > 100.0 or min(given) <= 0.0:
+    if sum(given) > 100.0 + 1e-9 or not all(share > 0.0 for share in given):
         raise ValueError(f"shares must be positive and at most 100 together, got {given}")
-    if min(batches) < 1:
-        raise ValueError(f"batches must be at least 1, got {list(batches)}")
+    _check("batches", batches)
     return Configuration(tenants=tuple(tenants))
 
 
@@ -79,6 +78,12 @@ def anchor(
         batches: batch sizes; ``None`` for powers of two that suit the share.
         counts: numbers of tenants; ``None`` for powers of two and the largest number that fits.
     """
+    if not 0.0 < share_step <= 100.0:
+        raise ValueError(
+            f"the step between shares must be above 0 and at most 100 %, got {share_step:g}"
+        )
+    _check("batches", batches)
+    _check("numbers of tenants", counts)
     shares = np.arange(share_step, 100.0 + 1e-9, share_step).tolist()
     found = []
     for share in shares:
@@ -96,10 +101,16 @@ def anchor(
 
 def few(models: Sequence[str], batches: Sequence[int] | None = None) -> list[Configuration]:
     """Return one, two and four tenants that share the whole GPU, for sweeps over clocks."""
+    _check("batches", batches)
     return [
         equal(model, share, size, int(100.0 / share))
         for share, model, size in itertools.product(_FEW, models, batches or _FEW_BATCHES)
     ]
+
+
+def _check(name: str, values: Sequence[int] | None) -> None:
+    if values and min(values) < 1:
+        raise ValueError(f"{name} must be at least 1, got {list(values)}")
 
 
 def equal(model: str, share_pct: float, batch: int, count: int) -> Configuration:

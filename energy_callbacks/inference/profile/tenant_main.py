@@ -102,7 +102,8 @@ def main() -> None:
         from energy_callbacks.tuning.out_of_memory import is_out_of_memory, said
 
         status = "oom" if is_out_of_memory(error) else "error"
-        answer({"status": status, "note": f"{type(error).__name__}: {said(error)}"[:_NOTE_LENGTH]})
+        note = " ".join(f"{type(error).__name__}: {said(error)}".split())  # of one line
+        answer({"status": status, "note": note[:_NOTE_LENGTH]})
         raise
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.inference.profile.run_folder import RunFolder
+from energy_callbacks.inference.profile.run_folder import SHARE, RunFolder
 from energy_callbacks.inference.records import Mode, Status, Tenant
 
 # Time to import a framework, build the model and run its first batch, s: twenty processes that
@@ -19,7 +19,7 @@ from energy_callbacks.inference.records import Mode, Status, Tenant
 LOAD_S: Final = 300.0
 # Time until a tenant that runs batches answers, s: the longest batch that is measured.
 _ANSWER_S: Final = 60.0
-# Time for a process to end after its input was closed, s.
+# Time for processes to end after their input was closed, s.
 _END_S: Final = 5.0
 _MODULE: Final = "energy_callbacks.inference.profile.tenant_main"
 
@@ -58,7 +58,7 @@ class _Process:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 bufsize=0,
-                env={**environment, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{share_pct:g}"},
+                env={**environment, SHARE: f"{share_pct:g}"},
                 start_new_session=True,  # Ctrl-C reaches only the profile, which ends its tenants
             )
 
@@ -68,14 +68,18 @@ class _Process:
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
-    def answer(self, timeout_s: float) -> dict[str, Any]:
+    def answer(self, timeout_s: float, since_s: float | None = None) -> dict[str, Any]:
         """Return the next answer.
+
+        Args:
+            timeout_s: longest time to wait, s.
+            since_s: monotonic time from which it counts; ``None`` for now.
 
         Raises:
             TenantFailed: if there is none in time, or if it reports a fault.
         """
         assert self._process.stdout is not None
-        end_s = time.monotonic() + timeout_s
+        end_s = (time.monotonic() if since_s is None else since_s) + timeout_s
         while b"\n" not in self._text:
             left_s = max(end_s - time.monotonic(), 0.0)
             if not select.select([self._process.stdout], [], [], left_s)[0]:
@@ -96,13 +100,14 @@ class _Process:
         with suppress(OSError):
             self._process.stdin.close()
 
-    def wait(self) -> None:
+    def wait(self, timeout_s: float) -> None:
         """Wait for the end of the process, and kill it if that takes too long."""
         try:
-            self._process.wait(_END_S)
+            self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # the driver may hold a killed process
+                self._process.wait(_END_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -175,8 +180,22 @@ class TenantGroup:
                 process.send(**command)
                 process.loaded = command
                 loading.append(process)
+        self._loaded(loading)
+
+    def _loaded(self, loading: Sequence[_Process]) -> None:
+        """Wait until all have loaded or failed, and raise the first failure.
+
+        Those that still load would have to be killed otherwise, which may disturb MPS.
+        """
+        failure: TenantFailed | None = None
+        begin_s = time.monotonic()
         for process in loading:
-            process.answer(self._load_s)
+            try:
+                process.answer(self._load_s, since_s=begin_s)
+            except TenantFailed as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def run(self) -> None:
         """Let all tenants run batches."""
@@ -209,5 +228,6 @@ class TenantGroup:
 def _end(processes: Sequence[_Process]) -> None:
     for process in processes:
         process.close()
+    end_s = time.monotonic() + _END_S
     for process in processes:
-        process.wait()
+        process.wait(max(end_s - time.monotonic(), 0.0))

@@ -34,6 +34,21 @@ def frozen() -> Step:
     return lambda _: time.sleep(60.0)
 
 
+def slow() -> Step:
+    """Return a model that takes half a second to load, and prints nothing."""
+    time.sleep(0.5)
+    return steady()
+
+
+def garrulous() -> Step:
+    """Return a model whose error has several lines."""
+
+    def step(_: int) -> None:
+        raise ValueError("one\ntwo")
+
+    return step
+
+
 def printing() -> Step:
     """Return a model that prints to standard output, as libraries do."""
 

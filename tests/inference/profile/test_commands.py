@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import read
 
 PROFILE = ["powercap", "profile", "--gpu", "sim:h200", "--model", "resnet50"]
+SIM = ["--gpu", "sim:h200", "--model", "resnet50"]
 PACKAGE = Path(cleaner.__file__).parents[2]
 
 
@@ -67,6 +69,19 @@ def test_a_file_is_continued_only_if_asked(out: Path, capsys: pytest.CaptureFixt
     assert "[3/3]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("device", ["sim:v100", "cpu"])
+def test_a_file_of_another_gpu_is_not_continued(
+    device: str, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of a simulated GPU do not count as measured, and files are not mixed."""
+    assert main([*PROFILE, "--share", "50", "--window", "1", "--out", str(out)]) == 0
+    before = out.read_bytes()
+    words = ["--gpu", device, "--model", "resnet50", "--share", "50", "--out", str(out)]
+    assert main(["powercap", "profile", *words, "--resume"]) == 2
+    assert "has rows of NVIDIA H200 (simulated) with synthetic data" in capsys.readouterr().err
+    assert out.read_bytes() == before
+
+
 def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is removed, with a warning, and its configuration is measured again."""
     words = [*PROFILE, "--share", "50", "--window", "1", "--out", str(out), "--iterations", "2"]
@@ -88,6 +103,12 @@ def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--gpu", "cpu", "--model", "resnet50", "--sweep", "clock"], "needs --sm-mhz"),
         (["--gpu", "cpu", "--model", "resnet50", "--data", "/nowhere"], "there are no images"),
         (["--gpu", "5", "--model", "resnet50"], ""),
+        ([*SIM, "--share-step", "0"], "step between shares must be above 0"),
+        ([*SIM, "--batch", "0"], "batches must be at least 1, got [0]"),
+        ([*SIM, "--sweep", "clock", "--sm-mhz", "1200", "--batch", "0"], "batches must be"),
+        ([*SIM, "--tenants", "0"], "numbers of tenants must be at least 1, got [0]"),
+        ([*SIM, "--points", "0"], "--points must be at least 1, got 0"),
+        ([*SIM, "--share", "nan"], "shares must be positive"),
     ],
 )
 def test_wrong_arguments(
@@ -97,6 +118,21 @@ def test_wrong_arguments(
     assert main(["powercap", "profile", *words, "--out", str(out)]) in (1, 2)
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["profile", *SIM, "--window", "nan"], "must be a positive number of seconds, got 'nan'"),
+        (["profile", *SIM, "--warmup=-1"], "must be 0 or a positive number of seconds, got '-1'"),
+        (["verify", "plan.json", "--warmup", "x"], "must be 0 or a positive number of seconds"),
+    ],
+)
+def test_wrong_times(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The option is named, and what it must be."""
+    with pytest.raises(SystemExit):
+        main(["powercap", *words])
+    assert message in capsys.readouterr().err
 
 
 def test_a_dry_run(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,14 +191,35 @@ def test_verify_of_a_plan_that_cannot_run(tmp_path: Path) -> None:
     """A failure ends the verification, and the plan does not hold."""
     one = plan(rate=1.0, power_w=1.0, cap_w=1000.0)
     tenant = Tenant(model="resnet50", share_pct=50.0, batch=10**6)
-    broken = Plan(
-        **{name: getattr(one, name) for name in one.__dataclass_fields__}
-        | {"configuration": Configuration(tenants=(tenant,))}
-    )
+    broken = replace(one, configuration=Configuration(tenants=(tenant,)))
     found = verify(broken, simulated_gpu("sim:h200"), seconds=5, warmup_s=0.0)
     assert found.windows == 0
     assert found.failure.startswith("oom")
     assert not found.holds(0.0)
+
+
+def test_verify_refuses_models_that_do_not_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message comes before a process is started."""
+    path = tmp_path / "plan.json"
+    tenant = Tenant(model="resnet51", share_pct=50.0, batch=1)
+    one = plan(rate=1.0, power_w=1.0, cap_w=1000.0)
+    replace(one, configuration=Configuration(tenants=(tenant,))).write(path)
+    assert main(["powercap", "verify", str(path), "--gpu", "cpu"]) == 2
+    assert "there is no model 'resnet51'" in capsys.readouterr().err
+
+
+def test_no_file_or_message_is_run_as_code() -> None:
+    """Predictors, plans, traces and answers of tenants are data: JSON or CSV."""
+    sources = [
+        path for part in ("inference", "cli/powercap") for path in PACKAGE.glob(f"{part}/**/*.py")
+    ]
+    assert len(sources) > 50
+    unsafe = re.compile(
+        r"pickle|joblib|(?<![.\w])(?:eval|exec)\(|torch\.load|shell=True|os\.system"
+    )
+    assert {path.name for path in sources if unsafe.search(path.read_text())} == set()
 
 
 def test_nothing_asks_for_input_or_ends_processes_by_name() -> None:

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 
+import psutil
 import pytest
 
 from energy_callbacks.inference.profile import cleaner
@@ -64,6 +65,33 @@ def test_the_cleaner_is_killed(machine: Machine) -> None:
         folder.start_mps({})
         folder._cleaner.kill()
     assert machine.left() == []
+
+
+def test_a_long_folder_for_temporary_files(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sockets of MPS, whose paths have at most 107 bytes, are then in /tmp."""
+    long = machine.folder / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with RunFolder() as folder:
+        assert len(f"{folder.path}/pipe/control_privileged") <= 107
+
+
+def test_a_share_of_the_user_does_not_limit_the_daemon(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share in the environment would be an upper limit of all tenants."""
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
+    with RunFolder() as folder:
+        folder.start_mps({})
+        daemons = [
+            process.environ()
+            for process in psutil.process_iter()
+            if any(cleaner.CONTROL in word for word in process.cmdline())
+        ]
+        assert {one["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for one in daemons} == {"100"}
 
 
 def test_other_profiles_go_on(machine: Machine) -> None:

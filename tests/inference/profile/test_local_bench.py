@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.local_bench import LocalBench, LocalDevice
+from energy_callbacks.inference.profile.tenants import TenantFailed
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
 from energy_callbacks.powercap.actuators import choose
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
@@ -91,6 +93,7 @@ def test_processes_are_used_again(host: LocalBench) -> None:
         ("hungry", "oom", "MemoryError: too many samples"),
         ("killed", "error", r"SIGKILL"),
         ("missing", "error", "has no attribute 'missing'"),
+        ("garrulous", "error", "ValueError: one two"),
     ],
 )
 def test_a_failure_is_a_row(host: LocalBench, model: str, status: str, note: str) -> None:
@@ -108,6 +111,29 @@ def test_a_model_that_does_not_load(host: LocalBench, monkeypatch: pytest.Monkey
     monkeypatch.setattr("energy_callbacks.inference.profile.tenants._END_S", 0.2)
     row = measured(host, sweeps.single([f"{MODELS}:frozen"], [50.0], [1]))
     assert (row.status, row.note) == ("timeout", "a tenant did not answer within 1 s")
+
+
+def test_all_tenants_load_before_a_failure_is_reported(host: LocalBench) -> None:
+    """So those that still load need not be killed."""
+    models = [f"{MODELS}:{name}" for name in ("missing", "slow")]
+    with pytest.raises(TenantFailed, match="missing"):
+        host._tenants.load(sweeps.single(models, [50.0], [1]).tenants, "infer")
+    _, slow = host._tenants._processes
+    slow.send(do="report")
+    assert "ends_s" in slow.answer(10.0)
+    host._tenants.end()
+
+
+def test_frozen_tenants_end_together(host: LocalBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time after which they are killed is not multiplied by their number."""
+    monkeypatch.setattr(host._tenants, "_load_s", 1.0)
+    one = sweeps.single([f"{MODELS}:frozen"], [10.0] * 4, [1])
+    with pytest.raises(TenantFailed):
+        host._tenants.load(one.tenants, "infer")
+    monkeypatch.setattr("energy_callbacks.inference.profile.tenants._END_S", 0.5)
+    start_s = time.monotonic()
+    host._tenants.end()
+    assert time.monotonic() - start_s < 1.5
 
 
 def test_waiting_tenants_and_none(host: LocalBench) -> None:
