@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.cli.common import options
+from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
 from energy_callbacks.inference.profile import images
@@ -132,6 +133,8 @@ def opened(
         yield simulated_gpu(arguments.gpu, seed=arguments.seed)
         return
     where = device(arguments.gpu)
+    if arguments.gpu == "auto" and where.uuid is None:
+        logger.info("no GPU that CUDA may use was found; the CPU is measured")
     settings = None
     values = {pair for one in configurations for pair in needed(one).items()}
     if values:

@@ -35,8 +35,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     """
 
     def __init__(self) -> None:
-        is_short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PATH
-        self.path: Final = Path(tempfile.mkdtemp(prefix="ec-", dir=None if is_short else "/tmp"))  # noqa: S108 - mkdtemp chooses the name
+        is_long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_PATH
+        short = "/tmp" if is_long else None  # noqa: S108 - mkdtemp makes a new folder in it
+        self.path: Final = Path(tempfile.mkdtemp(prefix="ec-", dir=short))
         self.has_mps = False
         self._cleaner = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-P", cleaner.__file__, str(os.getpid()), str(self.path)],

@@ -1,6 +1,6 @@
 """Stands in for ``nvidia-cuda-mps-control``: a daemon with a pid file, a control pipe and a child.
 
-``-d`` starts the daemon, which returns at once. Without arguments, standard input goes to the
+``-d`` starts the daemon, and returns when it is ready. Without arguments, standard input goes to the
 daemon, where ``quit`` ends it. The daemon's child, as MPS's server, ends only with the daemon.
 """
 
@@ -15,7 +15,9 @@ FOLDER = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 
 def daemon() -> None:
     """Wait for ``quit`` on the control pipe; signals other than SIGKILL are ignored."""
+    is_ready, ready = os.pipe()
     if os.fork():
+        os.read(is_ready, 1)
         return
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -25,6 +27,7 @@ def daemon() -> None:
     server = os.fork()
     if not server:
         time.sleep(600.0)
+    os.write(ready, b"1")
     while "quit" not in (FOLDER / "control").read_text():
         pass
     os.kill(server, signal.SIGKILL)

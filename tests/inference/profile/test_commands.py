@@ -2,15 +2,18 @@
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks.cli import main
+from energy_callbacks.cli.powercap import bench
 from energy_callbacks.inference.planner.plan import Margin, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.profile import cleaner
+from energy_callbacks.inference.profile.local_bench import LocalDevice
 from energy_callbacks.inference.profile.verify import verify
 from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
@@ -56,6 +59,18 @@ def test_out_of_memory_is_a_row(out: Path, capsys: pytest.CaptureFixture[str]) -
     assert all(row.throughput_per_s is row.power_mean_w is None for row in failed)
     assert rows[-2].status == "ok"
     assert "oom (simulated)" in capsys.readouterr().err
+
+
+def test_the_cpu_is_not_measured_silently(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], out: Path
+) -> None:
+    """A message says so if no GPU was found."""
+    monkeypatch.setattr(bench, "device", lambda _: LocalDevice(uuid=None, name="CPU"))
+    stand_in = nullcontext(simulated_gpu("sim:h200"))
+    monkeypatch.setattr(bench, "LocalBench", lambda *_, **__: stand_in)
+    words = ["--model", "resnet50", "--share", "50", "--window", "1", "--out", str(out)]
+    assert main(["powercap", "profile", *words]) == 0
+    assert "no GPU that CUDA may use was found; the CPU is measured" in capsys.readouterr().err
 
 
 def test_a_file_is_continued_only_if_asked(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

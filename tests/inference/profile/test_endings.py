@@ -86,12 +86,9 @@ def test_a_share_of_the_user_does_not_limit_the_daemon(
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
     with RunFolder() as folder:
         folder.start_mps({})
-        daemons = [
-            process.environ()
-            for process in psutil.process_iter()
-            if any(cleaner.CONTROL in word for word in process.cmdline())
-        ]
-        assert {one["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for one in daemons} == {"100"}
+        pid = (folder.path / "pipe" / "nvidia-cuda-mps-control.pid").read_text()
+        environment = psutil.Process(int(pid)).environ()
+    assert environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
 
 
 def test_other_profiles_go_on(machine: Machine) -> None:
