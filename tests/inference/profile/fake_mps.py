@@ -1,7 +1,7 @@
 """Stands in for ``nvidia-cuda-mps-control``: a daemon with a pid file, a control pipe and a child.
 
-``-d`` starts the daemon, and returns when it is ready. Without arguments, standard input goes to the
-daemon, where ``quit`` ends it. The daemon's child, as MPS's server, ends only with the daemon.
+``-d`` starts the daemon, and returns when it is ready. Without arguments, standard input goes to
+the daemon, where ``quit`` ends it. The daemon's child, as MPS's server, ends only with the daemon.
 """
 
 import os
