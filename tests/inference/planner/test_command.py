@@ -8,6 +8,7 @@ import pytest
 
 from energy_callbacks.cli import main
 from energy_callbacks.inference.planner.plan import Plan
+from energy_callbacks.inference.planner.search import METHODS
 from energy_callbacks.inference.predictor.predictor import Predictor
 from energy_callbacks.inference.records import Configuration, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
@@ -106,3 +107,13 @@ def test_limits_of_each_model_are_read(predictor: Path, tmp_path: Path) -> None:
     assert problem.min_rates_per_s == {"resnet50": 500.0}
     assert problem.max_latencies_ms == {"resnet50": 80.0}
     assert problem.footprints == {"resnet50": (1.5, 0.02)}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_from_the_command_line(
+    predictor: Path, tmp_path: Path, method: str
+) -> None:
+    """Every name that --method accepts gives a plan below the cap."""
+    out = tmp_path / "plan.json"
+    assert run(predictor, "--cap-w", "300", "--method", method, "--out", str(out)) == 0
+    assert Plan.read(out).prediction.power_w.value < 300.0
