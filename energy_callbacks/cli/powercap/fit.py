@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.core.tables import aligned
@@ -42,7 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit the predictor, write it, and print its errors on windows that were left out; return 0."""
-    windows = [one for path in arguments.traces for one in read(path) if _is_chosen(one, arguments)]
+    found = [one for path in arguments.traces for one in read(path)]
+    windows = [one for one in found if _is_chosen(one, arguments)]
+    if found and not windows:
+        raise ValueError(
+            f"none of {len(found)} windows has the given model, dataset, GPU, mode and memory "
+            f"clock; the first has {_fields(found[0])}"
+        )
     prior = None if arguments.prior is None else Predictor.load(arguments.prior)
     predictor = Predictor.fit(windows, prior=prior)
     predictor.save(arguments.out)
@@ -72,15 +79,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_chosen(one: MeasuredWindow, arguments: argparse.Namespace) -> bool:
-    values = {
-        "dataset": one.dataset,
-        "gpu_name": one.gpu_name,
-        "mode": one.mode,
-        "mem_mhz": one.configuration.mem_mhz,
-    }
-    chosen = all(getattr(arguments, name) in (None, value) for name, value in values.items())
+    chosen = all(getattr(arguments, name) in (None, value) for name, value in _fields(one).items())
     models = {tenant.model for tenant in one.configuration.tenants}
     return chosen and (arguments.model is None or models <= {arguments.model})
+
+
+def _fields(one: MeasuredWindow) -> dict[str, Any]:
+    """Return what all windows of a fit have in common."""
+    names = ("dataset", "gpu_name", "mode")
+    return {name: getattr(one, name) for name in names} | {"mem_mhz": one.configuration.mem_mhz}
 
 
 def _table(found: Sequence[HeldOut]) -> list[tuple[str, ...]]:

@@ -138,13 +138,13 @@ def _problem(arguments: argparse.Namespace) -> Problem:
 def _by_model(
     option: str, words: list[str], models: tuple[str, ...], read: Callable[[str], _Value]
 ) -> Mapping[str, _Value]:
-    """Return the value of each model; a word without a name is for all models.
+    """Return the value of each model; a word without a name is for all models without their own.
 
     Raises:
         ValueError: if a value cannot be read.
     """
     found: dict[str, _Value] = {}
-    for word in words:
+    for word in sorted(words, key=lambda one: "=" in one):
         name, _, value = word.rpartition("=")
         try:
             found |= dict.fromkeys([name] if name else models, read(value))

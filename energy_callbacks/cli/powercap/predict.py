@@ -1,13 +1,14 @@
 """``energy-callbacks powercap predict``: predicts a configuration that was not measured."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.inference.predictor import Predictor
-from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
+from energy_callbacks.inference.profile import sweeps
+from energy_callbacks.inference.records import Configuration, Interval, Prediction
 
 HELP = "predict throughput, latency, power and utilisation of a configuration"
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         required=True,
         metavar="PCT",
-        help="share of the GPU of each process",
+        help="share of the GPU of all processes, or of each",
     )
     add(
         "--batch",
@@ -57,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the prediction; return 0."""
     predictor = Predictor.load(arguments.predictor)
     predictor.require(dataset=arguments.dataset, gpu_name=arguments.gpu_name)
-    configuration = Configuration(
-        tenants=_tenants(arguments),
+    configuration = replace(
+        sweeps.single(arguments.model, arguments.share, arguments.batch),
         sm_mhz=arguments.sm_mhz,
         mem_mhz=arguments.mem_mhz,
         power_limit_w=arguments.power_limit_w,
@@ -72,24 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"from {prediction.source} windows of {predictor.identity['gpu_name'] or 'a GPU'}")
     print("\n".join(aligned(_table(configuration, prediction), "<>")))
     return 0
-
-
-def _tenants(arguments: argparse.Namespace) -> tuple[Tenant, ...]:
-    shares = arguments.share
-    lists = {"--model": arguments.model, "--batch": arguments.batch}
-    for option, values in lists.items():
-        if len(values) not in (1, len(shares)):
-            raise ValueError(
-                f"{option} has {len(values)} values, and --share {len(shares)}; give one value for "
-                "all processes, or one for each"
-            )
-    models, batches = (
-        values * len(shares) if len(values) == 1 else values for values in lists.values()
-    )
-    return tuple(
-        Tenant(model=model, share_pct=share, batch=batch)
-        for model, share, batch in zip(models, shares, batches, strict=True)
-    )
 
 
 def _fields(prediction: Prediction) -> dict[str, object]:

@@ -20,7 +20,7 @@ from energy_callbacks.inference.planner.problem import GpuSetting, Problem
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Prediction, Tenant
 
-# Number of plans with different tenants in which the approximation is compared.
+# Number of plans with random tenants in which the approximation is compared.
 _CHECKS: Final = 12
 
 
@@ -55,7 +55,7 @@ class Approximation:
         return self._states[key]
 
     def deviation(self, problem: Problem) -> float:
-        """Return the largest relative error of throughput and power in plans of mixed tenants."""
+        """Return the largest relative error of throughput and power in plans of random tenants."""
         chance = random.Random(0)  # noqa: S311 - no secret
         tenants = problem.tenants()
         errors = [0.0]
@@ -135,14 +135,14 @@ def _with_estimates(tenants: Sequence[Tenant], counts: Array, alone: Rates, pack
 
 
 def _mixed(chance: random.Random, tenants: Sequence[Tenant]) -> list[int]:
-    """Return the places of random tenants whose shares fit together."""
+    """Return the places of a random number of random tenants whose shares fit together."""
     chosen: list[int] = []
     free = 100.0
-    for place in chance.sample(range(len(tenants)), min(40, len(tenants))):
+    for place in chance.choices(range(len(tenants)), k=40):
         if tenants[place].share_pct <= free:
             chosen.append(place)
             free -= tenants[place].share_pct
-    return chosen
+    return chosen[: chance.randint(2, max(2, len(chosen)))]
 
 
 @dataclass(frozen=True, slots=True)

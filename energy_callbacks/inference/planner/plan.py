@@ -95,8 +95,8 @@ class Plan:
         """
         if values.get("version") != VERSION or "configuration" not in values:
             raise ValueError(
-                f"this is no plan of version {VERSION}, got version {values.get('version')!r}; "
-                "run energy-callbacks powercap plan again"
+                f"this is no plan of version {VERSION}, got fields {', '.join(values)} and version "
+                f"{values.get('version')!r}; write it with energy-callbacks powercap plan"
             )
         kept = ("method", "value", "bound", "bound_reason", "others")
         margin = values["margin"]

@@ -1,5 +1,6 @@
 """What is asked of the planner: models, allowed settings, limits, and the objective."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple
@@ -75,8 +76,20 @@ class Problem:
                 raise ValueError(f"{name} must not be empty")
         if any(share % STEP_PCT or not 0 < share <= 100 for share in self.shares_pct):
             raise ValueError(f"shares_pct must be multiples of 5 to 100, got {self.shares_pct}")
-        if self.cap_w is not None and not self.cap_w > 0.0:
-            raise ValueError(f"cap_w must be positive, got {self.cap_w}")
+        if any(batch < 1 for batch in self.batches):
+            raise ValueError(f"batches must be at least 1, got {self.batches}")
+        for name in ("cap_w", "memory_gib", "weights", "max_latencies_ms"):
+            given = getattr(self, name)
+            for value in given.values() if isinstance(given, Mapping) else (given,):
+                if value is not None and not 0.0 < value < math.inf:
+                    raise ValueError(f"{name} must be positive and finite, got {value:g}")
+        for value in self.min_rates_per_s.values():
+            if not 0.0 <= value < math.inf:
+                raise ValueError(f"min_rates_per_s must be finite and not negative, got {value:g}")
+        if not 0.0 <= self.sensor_error_pct < 100.0:
+            raise ValueError(
+                f"sensor_error_pct must be at least 0 and below 100, got {self.sensor_error_pct:g}"
+            )
         for name in ("weights", "min_rates_per_s", "max_latencies_ms", "footprints"):
             if unknown := set(getattr(self, name)) - set(self.models):
                 raise ValueError(

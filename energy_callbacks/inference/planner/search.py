@@ -22,7 +22,7 @@ from energy_callbacks.inference.planner.additive import (
     systems,
 )
 from energy_callbacks.inference.planner.approximation import Approximation, Slowed, optimistic
-from energy_callbacks.inference.planner.judge import Judged, judge
+from energy_callbacks.inference.planner.judge import TOLERANCE, Judged, judge
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.planner.refusal import refuse
@@ -191,7 +191,10 @@ class _Search:
             "model add up to at most 100 %; in mixed plans, the predictor is "
             f"{100.0 * self.deviation:.2g} % from an additive model"
         )
-        return pick(bound or best.value, best.value), reason
+        value = best.value if bound is None else pick(bound, best.value)
+        if bound is None or abs(value / bound - 1.0) > TOLERANCE:
+            reason = f"not proven, because the plan is better than the {reason}"
+        return value, reason
 
     def _judged(self, configuration: Configuration | None) -> Judged | None:
         if configuration is None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.inference.predictor import json_file, outputs, physics, predictions, rows
 from energy_callbacks.inference.predictor.held_out import HeldOut, held_out
 from energy_callbacks.inference.predictor.physics import Scales
@@ -167,7 +168,7 @@ class Predictor:
     def save(self, path: Path) -> None:
         """Write a JSON file, which ``load`` reads."""
         fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        path.write_text(json_file.text(fields, physics.names(self.models)), encoding="utf-8")
+        atomic_files.write(path, json_file.text(fields, physics.names(self.models)))
 
     @classmethod
     def load(cls, path: Path) -> "Predictor":

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.inference.predictor.rows import Array
 
 # Means and standard deviations of the priors of what the likelihood chooses, all logarithms: the
@@ -79,11 +80,9 @@ class Residual:
         measurements that were left out, one at a time, had larger errors: the quantile of conformal
         prediction.
         """
-        from scipy.stats import t
-
         errors = np.sort(np.abs(self.left_out))
         at = min(len(errors), int(np.ceil(_PART * (len(errors) + 1)))) - 1
-        return float(max(t.ppf((1 + _PART) / 2, max(len(errors) / 2, 1)), errors[at]))
+        return float(max(t_quantile((1 + _PART) / 2, max(len(errors) / 2, 1)), errors[at]))
 
     @cached_property
     def _inverse(self) -> Array:

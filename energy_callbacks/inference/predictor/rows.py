@@ -65,8 +65,11 @@ def of(
         reference_mhz: the clock that counts as 1.
 
     Raises:
-        ValueError: if a model is not among ``models``, or if a clock is set and no reference known.
+        ValueError: if a model is not among ``models``, if a clock is set and no reference known, or
+            if a value is out of range.
     """
+    for one in configurations:
+        _check(one)
     flat = [(at, *each) for at, one in enumerate(configurations) for each in groups(one)]
     if unknown := {tenant.model for _, tenant, _ in flat} - set(models):
         raise ValueError(
@@ -86,6 +89,18 @@ def of(
         clock=np.array([1.0 if one is None else one / (reference_mhz or one) for one in clocks]),
         limit_w=numbers(one.power_limit_w for one in configurations),
     )
+
+
+def _check(configuration: Configuration) -> None:
+    for tenant in configuration.tenants:
+        if not (0.0 < tenant.share_pct <= 100.0 and tenant.batch >= 1):
+            raise ValueError(
+                f"a tenant of {tenant.model} has the share {tenant.share_pct:g} % and the batch "
+                f"{tenant.batch}; a share must be above 0 and at most 100 %, a batch at least 1"
+            )
+    for setting in (configuration.sm_mhz, configuration.power_limit_w):
+        if setting is not None and not 0.0 < setting < np.inf:
+            raise ValueError(f"a clock or power limit must be positive and finite, got {setting:g}")
 
 
 def tenant_rates(windows: Sequence[MeasuredWindow]) -> Array:

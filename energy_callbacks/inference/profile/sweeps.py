@@ -47,7 +47,10 @@ def single(models: Sequence[str], shares: Sequence[float], batches: Sequence[int
     count = max(len(models), len(shares), len(batches))
     lengths = [len(one) for one in (models, shares, batches)]
     if not set(lengths) <= {1, count}:
-        raise ValueError(f"models, shares and batches must be as many, or one, got {lengths}")
+        raise ValueError(
+            "give one value, or one for each tenant, of models, shares and batches; got "
+            f"{lengths[0]}, {lengths[1]} and {lengths[2]} values"
+        )
     tenants = [
         Tenant(
             model=models[index % len(models)],

@@ -107,6 +107,11 @@ def lines(path: Path) -> Iterator[Line]:
         reader = csv.DictReader(file)
         for cells in reader:
             line = Line(path, reader.line_num, cells)
+            if more := cells.pop(None, None):
+                raise ValueError(
+                    f"{path}, line {reader.line_num}: {len(more)} cells more than the header has; "
+                    "quote cells that contain a comma"
+                )
             if short := [name for name, text in cells.items() if text is None]:
                 raise line.error(short[0], "the line ends before this column")
             yield line

@@ -88,8 +88,14 @@ def tenants(line: Line, names: Sequence[str] | None = None) -> tuple[Tenant, ...
     for column, values in (("share_pct", shares), ("batch", batches)):
         if len(values) != len(models):
             raise line.error(column, f"{len(values)} values for {len(models)} tenants")
+    for share in shares:
+        if not (isinstance(share, int | float) and 0 < share <= 100):
+            raise line.error("share_pct", f"{share!r} is no share above 0 and at most 100")
+    for batch in batches:
+        if not (isinstance(batch, int) and batch >= 1):
+            raise line.error("batch", f"{batch!r} is no batch of at least 1")
     return tuple(
-        Tenant(model=str(model), share_pct=float(share), batch=int(batch))
+        Tenant(model=str(model), share_pct=float(share), batch=batch)
         for model, share, batch in zip(models, shares, batches, strict=True)
     )
 

@@ -99,9 +99,9 @@ def test_wrong_options_are_errors(
 
 
 def test_limits_of_each_model_are_read(predictor: Path, tmp_path: Path) -> None:
-    """Limits for all models and for one are part of the problem that is written."""
+    """Limits for all models and for one are part of the problem; that for one comes first."""
     out = tmp_path / "plan.json"
-    words = ["--min-rate", "500", "--latency-ms", "resnet50=80", "--memory-gib", "80"]
+    words = ["--min-rate", "500", "--latency-ms", "resnet50=80", "20", "--memory-gib", "80"]
     assert run(predictor, *words, "--footprint", "1.5+0.02", "--out", str(out)) == 0
     problem = Plan.read(out).problem
     assert problem.min_rates_per_s == {"resnet50": 500.0}

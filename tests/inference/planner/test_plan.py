@@ -75,6 +75,12 @@ def test_the_text_has_what_a_user_needs(found: Plan) -> None:
         ({"cap_w": 0.0}, "cap_w must be positive"),
         ({"weights": {"z": 1.0}}, "weights names"),
         ({"memory_gib": 10.0}, "footprint of each model"),
+        ({"batches": (0, 4)}, "batches must be at least 1"),
+        ({"cap_w": float("inf")}, "cap_w must be positive and finite, got inf"),
+        ({"weights": {"a": 0.0}}, "weights must be positive"),
+        ({"max_latencies_ms": {"a": float("nan")}}, "max_latencies_ms must be positive"),
+        ({"min_rates_per_s": {"a": -5.0}}, "must be finite and not negative, got -5"),
+        ({"sensor_error_pct": 100.0}, "at least 0 and below 100"),
     ],
 )
 def test_wrong_problems_are_errors(changes: dict[str, object], message: str) -> None:

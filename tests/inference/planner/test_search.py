@@ -8,7 +8,7 @@ from energy_callbacks.inference.planner import greedy, milp
 from energy_callbacks.inference.planner.additive import systems
 from energy_callbacks.inference.planner.approximation import Approximation
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
-from energy_callbacks.inference.planner.problem import GpuSetting, Problem
+from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import METHODS, plan
 from energy_callbacks.inference.records import Prediction
 from tests.inference.planner.synthetic import (
@@ -155,6 +155,23 @@ def test_the_approximation_of_an_additive_model_is_exact() -> None:
     assert Approximation(gpu).deviation(problem) < 0.03
     exact, approximate = planned(problem, gpu, additive=gpu), planned(problem, gpu)
     assert approximate.value == pytest.approx(exact.value, rel=0.01)
+
+
+def test_one_kind_of_tenant_is_compared_with_the_predictor() -> None:
+    """With one model, share and batch, contention is found, and the best number of tenants."""
+    gpu = random_gpu(Random(200), 1, (1410.0,), bend=0.15)
+    for cap_w in (100.0, 130.0, 160.0):
+        problem = Problem(
+            models=("a",),
+            cap_w=cap_w,
+            settings=(GpuSetting(sm_mhz=1410.0),),
+            shares_pct=(10,),
+            batches=(16,),
+            footprints={"a": Footprint(0.0)},
+        )
+        assert Approximation(gpu).deviation(problem) > 0.02
+        best, found = best_by_trying(problem, gpu), planned(problem, gpu)
+        assert found.value == pytest.approx(best)
 
 
 def test_mixed_plans_keep_the_margin_of_their_own_interval() -> None:

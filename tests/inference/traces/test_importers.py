@@ -98,3 +98,9 @@ def test_a_short_line_is_an_error(tmp_path: Path) -> None:
     """A line that was cut off is found."""
     with pytest.raises(ValueError, match=r"line 2, column 7 \(average_power\): the line ends"):
         written(tmp_path / "summary_power_v100.csv", ZEUS + "cifar100,net,8,adam,125,10\n")
+
+
+def test_a_long_line_is_an_error(tmp_path: Path) -> None:
+    """A list that is not quoted is found, because its commas make cells of it."""
+    with pytest.raises(ValueError, match="line 2: 1 cells more than the header has; quote"):
+        written(tmp_path / "summary_power_v100.csv", ZEUS + "cifar100,net,8,adam,125,10,90,1\n")
