@@ -76,6 +76,17 @@ class Problem:
                 raise ValueError(f"{name} must not be empty")
         if any(share % STEP_PCT or not 0 < share <= 100 for share in self.shares_pct):
             raise ValueError(f"shares_pct must be multiples of 5 to 100, got {self.shares_pct}")
+        for name in ("weights", "min_rates_per_s", "max_latencies_ms", "footprints"):
+            if unknown := set(getattr(self, name)) - set(self.models):
+                raise ValueError(
+                    f"{name} names {sorted(unknown)}, which are not among the models "
+                    f"{sorted(self.models)}"
+                )
+        if self.memory_gib is not None and (missing := set(self.models) - set(self.footprints)):
+            raise ValueError(f"memory_gib needs the footprint of each model; add {sorted(missing)}")
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
         if any(batch < 1 for batch in self.batches):
             raise ValueError(f"batches must be at least 1, got {self.batches}")
         for name in ("cap_w", "memory_gib", "weights", "max_latencies_ms"):
@@ -90,14 +101,6 @@ class Problem:
             raise ValueError(
                 f"sensor_error_pct must be at least 0 and below 100, got {self.sensor_error_pct:g}"
             )
-        for name in ("weights", "min_rates_per_s", "max_latencies_ms", "footprints"):
-            if unknown := set(getattr(self, name)) - set(self.models):
-                raise ValueError(
-                    f"{name} names {sorted(unknown)}, which are not among the models "
-                    f"{sorted(self.models)}"
-                )
-        if self.memory_gib is not None and (missing := set(self.models) - set(self.footprints)):
-            raise ValueError(f"memory_gib needs the footprint of each model; add {sorted(missing)}")
 
     @property
     def sensor_error_w(self) -> float:

@@ -1,5 +1,6 @@
 """Plans of additive models are compared with all plans; others with what the predictor says."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from energy_callbacks.inference.planner.approximation import Approximation
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import METHODS, plan
-from energy_callbacks.inference.records import Prediction
+from energy_callbacks.inference.records import Interval, Prediction
 from tests.inference.planner.synthetic import (
     SyntheticGpu,
     Workload,
@@ -204,6 +205,38 @@ def test_mixed_plans_keep_the_margin_of_their_own_interval() -> None:
     )
     found = planned(problem, gpu)
     assert found.prediction.power_w.value * 1.2 + problem.sensor_error_w <= 200.0 + 1e-6
+
+
+def test_a_plan_better_than_its_bound_is_not_called_proven() -> None:
+    """Where different tenants speed each other up, the assumptions of the bound do not hold."""
+
+    class Helped(SyntheticGpu):
+        def predict(self, configuration) -> Prediction:  # type: ignore[no-untyped-def]
+            found = super().predict(configuration)
+            factor = 1.5 if len({one.model for one in configuration.tenants}) > 1 else 1.0
+            each = [
+                Interval(*(factor * one for one in rate)) for rate in found.tenant_throughputs_per_s
+            ]
+            return replace(
+                found,
+                throughput_per_s=Interval(*map(sum, zip(*each, strict=True))),
+                tenant_throughputs_per_s=tuple(each),
+            )
+
+    made = random_gpu(Random(4), 2, (1410.0,))
+    gpu = Helped(workloads=made.workloads, static_w=made.static_w)
+    found = planned(
+        Problem(
+            models=("a", "b"),
+            settings=(GpuSetting(sm_mhz=1410.0),),
+            shares_pct=(50,),
+            batches=(32,),
+            weights={name: 1.0 / gpu.full_throughput(name) for name in ("a", "b")},
+        ),
+        gpu,
+    )
+    assert {one.model for one in found.configuration.tenants} == {"a", "b"}
+    assert found.bound_reason.startswith("not proven, because the plan is better")
 
 
 def test_a_clock_is_left_out_only_if_nothing_there_is_better() -> None:
