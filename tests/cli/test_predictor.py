@@ -70,7 +70,7 @@ def test_a_selection_without_windows_is_an_error(
 ) -> None:
     """The message has what the first window has, so that a misspelt name is found."""
     assert main([*fit(fitted), "--dataset", "image-net"]) == 2
-    assert "the first has {'dataset': 'imagenet'" in capsys.readouterr().err
+    assert "the first window has dataset 'imagenet', gpu_name" in capsys.readouterr().err
 
 
 def test_predict(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,13 +92,13 @@ def test_predict(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "message"),
     [
         (["--dataset", "caltech256"], "with dataset 'imagenet', not 'caltech256'"),
-        (["--batch", "1", "2", "3"], "models, shares and batches; got 1, 2 and 3 values"),
+        (["--batch", "1", "2", "3"], "one for each tenant, got 1, 2 and 3 values"),
         (["--model", "vgg19"], "no window of vgg19 was measured"),
         (["--mem-mhz", "1215"], "with mem_mhz None, not 1215.0"),
         (["--share", "60", "60"], "at most 100 together, got [60.0, 60.0]"),
         (["--share", "nan"], "the share nan %"),
         (["--batch", "0"], "batches must be at least 1"),
-        (["--power-limit-w", "-5"], "must be positive and finite, got -5"),
+        (["--limit-w", "-5"], "must be positive and finite, got -5"),
     ],
 )
 def test_what_cannot_be_predicted_is_an_error(

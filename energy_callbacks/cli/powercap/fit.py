@@ -46,9 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     found = [one for path in arguments.traces for one in read(path)]
     windows = [one for one in found if _is_chosen(one, arguments)]
     if found and not windows:
+        first = ", ".join(f"{name} {value!r}" for name, value in _fields(found[0]).items())
         raise ValueError(
-            f"none of {len(found)} windows has the given model, dataset, GPU, mode and memory "
-            f"clock; the first has {_fields(found[0])}"
+            f"none of {len(found)} windows was chosen by --model, --dataset, --gpu-name, --mode "
+            f"and --mem-mhz; the first window has {first}"
         )
     prior = None if arguments.prior is None else Predictor.load(arguments.prior)
     predictor = Predictor.fit(windows, prior=prior)

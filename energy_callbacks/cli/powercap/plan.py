@@ -141,8 +141,13 @@ def _by_model(
     """Return the value of each model; a word without a name is for all models without their own.
 
     Raises:
-        ValueError: if a value cannot be read.
+        ValueError: if a value cannot be read, or if several values are for all models.
     """
+    if sum("=" not in one for one in words) > 1:
+        raise ValueError(
+            f"{option} has several values without a model, got {' '.join(words)}; name the model "
+            "of each as MODEL=VALUE"
+        )
     found: dict[str, _Value] = {}
     for word in sorted(words, key=lambda one: "=" in one):
         name, _, value = word.rpartition("=")

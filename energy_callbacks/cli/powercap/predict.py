@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--sm-mhz", type=float, default=None, metavar="MHZ", help="clock of the multiprocessors")
     add("--mem-mhz", type=float, default=None, metavar="MHZ", help="clock of the memory")
-    add("--power-limit-w", type=float, default=None, metavar="W", help="power limit")
+    add("--limit-w", type=float, default=None, metavar="W", help="power limit")
     add(
         "--dataset",
         default=None,
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         sweeps.single(arguments.model, arguments.share, arguments.batch),
         sm_mhz=arguments.sm_mhz,
         mem_mhz=arguments.mem_mhz,
-        power_limit_w=arguments.power_limit_w,
+        power_limit_w=arguments.limit_w,
     )
     prediction = predictor.predict(configuration)
     if arguments.json:

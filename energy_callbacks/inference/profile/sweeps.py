@@ -48,7 +48,7 @@ def single(models: Sequence[str], shares: Sequence[float], batches: Sequence[int
     lengths = [len(one) for one in (models, shares, batches)]
     if not set(lengths) <= {1, count}:
         raise ValueError(
-            "give one value, or one for each tenant, of models, shares and batches; got "
+            "models, shares and batches must be one value, or one for each tenant, got "
             f"{lengths[0]}, {lengths[1]} and {lengths[2]} values"
         )
     tenants = [

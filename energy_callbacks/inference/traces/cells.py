@@ -91,6 +91,8 @@ def header(path: Path) -> list[str]:
             raise ValueError(f"{path} has {size} bytes, which is too large; keep only needed rows")
         with path.open(encoding="utf-8-sig", newline="") as file:
             return next(csv.reader(file), [])
+    except csv.Error as error:
+        raise ValueError(f"{path}, line 1: {error}; is this a CSV file?") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not encoded in UTF-8: {error}") from error
     except OSError as error:
@@ -101,17 +103,25 @@ def lines(path: Path) -> Iterator[Line]:
     """Yield the lines of a file that are not empty.
 
     Raises:
-        ValueError: if a line is shorter than the header.
+        ValueError: if a line has fewer or more cells than the header, or is no CSV.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
-        for cells in reader:
-            line = Line(path, reader.line_num, cells)
-            if more := cells.pop(None, None):
-                raise ValueError(
-                    f"{path}, line {reader.line_num}: {len(more)} cells more than the header has; "
-                    "quote cells that contain a comma"
-                )
-            if short := [name for name, text in cells.items() if text is None]:
-                raise line.error(short[0], "the line ends before this column")
-            yield line
+        try:
+            for cells in reader:
+                yield _whole(path, reader.line_num, cells)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}, after line {reader.line_num}: {error}") from error
+
+
+def _whole(path: Path, number: int, cells: dict[Any, Any]) -> Line:
+    """Return a line that has one cell for each column."""
+    if more := cells.pop(None, None):
+        raise ValueError(
+            f"{path}, line {number}: {len(more)} cells more than the header has; quote cells that "
+            "contain a comma"
+        )
+    line = Line(path, number, cells)
+    if short := [name for name, text in cells.items() if text is None]:
+        raise line.error(short[0], "the line ends before this column")
+    return line

@@ -87,6 +87,7 @@ def test_a_refusal_is_json_with_exit_code_1(
     [
         (["--min-rate", "resnet50=x"], "--min-rate must be a value for all models"),
         (["--latency-ms", "vgg19=3"], "not among the models"),
+        (["--min-rate", "100", "200"], "--min-rate has several values without a model"),
         (["--memory-gib", "80"], "footprint"),
     ],
 )

@@ -104,3 +104,13 @@ def test_a_long_line_is_an_error(tmp_path: Path) -> None:
     """A list that is not quoted is found, because its commas make cells of it."""
     with pytest.raises(ValueError, match="line 2: 1 cells more than the header has; quote"):
         written(tmp_path / "summary_power_v100.csv", ZEUS + "cifar100,net,8,adam,125,10,90,1\n")
+
+
+def test_a_file_that_is_no_csv_is_an_error(tmp_path: Path) -> None:
+    """A cell that is too large, and text that is not UTF-8, are errors with the file."""
+    path = tmp_path / "summary_power_v100.csv"
+    with pytest.raises(ValueError, match=r"v100.csv, after line \d: field larger"):
+        written(path, ZEUS + "x" * 200_000 + "\n")
+    path.write_bytes(ZEUS.encode() + b"a" * 100_000 + b"\xff\n")
+    with pytest.raises(ValueError, match=r"v100.csv, after line 1: .* can't decode"):
+        read(path)
