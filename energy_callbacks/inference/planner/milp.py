@@ -21,6 +21,7 @@ from energy_callbacks.inference.records import Configuration
 # are reduced by these amounts, relative to the largest entry of a row.
 _REDUCTIONS: Final = (0.0, 2e-6, 2e-5)
 _BISECTIONS: Final = 30
+_INFEASIBLE: Final = 2  # status of ``scipy.optimize.milp``
 # A plan must be better than the best one by this relative difference.
 _BETTER: Final = 1e-9
 
@@ -167,7 +168,11 @@ def counts_of(
 def _milp(
     gains: Array, matrix: Array, bounds: Array, most: Array, effort: Effort
 ) -> tuple[Array | None, float]:
-    """Return the counts with the largest gain, and its bound; ``-inf`` if none are allowed."""
+    """Return the counts with the largest gain, and its bound.
+
+    The bound is ``-inf`` if no counts are allowed, and ``inf`` if the solver has stopped without a
+    bound.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     result = milp(
@@ -180,10 +185,11 @@ def _milp(
         integrality=np.ones(len(gains)),
         options={"mip_rel_gap": effort.gap, "time_limit": effort.longest_s},
     )
+    if result.status == _INFEASIBLE:
+        return None, -np.inf
     bound = result.mip_dual_bound
-    is_known = bound is not None and result.status in (0, 1)
     counts = None if result.x is None else np.round(result.x)
-    return counts, -float(bound or 0.0) if is_known else -np.inf
+    return counts, np.inf if bound is None else -float(bound)
 
 
 def _scaled(matrix: Array, bounds: Array) -> tuple[Array, Array]:

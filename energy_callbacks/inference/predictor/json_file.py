@@ -1,7 +1,7 @@
 """Fields of a predictor as JSON and back; reading a file never runs code from it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -9,19 +9,18 @@ from typing import Any, Final
 import numpy as np
 
 from energy_callbacks.inference.predictor.held_out import HeldOut
-from energy_callbacks.inference.predictor.physics import Scales
+from energy_callbacks.inference.predictor.physics import Scales, names
 from energy_callbacks.inference.predictor.residual import Residual
 
 _KIND: Final = "energy-callbacks predictor"
 _VERSION: Final = 1
 
 
-def text(fields: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Return the fields as JSON.
+def text(fields: Mapping[str, Any]) -> str:
+    """Return the fields of a predictor as JSON.
 
     Args:
-        fields: fields of the predictor, by name.
-        names: names of its parameters.
+        fields: the fields, by name.
     """
     rows = zip(*(fields[one].tolist() for one in ("means", "stds", "theta")), strict=True)
     scales = fields["scales"]._asdict()
@@ -32,7 +31,7 @@ def text(fields: Mapping[str, Any], names: Sequence[str]) -> str:
         **{name: fields[name] for name in kept},
         "scales": {name: np.asarray(value).tolist() for name, value in scales.items()},
         # Natural logarithms: mean and standard deviation of the prior, and the fitted value.
-        "parameters": dict(zip(names, rows, strict=True)),
+        "parameters": dict(zip(names(fields["models"]), rows, strict=True)),
         "residuals": {name: one.lists() for name, one in fields["residuals"].items()},
         "held_out": [asdict(one) for one in fields["held_out"]],
     }
@@ -77,3 +76,5 @@ def read(path: Path) -> dict[str, Any]:
 def _check(found: Mapping[str, Any]) -> None:
     if (found["kind"], found["version"]) != (_KIND, _VERSION):
         raise ValueError(f"kind {found['kind']!r}, version {found['version']!r}")
+    if [*found["parameters"]] != names(found["models"]):
+        raise ValueError("the parameters are not those of the models")

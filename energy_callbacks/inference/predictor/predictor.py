@@ -168,7 +168,7 @@ class Predictor:
     def save(self, path: Path) -> None:
         """Write a JSON file, which ``load`` reads."""
         fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        atomic_files.write(path, json_file.text(fields, physics.names(self.models)))
+        atomic_files.write(path, json_file.text(fields))
 
     @classmethod
     def load(cls, path: Path) -> "Predictor":
@@ -191,6 +191,7 @@ def _usable(windows: Sequence[MeasuredWindow]) -> list[MeasuredWindow]:
     for one in windows:
         if one.status != "ok" or one.phase == "idle":
             continue
+        _check(one)
         if one.phase == "static":
             waiting = replace(one.configuration, tenants=())
             used.append(replace(one, configuration=waiting, throughput_per_s=None))
@@ -203,6 +204,16 @@ def _usable(windows: Sequence[MeasuredWindow]) -> list[MeasuredWindow]:
             f"{len(known)}"
         )
     return used
+
+
+def _check(window: MeasuredWindow) -> None:
+    for name in ("throughput_per_s", "power_mean_w"):
+        value = getattr(window, name)
+        if value is not None and not 0.0 <= value < np.inf:
+            raise ValueError(
+                f"{name} must be finite and not negative, got {value:g} in a window of "
+                f"{[*window.configuration.tenants[:1]]}; correct it, or leave it empty"
+            )
 
 
 def _identity(windows: Sequence[MeasuredWindow]) -> dict[str, Any]:

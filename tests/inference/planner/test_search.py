@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from scipy.optimize import OptimizeResult
 
 from energy_callbacks.inference.planner import greedy, milp
 from energy_callbacks.inference.planner.additive import systems
@@ -237,6 +238,19 @@ def test_a_plan_better_than_its_bound_is_not_called_proven() -> None:
     )
     assert {one.model for one in found.configuration.tenants} == {"a", "b"}
     assert found.bound_reason.startswith("not proven, because the plan is better")
+
+
+def test_a_solver_without_a_bound_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If HiGHS stops before it has a bound, the bound is the linear relaxation."""
+    gpu = random_gpu(Random(6), 2, (1410.0,))
+    problem = Problem(models=("a", "b"), cap_w=110.0, settings=(GpuSetting(sm_mhz=1410.0),))
+    pairs = [systems(problem, gpu, one) for one in problem.settings]
+    stopped = OptimizeResult(status=1, x=None, mip_dual_bound=None)
+    monkeypatch.setattr("scipy.optimize.milp", lambda *_, **__: stopped)
+    found = milp.solve(pairs, "throughput")
+    assert found is not None
+    assert found.bound == pytest.approx(milp.relaxed(pairs, "throughput"))
+    assert found.bound > found.value
 
 
 def test_a_clock_is_left_out_only_if_nothing_there_is_better() -> None:

@@ -153,6 +153,14 @@ def test_too_few_windows_are_an_error() -> None:
         Predictor.fit([*grid()[:2], idle, replace(grid()[2], status="timeout")])
 
 
+@pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["throughput_per_s", "power_mean_w"])
+def test_figures_that_are_impossible_are_an_error(name: str, value: float) -> None:
+    """The message names the figure."""
+    with pytest.raises(ValueError, match=f"{name} must be finite and not negative"):
+        Predictor.fit_only([*grid(), replace(grid()[0], **{name: value})])  # type: ignore[arg-type]
+
+
 def test_the_power_of_processes_that_wait() -> None:
     """It is predicted for a configuration without tenants."""
     static = replace(measured(equal("small", 1, 100.0, 1)), phase="static", power_mean_w=STATIC_W)
@@ -193,6 +201,17 @@ def test_files_of_other_versions_are_refused(fitted: Predictor, tmp_path: Path) 
     fitted.save(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
     with pytest.raises(ValueError, match=r"version 2\); write it with energy-callbacks powercap"):
+        Predictor.load(path)
+
+
+def test_parameters_of_another_model_are_refused(fitted: Predictor, tmp_path: Path) -> None:
+    """A file whose parameters do not match its models is found when it is read."""
+    path = tmp_path / "predictor.json"
+    fitted.save(path)
+    fields = json.loads(path.read_text())
+    fields["parameters"].popitem()
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match="the parameters are not those of the models"):
         Predictor.load(path)
 
 
