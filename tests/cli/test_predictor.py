@@ -96,7 +96,7 @@ def test_predict(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "vgg19"], "no window of vgg19 was measured"),
         (["--mem-mhz", "1215"], "with mem_mhz None, not 1215.0"),
         (["--share", "60", "60"], "at most 100 together, got [60.0, 60.0]"),
-        (["--share", "nan"], "the share nan %"),
+        (["--share", "nan"], "at most 100 together, got [nan]"),
         (["--batch", "0"], "batches must be at least 1"),
         (["--limit-w", "-5"], "must be positive and finite, got -5"),
     ],

@@ -91,6 +91,15 @@ def test_a_model_that_was_not_measured_is_an_error(fitted: Predictor) -> None:
         fitted.predict(equal("vgg19", 1, 100.0, 8))
 
 
+@pytest.mark.parametrize(("share", "batch"), [(0.0, 8), (150.0, 8), (float("nan"), 8), (50.0, 0)])
+def test_tenants_that_are_impossible_are_an_error(
+    fitted: Predictor, share: float, batch: int
+) -> None:
+    """The message has share and batch."""
+    with pytest.raises(ValueError, match=f"has the share {share:g} % and the batch {batch};"):
+        fitted.predict(equal("small", 1, share, batch))
+
+
 def test_different_tenants_are_fitted() -> None:
     """Windows of a small and a large model, with unequal shares, are predicted after such fits."""
     mixtures = [
