@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-_CURVES: Final = 4  # shares that are drawn, so that their intervals can be told apart
+_CURVES: Final = 4  # number of shares that are drawn; the intervals of more would overlap
 _COLOURS: Final = (BLUES[0], ORANGES[0], BLUES[1], ORANGES[2])
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from energy_callbacks.powercap.settings import Knob
+
 Source = Literal["measured", "simulated", "imported"]
 Mode = Literal["infer", "train"]
 Phase = Literal["idle", "static", "anchor", "clock", "online"]
@@ -40,6 +42,21 @@ class Configuration:
     sm_mhz: float | None = None
     mem_mhz: float | None = None
     power_limit_w: float | None = None
+
+
+def most_tenants(share_pct: float) -> int:
+    """Return how many tenants with this share a GPU has room for, despite rounding errors."""
+    return int(100.0 / share_pct + 1e-9)
+
+
+def needed(configuration: Configuration) -> dict[Knob, float]:
+    """Return the settings that a configuration needs, by knob, in the unit of the knob."""
+    values: dict[Knob, float | None] = {
+        "limit": configuration.power_limit_w,
+        "memory_clock": configuration.mem_mhz,
+        "clock": configuration.sm_mhz,
+    }
+    return {knob: value for knob, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,23 +5,26 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
 from energy_callbacks.inference.profile import images
-from energy_callbacks.inference.profile.gpu_settings import GpuSettings, needed
+from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
 from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.protocols import Bench
-from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.records import Configuration, needed
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.settings import Knob
 from energy_callbacks.sensing import devices
 from energy_callbacks.sensing.sources.nvidia.source import inventory
+
+if TYPE_CHECKING:
+    from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 
 _SIMULATED: Final = "sim:"  # as in the names of presets, which are imported when needed
 
@@ -59,6 +62,12 @@ def is_simulated(arguments: argparse.Namespace) -> bool:
     return bool(arguments.gpu.startswith(_SIMULATED))
 
 
+def _simulated(arguments: argparse.Namespace) -> "SimulatedGpu":
+    from energy_callbacks.inference.simulated.presets import simulated_gpu
+
+    return simulated_gpu(arguments.gpu, seed=arguments.seed)
+
+
 def device(name: str) -> LocalDevice:
     """Return the device that ``--gpu`` names.
 
@@ -94,9 +103,7 @@ def _one(name: str) -> list[int | str]:
 def identity(arguments: argparse.Namespace) -> tuple[str, str]:
     """Return the names of the device and of the data, as in rows."""
     if is_simulated(arguments):
-        from energy_callbacks.inference.simulated.presets import simulated_gpu
-
-        return simulated_gpu(arguments.gpu).card.name, images.SYNTHETIC
+        return _simulated(arguments).card.name, images.SYNTHETIC
     return device(arguments.gpu).name, images.dataset_name(arguments.data)
 
 
@@ -106,9 +113,7 @@ def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:
         for model in models:
             check_name(model)
         return
-    from energy_callbacks.inference.simulated.presets import simulated_gpu
-
-    known = simulated_gpu(arguments.gpu).models
+    known = _simulated(arguments).models
     for model in models:
         if model not in known:
             raise ValueError(
@@ -128,9 +133,7 @@ def opened(
         ActuatorError: if they cannot be changed.
     """
     if is_simulated(arguments):
-        from energy_callbacks.inference.simulated.presets import simulated_gpu
-
-        yield simulated_gpu(arguments.gpu, seed=arguments.seed)
+        yield _simulated(arguments)
         return
     where = device(arguments.gpu)
     if arguments.gpu == "auto" and where.uuid is None:

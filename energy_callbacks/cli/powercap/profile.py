@@ -15,9 +15,8 @@ from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import PowerCapError, SourceUnavailable
 from energy_callbacks.inference.profile import run as runner
 from energy_callbacks.inference.profile import sweeps
-from energy_callbacks.inference.profile.gpu_settings import needed
 from energy_callbacks.inference.profile.sweeps import Job
-from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase, needed
 from energy_callbacks.inference.traces import append, read
 from energy_callbacks.powercap.settings import Knob, Setting
 

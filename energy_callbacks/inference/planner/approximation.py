@@ -18,7 +18,7 @@ from energy_callbacks.inference.planner.additive import (
 )
 from energy_callbacks.inference.planner.problem import GpuSetting, Problem
 from energy_callbacks.inference.protocols import PredictionModel
-from energy_callbacks.inference.records import Configuration, Prediction, Tenant
+from energy_callbacks.inference.records import Configuration, Prediction, Tenant, most_tenants
 
 # Number of plans with random tenants in which the approximation is compared.
 _CHECKS: Final = 12
@@ -74,7 +74,7 @@ class Approximation:
         return max(errors)
 
     def _state(self, setting: GpuSetting, tenants: Sequence[Tenant]) -> State:
-        counts = np.array([max(1, int(100.0 / one.share_pct + 1e-9)) for one in tenants])
+        counts = np.array([max(1, most_tenants(one.share_pct)) for one in tenants])
         alone = self._totals(setting, tenants, np.ones_like(counts))
         full = self._totals(setting, tenants, counts)
         static_w = _static_w(alone, full)
@@ -192,7 +192,7 @@ def optimistic(
         setting, tenants = alone.setting, problem.tenants()
         state = model.state(setting, tenants)
         shared = systems_of(problem, setting, replace(state, shared=_best(state)))[1]
-        counts = np.array([max(1, int(100.0 / one.share_pct + 1e-9)) for one in tenants])
+        counts = np.array([max(1, most_tenants(one.share_pct)) for one in tenants])
         totals = np.maximum(state.alone[0], state.shared[0] * counts)
         most: dict[str, float] = {}
         for tenant, total in zip(tenants, totals, strict=True):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from energy_callbacks.inference.planner.additive import Array, System
 from energy_callbacks.inference.planner.problem import GpuSetting, Objective, Problem
-from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.records import Configuration, most_tenants
 
 _Counts = NDArray[np.int64]
 
@@ -50,14 +50,14 @@ def homogeneous(problem: Problem, settings: Iterable[GpuSetting]) -> list[Config
         setting.configuration([tenant] * count)
         for setting in settings
         for tenant in problem.tenants()
-        for count in range(1, int(100.0 / tenant.share_pct + 1e-9) + 1)
+        for count in range(1, most_tenants(tenant.share_pct) + 1)
     ]
 
 
 def _packings(kinds: System) -> tuple[_Counts, _Counts, _Counts, _Counts]:
     """Return both kinds of each packing, and their numbers."""
     shares = np.array([one.share_pct for one in kinds.tenants])
-    most = np.floor(100.0 / shares + 1e-9).astype(int)
+    most = [most_tenants(share) for share in shares]
     first = np.repeat(np.arange(len(shares)), most)
     firsts = np.concatenate([np.arange(1, number + 1) for number in most])
     left = 100.0 - firsts * shares[first]

@@ -3,20 +3,10 @@
 from contextlib import AbstractContextManager
 from typing import Final, Self
 
-from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.records import Configuration, needed
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 from energy_callbacks.powercap.settings import Knob, Setting
-
-
-def needed(configuration: Configuration) -> dict[Knob, float]:
-    """Return the settings that a configuration needs, by knob, in the unit of the knob."""
-    values: dict[Knob, float | None] = {
-        "limit": configuration.power_limit_w,
-        "memory_clock": configuration.mem_mhz,
-        "clock": configuration.sm_mhz,
-    }
-    return {knob: value for knob, value in values.items() if value is not None}
 
 
 class GpuSettings(AbstractContextManager["GpuSettings"]):

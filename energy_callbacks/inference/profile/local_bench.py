@@ -12,10 +12,10 @@ import numpy as np
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import images
 from energy_callbacks.inference.profile.device_sensors import DeviceSensors
-from energy_callbacks.inference.profile.gpu_settings import GpuSettings, needed
+from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.run_folder import RunFolder
 from energy_callbacks.inference.profile.tenants import LOAD_S, TenantFailed, TenantGroup
-from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase, needed
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.nvidia.source import session
 

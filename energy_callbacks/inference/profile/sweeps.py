@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.inference.records import Configuration, Mode, Phase, Tenant
+from energy_callbacks.inference.records import Configuration, Mode, Phase, Tenant, most_tenants
 
 # Batch sizes of sweeps over shares, if none are given. With larger batches for larger shares, the
 # tenants neither starve nor wait for memory (PctoDL's rule for the batch of a share).
@@ -90,7 +90,7 @@ def anchor(
     shares = np.arange(share_step, 100.0 + 1e-9, share_step).tolist()
     found = []
     for share in shares:
-        most = int(100.0 / share + 1e-9)
+        most = most_tenants(share)
         some = counts or sorted({*(2**power for power in range(most.bit_length())), most})
         fitting = [
             size
@@ -106,7 +106,7 @@ def few(models: Sequence[str], batches: Sequence[int] | None = None) -> list[Con
     """Return one, two and four tenants that share the whole GPU, for sweeps over clocks."""
     _check("batches", batches)
     return [
-        equal(model, share, size, int(100.0 / share))
+        equal(model, share, size, most_tenants(share))
         for share, model, size in itertools.product(_FEW, models, batches or _FEW_BATCHES)
     ]
 

@@ -1,4 +1,4 @@
-"""Failures that a simulated GPU can be told to have."""
+"""Failures that are injected into a simulated GPU."""
 
 from dataclasses import dataclass
 

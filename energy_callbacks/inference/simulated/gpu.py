@@ -14,6 +14,7 @@ from energy_callbacks.inference.records import (
     Mode,
     Phase,
     Tenant,
+    needed,
 )
 from energy_callbacks.inference.simulated.failures import Failures
 from energy_callbacks.inference.simulated.physics import (
@@ -205,10 +206,10 @@ class SimulatedGpu:
         """
         self._tenants, self._mode, self._is_waiting = (), mode, is_waiting
         self._start()
-        needed = math.fsum(memory_gib(one, self._workload(one), mode) for one in tenants)
-        if needed > self.card.memory_gib:
+        total = math.fsum(memory_gib(one, self._workload(one), mode) for one in tenants)
+        if total > self.card.memory_gib:
             raise OutOfMemory(
-                f"out of memory: {needed:.1f} GiB needed, {self.card.memory_gib:g} GiB available "
+                f"out of memory: {total:.1f} GiB needed, {self.card.memory_gib:g} GiB available "
                 "(simulated)"
             )
         self._tenants = tuple(tenants)
@@ -281,14 +282,8 @@ class SimulatedGpu:
             self._start()
 
     def _apply(self, configuration: Configuration) -> None:
-        wanted: dict[Knob, float | None] = {
-            "limit": configuration.power_limit_w,
-            "clock": configuration.sm_mhz,
-            "memory_clock": configuration.mem_mhz,
-        }
-        for knob, value in wanted.items():
-            if value is not None:
-                self.change(Setting(knob=knob, value=value))
+        for knob, value in needed(configuration).items():
+            self.change(Setting(knob=knob, value=value))
         clock = configuration.sm_mhz
         if clock is not None and self._state.clock_mhz > clock:
             raise ActuatorError(f"{self.uuid}: the clock {clock:g} MHz was refused (simulated)")

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from energy_callbacks.inference.profile import run, sweeps
-from energy_callbacks.inference.profile.gpu_settings import needed
 from energy_callbacks.inference.profile.sweeps import Job
-from energy_callbacks.inference.records import Configuration, MeasuredWindow, Status
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Status, needed
 
 
 def shape(one: Configuration) -> tuple[int, float, int]:
