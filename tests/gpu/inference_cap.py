@@ -20,7 +20,7 @@ from typing import Final
 
 import psutil
 
-from energy_callbacks.cli.powercap import bench as benches
+from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.planner.search import plan
@@ -57,7 +57,7 @@ def main() -> int:
     options = Namespace(gpu=given.gpu, data=None, seed=0, load_timeout=120.0, yes=False)
     options.action = "profile"
     start_s = time.monotonic()
-    with benches.opened(options, []) as bench:
+    with open_bench.opened(options, []) as bench:
         rows = profiled(bench, configurations(given.models, given.points), given)
         predictor = Predictor.fit(rows)
         print(f"\nprofile and fit: {time.monotonic() - start_s:.0f} s; {predictor.identity}")

@@ -10,7 +10,7 @@ from typing import Final, get_args
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
-from energy_callbacks.cli.powercap import bench
+from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import PowerCapError, SourceUnavailable
 from energy_callbacks.inference.profile import run as runner
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=False,
         help="print configurations and changes of settings, and measure nothing",
     )
-    bench.add_arguments(parser)
+    open_bench.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if not arguments.model and arguments.sweep != "idle":
         raise ValueError("profile needs --model, or --sweep idle")
-    bench.check_models(arguments, arguments.model)
+    open_bench.check_models(arguments, arguments.model)
     jobs = _jobs(arguments)
     if arguments.dry_run:
         _print_plan(arguments, jobs)
@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_same_device(arguments, rows)
     left = runner.missing(jobs, rows)
     if left:
-        with bench.opened(arguments, [job.configuration for job in left]) as where:
+        with open_bench.opened(arguments, [job.configuration for job in left]) as where:
             progress = runner.measured(
                 where,
                 left,
@@ -173,7 +173,7 @@ def _check_same_device(arguments: argparse.Namespace, rows: Sequence[MeasuredWin
     """Raise ``ValueError`` if rows are of another kind of device or of other data."""
     if not rows:
         return
-    name, dataset = bench.identity(arguments)
+    name, dataset = open_bench.identity(arguments)
     for row in rows:
         if (row.gpu_name, row.dataset) != (name, dataset):
             raise ValueError(
@@ -233,10 +233,10 @@ def _configurations(arguments: argparse.Namespace, phase: Phase) -> list[Configu
 
 def _clocks(arguments: argparse.Namespace) -> list[float]:
     """Return clocks of the GPU about 150 MHz apart, from the highest down."""
-    uuid_ = None if bench.is_simulated(arguments) else bench.device(arguments.gpu).uuid
+    uuid_ = None if open_bench.is_simulated(arguments) else open_bench.device(arguments.gpu).uuid
     if uuid_ is None:
         raise ValueError("a sweep over clocks needs --sm-mhz, --mem-mhz or --limit-w")
-    steps = bench.actuator(uuid_, ["clock"]).range(uuid_, "clock").steps
+    steps = open_bench.actuator(uuid_, ["clock"]).range(uuid_, "clock").steps
     chosen: list[float] = []
     for clock_mhz in sorted(steps, reverse=True):
         if not chosen or chosen[-1] - clock_mhz >= _CLOCK_STEP_MHZ:
@@ -272,12 +272,12 @@ def _print_plan(arguments: argparse.Namespace, jobs: Sequence[Job]) -> None:
 
 def _through(arguments: argparse.Namespace, knobs: Sequence[Knob]) -> str:
     """Return what would change the settings, as text."""
-    if not knobs or bench.is_simulated(arguments):
+    if not knobs or open_bench.is_simulated(arguments):
         return ""
     try:
-        where = bench.device(arguments.gpu)
+        where = open_bench.device(arguments.gpu)
         if where.uuid is not None:
-            return f" through {bench.actuator(where.uuid, knobs).name}"
+            return f" through {open_bench.actuator(where.uuid, knobs).name}"
     except (PowerCapError, SourceUnavailable) as error:
         logger.info("%s", error)
     return " (not possible on this machine)"

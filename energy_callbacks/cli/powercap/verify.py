@@ -8,7 +8,7 @@ from typing import Final, get_args
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
-from energy_callbacks.cli.powercap import bench
+from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.inference.planner.plan import Plan
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "time before the first window, in seconds (default: 3)"
     add("--warmup", type=options.seconds_or_zero, default=3.0, metavar="S", help=text)
     add("--out", type=Path, default=None, metavar="FILE", help="file to which rows are appended")
-    bench.add_arguments(parser)
+    open_bench.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,15 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seconds < 1:
         raise ValueError(f"--seconds must be at least 1, got {arguments.seconds}")
 
-    bench.check_models(arguments, [one.model for one in plan.configuration.tenants])
-    if plan.prediction.source == "simulated" and not bench.is_simulated(arguments):
+    open_bench.check_models(arguments, [one.model for one in plan.configuration.tenants])
+    if plan.prediction.source == "simulated" and not open_bench.is_simulated(arguments):
         logger.warning("the plan is for a simulated GPU; --gpu sim:NAME runs it on one")
 
     def write(row: MeasuredWindow) -> None:
         if arguments.out is not None:
             append(arguments.out, row)
 
-    with bench.opened(arguments, [plan.configuration]) as where:
+    with open_bench.opened(arguments, [plan.configuration]) as where:
         found = verify.verify(
             plan,
             where,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.cli import main
-from energy_callbacks.cli.powercap import bench
+from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.inference.planner.plan import Margin, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.profile import cleaner
@@ -65,9 +65,9 @@ def test_the_cpu_is_not_measured_silently(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], out: Path
 ) -> None:
     """A message says so if no GPU was found."""
-    monkeypatch.setattr(bench, "device", lambda _: LocalDevice(uuid=None, name="CPU"))
+    monkeypatch.setattr(open_bench, "device", lambda _: LocalDevice(uuid=None, name="CPU"))
     stand_in = nullcontext(simulated_gpu("sim:h200"))
-    monkeypatch.setattr(bench, "LocalBench", lambda *_, **__: stand_in)
+    monkeypatch.setattr(open_bench, "LocalBench", lambda *_, **__: stand_in)
     words = ["--model", "resnet50", "--share", "50", "--window", "1", "--out", str(out)]
     assert main(["powercap", "profile", *words]) == 0
     assert "no GPU that CUDA may use was found; the CPU is measured" in capsys.readouterr().err
