@@ -2,8 +2,8 @@
 
 A fit without has no callback, meter or thread of ours. The order is ABBA (with, without, without,
 with, ...), so that a drift affects both equally. Every fit has a new trainer. Ten pairs share one
-model and its data in memory, because the place of a model in memory changes its speed; the next ten
-pairs have another model.
+model and its data in memory, because the place of a model in memory may change its speed; the next
+ten pairs have another model.
 
 A fit gives two blocks of steps: from the call of ``fit`` to the step that begins about 3 s later
 without the callback (start-up), and the next 200 steps or more, which take about 2.4 s or longer
