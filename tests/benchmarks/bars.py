@@ -119,14 +119,14 @@ def finish(name: str, arguments: argparse.Namespace, bars: Sequence[Bar], /, **f
     print("bars: " + ", ".join(f"{verdicts.count(word)} {word}" for word in _in_order(verdicts)))
     found = [{**asdict(bar), "verdict": word} for bar, word in zip(bars, verdicts, strict=True)]
     when = {"is_quick": arguments.quick, "date": datetime.now(tz=UTC).date().isoformat()}
-    _write(arguments.json, {"bars": found, **when, **figures})
+    write(arguments.json, {"bars": found, **when, **figures})
     return 1 if any(word in FAILURES for word in verdicts) else 0
 
 
 def skip(arguments: argparse.Namespace, reason: str) -> int:
     """Print why nothing can be measured here, and return the exit status for that."""
     print(f"skipped: {reason}")
-    _write(arguments.json, {"skipped": reason})
+    write(arguments.json, {"skipped": reason})
     return SKIPPED
 
 
@@ -147,6 +147,7 @@ def _in_order(verdicts: Sequence[str]) -> list[str]:
     return sorted(set(verdicts), key=lambda word: (word in FAILURES, word != "met", word))
 
 
-def _write(path: Path | None, figures: dict[str, Any]) -> None:
+def write(path: Path | None, figures: dict[str, Any]) -> None:
+    """Write figures to a file as JSON; without a path, do nothing."""
     if path is not None:
         path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -15,10 +15,11 @@ Two questions, for a training with steps of 1.5 ms on the CPU in each framework:
   says so.
 
 A card is played in real time, so that our threads have one to read. Lightning has 40 pairs, the
-other frameworks 20, unless ``--pairs`` says otherwise: 40 pairs take five minutes. ``--quick``
+other frameworks 20, unless ``--pairs`` says otherwise: 40 pairs take eight minutes. ``--quick``
 measures Lightning alone, in two pairs, which judge the processor time only. ``--gpu`` measures two
 Lightning trainings on a GPU instead: steps of 3.8 ms that are bound by launching kernels, and steps
-that are bound by the GPU.
+that are bound by the GPU. FILE is written again after each pair, so that a run that is ended early
+leaves its pairs.
 """
 
 import contextlib
@@ -32,8 +33,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
@@ -96,29 +96,33 @@ def table(found: Mapping[str, Costs]) -> str:
     return "\n".join(lines)
 
 
-def measured(name: str, pairs: int, *, is_quick: bool) -> Costs:
-    """Measure one training in a process of its own."""
-    options = ["--pairs", str(pairs), *(["--quick"] if is_quick else [])]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "costs.json"
-        command = [sys.executable, "-m", "tests.benchmarks.no_callback", "--child", name]
-        done = subprocess.run(
-            [*command, *options, "--json", str(file)],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise RuntimeError(f"the training {name} failed:\n{done.stderr[-3000:]}")
-        return Costs.read(json.loads(file.read_text(encoding="utf-8")))
+def measured(name: str, pairs: int, *, is_quick: bool) -> Iterator[Costs]:
+    """Measure one training in a process of its own; yield its costs after each pair."""
+    command = [sys.executable, "-m", "tests.benchmarks.no_callback", "--child", name]
+    command += ["--pairs", str(pairs), *(["--quick"] if is_quick else [])]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield Costs.read(json.loads(line))
+        if process.wait():
+            errors.seek(0)
+            raise RuntimeError(f"the training {name} failed:\n{errors.read()[-3000:]}")
 
 
-def child(name: str, pairs: int, hook_steps: int, file: Path) -> int:
-    """Measure one training in this process, and write its costs to a file."""
+def child(name: str, pairs: int, hook_steps: int) -> int:
+    """Measure one training in this process, and print its costs after each pair, one JSON a line.
+
+    What others print goes to standard error.
+    """
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    costs = measure(TRAININGS[name], pairs, hook_steps)
-    file.write_text(json.dumps(asdict(costs)), encoding="utf-8")
+    out = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        for costs in measure(TRAININGS[name], pairs, hook_steps):
+            print(json.dumps(asdict(costs)), file=out, flush=True)
     return 0
 
 
@@ -132,23 +136,28 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.child:
         hook_steps = QUICK_HOOK_STEPS if arguments.quick else HOOK_STEPS
-        return child(arguments.child, arguments.pairs, hook_steps, arguments.json)
+        return child(arguments.child, arguments.pairs, hook_steps)
     names = arguments.names or default_names(is_gpu=arguments.gpu, is_quick=arguments.quick)
     if missing := [name for name in names if find_spec(TRAININGS[name].package) is None]:
         return bars.skip(arguments, f"the frameworks of {', '.join(missing)} are not installed")
     if arguments.gpu and not has_gpu():
         return bars.skip(arguments, "PyTorch finds no GPU")
-    found = {}
+    found: dict[str, Costs] = {}
     with contextlib.nullcontext() if arguments.gpu else played_card():
         for name in names:
             pairs = arguments.pairs or pairs_of(name, is_quick=arguments.quick)
-            found[name] = measured(name, pairs, is_quick=arguments.quick)
+            for costs in measured(name, pairs, is_quick=arguments.quick):
+                found[name] = costs
+                bars.write(arguments.json, {"trainings": figures(found)})
     print(f"load {os.getloadavg()[0]:.1f}\n{table(found)}")
     if arguments.quick:
         print(f"quick: {', '.join(names)} alone; wall time is not judged")
-    figures = {name: asdict(costs) for name, costs in found.items()}
-    all_bars = list(judged(found))
-    return bars.finish("no_callback", arguments, all_bars, trainings=figures)
+    return bars.finish("no_callback", arguments, list(judged(found)), trainings=figures(found))
+
+
+def figures(found: Mapping[str, Costs]) -> dict[str, Any]:
+    """Return all measurements for JSON."""
+    return {name: asdict(costs) for name, costs in found.items()}
 
 
 def pairs_of(name: str, *, is_quick: bool) -> int:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +24,8 @@ from tests.benchmarks.overhead_parts.fit_pairs import (
     ratios,
 )
 from tests.benchmarks.overhead_parts.hook_processor_time import HookProcessorTime
-from tests.benchmarks.overhead_parts.training_costs import Costs
-from tests.benchmarks.overhead_parts.trainings import Ticks, Training
+from tests.benchmarks.overhead_parts.training_costs import Costs, measure
+from tests.benchmarks.overhead_parts.trainings import Prepare, Ticks, Training
 
 PLAN = Plan(work=1, start=10, block=200)
 
@@ -37,6 +38,7 @@ def costs(half_width: float = 0.001, pairs: int = 40, hooks_us: float | None = 3
         high=0.01 + half_width,
         mean=0.01,
         pairs=pairs,
+        each=(0.01,) * pairs,
         without_s=1.0,
     )
     return Costs(
@@ -63,30 +65,73 @@ def test_ratio_is_the_median_of_all_pairs() -> None:
     assert stalled.mean == pytest.approx(found.mean + np.log(2.0) / 40, abs=0.002)
 
 
-def test_fits_run_in_order_abba(tmp_path: Path) -> None:
-    """Fits with and without a callback alternate, each with all its steps and clocks."""
-    order: list[list[Any]] = []
+@dataclass(slots=True)
+class Builds:
+    """Notes how a training without a framework is built, and the fits of each model."""
 
-    def fit(
-        work: int, steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
-    ) -> Callable[[], object]:
-        order.append(callbacks)
+    models: list[list[str]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
 
-        def train() -> None:
-            for _ in range(steps):
-                ticks()
+    def training(self) -> Training:
+        """Return the training."""
+        return Training(name="fake", step_s=1e-6, package="x", door="x", build=self._build)
 
-        return train
+    def _build(self, work: int, steps: int) -> Prepare:
+        fits: list[str] = []
+        self.models.append(fits)
 
-    training = Training(name="fake", step_s=1e-6, package="x", door="x", fit=fit)
-    with_, without = in_turn(training, PLAN, 2, lambda folder: "ours")
-    assert order == [["ours"], [], [], ["ours"]]
-    found = ratios(with_, without)
+        def prepare(
+            steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
+        ) -> Callable[[], object]:
+            fits.append("A" if callbacks else "B")
+            self.steps.append(steps)
+
+            def train() -> None:
+                for _ in range(steps):
+                    ticks()
+
+            return train
+
+        return prepare
+
+
+def test_fits_run_in_order_abba() -> None:
+    """Fits with (A) and without a callback (B) alternate, each with all its steps and clocks."""
+    builds = Builds()
+    pairs = list(in_turn(builds.training(), PLAN, 2, lambda folder: "ours"))
+    short = ["A", "B"]
+    assert builds.models == [[*short, *"ABBA"]]
+    assert builds.steps == [65, 65, *[215] * 4]
+    found = ratios(pairs)
     assert [name for name in found if name.endswith("wall time")] == [
         f"{block}, wall time" for block in BLOCKS
     ]
-    assert all(fit.wall_s(0) > 0.0 and fit.wall_s(1) > 0.0 for fit in (*with_, *without))
-    assert all(len(fit.moments) == 4 for fit in with_)
+    fits = list(itertools.chain(*pairs))
+    assert all(fit.wall_s(0) > 0.0 and fit.wall_s(1) > 0.0 for fit in fits)
+    assert all(len(fit.moments) == 4 for fit in fits)
+
+
+def test_ten_pairs_share_a_model() -> None:
+    """25 pairs have three models, so that one with a slow place in memory does not decide."""
+    builds = Builds()
+    pairs = list(in_turn(builds.training(), PLAN, 25, lambda folder: "ours"))
+    assert len(pairs) == 25
+    assert [len(fits) for fits in builds.models] == [22, 22, 12]
+
+
+def test_a_pair_that_is_done_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The costs after the first of two pairs are known before the second begins."""
+    monkeypatch.setattr(Training, "callback", lambda training, folder: "ours")
+    monkeypatch.setattr(Plan, "of", lambda training, folder: PLAN)
+    builds = Builds()
+    costs = measure(builds.training(), 2, hook_steps=0)
+    first = next(costs)
+    assert first.ratios["steady state, wall time"].pairs == 1
+    begun = len(builds.models[-1])
+    second, last = costs
+    assert len(builds.models[-1]) == begun + 2
+    assert last == second
+    assert second.ratios["steady state, wall time"].pairs == 2
 
 
 @pytest.mark.parametrize(

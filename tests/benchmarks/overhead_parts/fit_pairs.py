@@ -1,14 +1,15 @@
 """Fits with and without the callback in turn, in one process, and the ratio of their times.
 
 A fit without has no callback, meter or thread of ours. The order is ABBA (with, without, without,
-with, ...), so that a drift affects both equally. Every fit has a new model, whose place in memory
-changes its speed by a per cent or two: with many fits, this becomes part of the noise.
+with, ...), so that a drift affects both equally. Every fit has a new trainer. Ten pairs share one
+model and its data in memory, because the place of a model in memory may change its speed; the next
+ten pairs have another model.
 
 A fit gives two blocks of steps: from the call of ``fit`` to the step that begins about 3 s later
-without the callback (start-up), and the next 200 steps or more (steady state). What ``fit`` does
-after its last step is in neither. The change is the median over pairs of with / without, with a
-bootstrap interval of 95 %. No pair is left out. The mean stands beside it, because a median does
-not show what happens in few blocks.
+without the callback (start-up), and the next 200 steps or more, which take about 2.4 s or longer
+(steady state). What ``fit`` does after its last step is in neither. The change is the median over
+pairs of with / without, with a bootstrap interval of 95 %. No pair is left out. The mean stands
+beside it, because a median does not show what happens in few blocks.
 """
 
 import gc
@@ -16,19 +17,21 @@ import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from tests.benchmarks.overhead_parts.trainings import Ticks, Training
+from tests.benchmarks.overhead_parts.trainings import Prepare, Ticks, Training
 
 START_S: Final = 3.0
 BLOCK_STEPS: Final = 200
-# One beat of our threads (BEAT_S in sensing/schedule.py): each block has its share of their work.
-BLOCK_S: Final = 0.8
+# Three beats of our threads (BEAT_S in sensing/schedule.py): a block has its share of their work.
+BLOCK_S: Final = 2.4
+PAIRS_PER_MODEL: Final = 10
 BLOCKS: Final = ("first 3 s", "steady state")
 _LAST_STEPS: Final = 5  # a framework may prefetch, so that the last steps begin early
 _RESAMPLES: Final = 4000
@@ -148,15 +151,21 @@ class Fit:
         return found
 
 
-def run(training: Training, plan: Plan, callbacks: list[Any], folder: Path) -> Fit:
-    """Run one fit in which the device is waited for at both edges of the steady state."""
+# The fits of a pair: with the callback, and without it.
+Pair = tuple[Fit, Fit]
+
+
+def run(
+    training: Training, prepare: Prepare, plan: Plan, callbacks: list[Any], folder: Path
+) -> Fit:
+    """Run one fit of a model; the device is waited for at both edges of the steady state."""
 
     def note() -> Moment:
         training.wait()
         return Moment.now()
 
     ticks = Ticks(frozenset(plan.edges), note)
-    fit = training.fit(plan.work, plan.steps, ticks, callbacks, folder)
+    fit = prepare(plan.steps, ticks, callbacks, folder)
     gc.collect()
     before = Moment.now()
     fit()
@@ -177,6 +186,7 @@ class Ratio:
         high: upper end.
         mean: mean of the logarithms over the pairs, as a change.
         pairs: number of pairs.
+        each: changes of all pairs in the order of time.
         without_s: median time without the callback.
     """
 
@@ -185,6 +195,7 @@ class Ratio:
     high: float
     mean: float
     pairs: int
+    each: tuple[float, ...]
     without_s: float
 
     @property
@@ -204,40 +215,56 @@ def ratio(with_s: Sequence[float], without_s: Sequence[float], seed: int = 1) ->
         high=float(high),
         mean=float(np.expm1(np.log1p(found).mean())),
         pairs=len(found),
+        each=tuple(map(float, found)),
         without_s=float(np.median(without_s)),
     )
 
 
 def in_turn(
     training: Training, plan: Plan, pairs: int, callback: Callable[[Path], Any]
-) -> tuple[list[Fit], list[Fit]]:
-    """Run pairs of fits, in the order ABBA.
+) -> Iterator[Pair]:
+    """Run pairs of fits, in the order ABBA, and yield each.
+
+    Each model first has a short pair, which is not yielded: it imports modules, and compiles.
 
     Args:
         training: the training.
         plan: its steps.
         pairs: number of pairs.
         callback: returns a callback that writes into the given folder.
-
-    Returns:
-        The fits with and those without the callback.
     """
-    found: dict[bool, list[Fit]] = {True: [], False: []}
-    for number in range(pairs):
-        for is_with in (True, False) if number % 2 == 0 else (False, True):
-            with tempfile.TemporaryDirectory() as name:
-                callbacks = [callback(Path(name))] if is_with else []
-                found[is_with].append(run(training, plan, callbacks, Path(name)))
+    short = replace(plan, start=min(50, plan.start), block=min(50, plan.block))
+    for first in range(0, pairs, PAIRS_PER_MODEL):
+        prepare = training.build(plan.work, plan.steps)
+        pair = partial(_pair, training, prepare, callback)
+        pair(short, (True, False))
+        for number in range(first, min(first + PAIRS_PER_MODEL, pairs)):
+            yield pair(plan, (True, False) if number % 2 == 0 else (False, True))
+
+
+def _pair(
+    training: Training,
+    prepare: Prepare,
+    callback: Callable[[Path], Any],
+    plan: Plan,
+    order: tuple[bool, bool],
+) -> Pair:
+    """Run two fits of a model; the order says which of them has the callback."""
+    found = {}
+    for is_with in order:
+        with tempfile.TemporaryDirectory() as name:
+            callbacks = [callback(Path(name))] if is_with else []
+            found[is_with] = run(training, prepare, plan, callbacks, Path(name))
     return found[True], found[False]
 
 
-def ratios(with_: Sequence[Fit], without: Sequence[Fit]) -> dict[str, Ratio]:
+def ratios(pairs: Sequence[Pair]) -> dict[str, Ratio]:
     """Return the changes of wall time and of the process's processor time, by block."""
     clocks: tuple[tuple[str, Callable[[Fit, int], float]], ...] = (
         ("wall time", Fit.wall_s),
         ("processor time", Fit.process_s),
     )
     return {
-        f"{block}, {name}": ratio([of(f, i) for f in with_], [of(f, i) for f in without])
+        f"{block}, {name}": ratio([of(a, i) for a, _ in pairs], [of(b, i) for _, b in pairs])
         for (name, of), (i, block) in itertools.product(clocks, enumerate(BLOCKS))
     }

@@ -1,14 +1,22 @@
 """Measures what the callback costs one training, in this process."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.overhead_parts.fit_pairs import BLOCKS, Fit, Plan, Ratio, in_turn, ratios
+from tests.benchmarks.overhead_parts.fit_pairs import (
+    BLOCKS,
+    Fit,
+    Pair,
+    Plan,
+    Ratio,
+    in_turn,
+    ratios,
+)
 from tests.benchmarks.overhead_parts.hook_processor_time import HookProcessorTime
 from tests.benchmarks.overhead_parts.trainings import Training
 
@@ -48,8 +56,8 @@ class Costs:
         return self.hooks_us / STEP_US + sum(self.threads.values())
 
 
-def measure(training: Training, pairs: int, hook_steps: int) -> Costs:
-    """Measure one training in this process.
+def measure(training: Training, pairs: int, hook_steps: int) -> Iterator[Costs]:
+    """Measure one training in this process; yield its costs after each pair, then with all parts.
 
     Args:
         training: the training.
@@ -58,17 +66,25 @@ def measure(training: Training, pairs: int, hook_steps: int) -> Costs:
     """
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan.of(training, Path(folder))
-    # The first fit with a callback imports modules.
-    in_turn(training, Plan(work=plan.work, start=50, block=50), 1, training.callback)
-    with_, without = in_turn(training, plan, pairs, training.callback)
-    changes = ratios(with_, without)
+    done: list[Pair] = []
+    for pair in in_turn(training, plan, pairs, training.callback):
+        done.append(pair)
+        costs = _of_pairs(done, plan)
+        yield costs
+    yield replace(costs, hooks_us=_hooks_us(training, hook_steps))
+
+
+def _of_pairs(pairs: Sequence[Pair], plan: Plan) -> Costs:
+    """Return what pairs of fits show."""
+    changes = ratios(pairs)
+    with_ = [one for one, _ in pairs]
     return Costs(
         step_s=changes[f"{BLOCKS[1]}, wall time"].without_s / plan.block,
         ratios=changes,
-        fit_s=_median([a.total_s - b.total_s for a, b in zip(with_, without, strict=True)]),
+        fit_s=_median([a.total_s - b.total_s for a, b in pairs]),
         threads=_threads(with_, 1),
         start_threads=_threads(with_, 0),
-        hooks_us=_hooks_us(training, hook_steps),
+        hooks_us=None,
     )
 
 

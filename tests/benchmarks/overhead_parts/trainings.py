@@ -4,6 +4,10 @@ A training calls its ``Ticks`` once at each step, in the model itself, where no 
 ``work`` sets the duration of a step: it is the number of layers of the model, or of matrix products
 for the GPU-bound training. One processor thread computes, as in a training on a GPU, where the host
 only launches kernels.
+
+``Training.build`` returns one model with its data, and many fits can train it, each with a new
+trainer. A fit begins with the same weights in the same memory as the fits before it: weights are
+restored in place, and the optimizer is SGD, which has no state.
 """
 
 import time
@@ -43,6 +47,11 @@ class Ticks:
         self.begun_s.append(time.perf_counter())
 
 
+# Prepares a fit of a model: the number of steps, ticks, callbacks and a folder for logs. The
+# function that it returns trains.
+Prepare = Callable[[int, Ticks, list[Any], Path], Callable[[], object]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """A framework, and one training in it.
@@ -52,8 +61,8 @@ class Training:
         step_s: intended duration of a step.
         package: package of the framework.
         door: name of the module from which users import the callback, in ``energy_callbacks``.
-        fit: prepares a training with so much work a step, so many steps, its ticks, a list of
-            callbacks and a folder for logs; the function that it returns trains.
+        build: returns a model with so much work a step and data for so many steps, as the function
+            that prepares its fits.
         wait: returns when the device has done everything that was launched.
         work: amounts of work with which a step is calibrated.
     """
@@ -62,7 +71,7 @@ class Training:
     step_s: float
     package: str
     door: str
-    fit: Callable[[int, int, Ticks, list[Any], Path], Callable[[], object]]
+    build: Callable[[int, int], Prepare]
     wait: Callable[[], object] = lambda: None
     work: tuple[int, int] = (4, 16)
 
@@ -72,6 +81,12 @@ class Training:
         return door.GpuEnergyCallback(
             **({"report_dir": folder / "energy", "devices": "all"} | settings)
         )
+
+    def fit(
+        self, work: int, steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
+    ) -> Callable[[], object]:
+        """Prepare a fit of a new model."""
+        return self.build(work, steps)(steps, ticks, callbacks, folder)
 
     def seconds(self, work: int, folder: Path, steps: int = 150) -> float:
         """Return the median duration of a step in a short training, without its first third."""
@@ -104,10 +119,8 @@ def _single_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _lightning(
-    work: int, steps: int, ticks: Ticks, callbacks: list[Any], folder: Path, *, products: bool
-) -> Callable[[], object]:
-    """Prepare Lightning with its default logger, on a GPU if there is one.
+def _lightning(work: int, steps: int, *, products: bool) -> Prepare:
+    """Build a model for Lightning with its default logger, on a GPU if there is one.
 
     With ``products``, the work is a number of products of matrices instead of layers.
     """
@@ -118,13 +131,16 @@ def _lightning(
     size = _MATRIX if products else 1
 
     class Tiny(pl.LightningModule):
+        ticks: Ticks
+
         def __init__(self) -> None:
             super().__init__()
             self.layers = _layers(1 if products else work)
             self.register_buffer("matrix", torch.randn(size, size), persistent=False)
+            self.sgd = torch.optim.SGD(self.parameters(), lr=1e-3)
 
         def training_step(self, batch: Any, batch_idx: int) -> Any:
-            ticks()
+            self.ticks()
             matrix: Any = self.matrix
             for _ in range(work if products else 0):
                 torch.mm(matrix, matrix)
@@ -133,78 +149,130 @@ def _lightning(
             return loss
 
         def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=1e-3)
+            return self.sgd
+
+        def cpu(self) -> Any:
+            """Stay on the device, from which Lightning moves a model at the end of a fit."""
+            return self
 
     _single_thread()
-    model = Tiny()
-    loader = DataLoader(TensorDataset(torch.randn(steps * _BATCH, _WIDTH)), batch_size=_BATCH)
-    trainer = pl.Trainer(
-        max_epochs=1,
-        accelerator="auto",
-        devices=1,
-        default_root_dir=folder,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=callbacks,
-    )
-    return lambda: trainer.fit(model, loader)
+    model = Tiny().to("cuda" if torch.cuda.is_available() else "cpu")
+    restore = _restored(model)
+    data = torch.randn(steps * _BATCH, _WIDTH)
+
+    def prepare(
+        steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
+    ) -> Callable[[], object]:
+        restore()
+        model.ticks = ticks
+        model.trainer = None  # that of the fit before, whose callbacks it holds
+        loader = DataLoader(TensorDataset(data[: steps * _BATCH]), batch_size=_BATCH)
+        trainer = pl.Trainer(
+            max_epochs=1,
+            accelerator="auto",
+            devices=1,
+            default_root_dir=folder,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            callbacks=callbacks,
+        )
+        return lambda: trainer.fit(model, loader)
+
+    return prepare
 
 
-def _huggingface(
-    work: int, steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
-) -> Callable[[], object]:
-    """Prepare the Trainer; the loss is logged every 50 steps."""
+def _restored(model: Any) -> Callable[[], None]:
+    """Return a function that restores the present weights in place, and drops gradients."""
+    import torch
+
+    kept = [weight.detach().clone() for weight in model.parameters()]
+
+    def restore() -> None:
+        with torch.no_grad():
+            for weight, value in zip(model.parameters(), kept, strict=True):
+                weight.copy_(value)
+                weight.grad = None
+
+    return restore
+
+
+def _huggingface(work: int, steps: int) -> Prepare:
+    """Build a model for the Trainer; the loss is logged every 50 steps."""
     import torch
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import PrinterCallback
 
     class Tiny(torch.nn.Module):
+        ticks: Ticks
+
         def __init__(self) -> None:
             super().__init__()
             self.layers = _layers(work)
 
         def forward(self, x: Any) -> dict[str, Any]:
-            ticks()
+            self.ticks()
             return {"loss": self.layers(x).square().mean()}
 
     _single_thread()
+    model = Tiny()
+    restore = _restored(model)
     rows: Any = [{"x": row} for row in torch.randn(steps * _BATCH, _WIDTH)]
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=_BATCH,
-        logging_steps=50,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        remove_unused_columns=False,
-    )
-    trainer = Trainer(model=Tiny(), args=arguments, train_dataset=rows, callbacks=callbacks)
-    trainer.remove_callback(PrinterCallback)
-    train: Callable[[], object] = trainer.train
-    return train
+
+    def prepare(
+        steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
+    ) -> Callable[[], object]:
+        restore()
+        model.ticks = ticks
+        arguments = TrainingArguments(
+            output_dir=str(folder),
+            max_steps=steps,
+            per_device_train_batch_size=_BATCH,
+            optim="sgd",
+            logging_steps=50,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+            remove_unused_columns=False,
+        )
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=callbacks)
+        trainer.remove_callback(PrinterCallback)
+        train: Callable[[], object] = trainer.train
+        return train
+
+    return prepare
 
 
-def _keras(
-    work: int, steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
-) -> Callable[[], object]:
-    """Prepare Keras. A compiled step calls no Python, so another callback calls the ticks."""
+def _keras(work: int, steps: int) -> Prepare:
+    """Build a Keras model. A compiled step calls no Python, so another callback calls the ticks."""
     import keras
     import numpy as np
 
     class Tick(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self, ticks: Ticks) -> None:
+            super().__init__()
+            self.ticks = ticks
+
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            ticks()
+            self.ticks()
 
     layers = [keras.layers.Dense(_WIDTH, "relu") for _ in range(work)]
     model = keras.Sequential([keras.Input((_WIDTH,)), *layers])
     model.compile(optimizer="sgd", loss="mse")
+    weights = model.get_weights()
     data = np.random.default_rng(0).normal(size=(steps * _BATCH, _WIDTH)).astype(np.float32)
-    return lambda: model.fit(
-        data, data, batch_size=_BATCH, verbose=0, callbacks=[*callbacks, Tick()]
-    )
+
+    def prepare(
+        steps: int, ticks: Ticks, callbacks: list[Any], folder: Path
+    ) -> Callable[[], object]:
+        model.set_weights(weights)
+        rows = data[: steps * _BATCH]
+        return lambda: model.fit(
+            rows, rows, batch_size=_BATCH, verbose=0, callbacks=[*callbacks, Tick(ticks)]
+        )
+
+    return prepare
 
 
 def _synchronize() -> None:
@@ -220,16 +288,16 @@ ON_CPU: Final = (
         step_s=1.5e-3,
         package="lightning",
         door="lightning",
-        fit=partial(_lightning, products=False),
+        build=partial(_lightning, products=False),
     ),
     Training(
         name="HuggingFace",
         step_s=1.5e-3,
         package="transformers",
         door="huggingface",
-        fit=_huggingface,
+        build=_huggingface,
     ),
-    Training(name="Keras", step_s=1.5e-3, package="keras", door="keras", fit=_keras),
+    Training(name="Keras", step_s=1.5e-3, package="keras", door="keras", build=_keras),
 )
 # 3.8 ms is the step of the trainings that took 10 % longer on an H200 with the callback.
 ON_GPU: Final = (
@@ -238,7 +306,7 @@ ON_GPU: Final = (
         step_s=3.8e-3,
         package="lightning",
         door="lightning",
-        fit=partial(_lightning, products=False),
+        build=partial(_lightning, products=False),
         wait=_synchronize,
         work=(10, 20),
     ),
@@ -247,7 +315,7 @@ ON_GPU: Final = (
         step_s=12e-3,
         package="lightning",
         door="lightning",
-        fit=partial(_lightning, products=True),
+        build=partial(_lightning, products=True),
         wait=_synchronize,
         work=(2, 6),
     ),
