@@ -13,7 +13,8 @@ from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
 from energy_callbacks.inference.profile import images
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
-from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
+from energy_callbacks.inference.profile.local_bench import LocalBench
+from energy_callbacks.inference.profile.open_device import CPU, LocalDevice
 from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.protocols import Bench
