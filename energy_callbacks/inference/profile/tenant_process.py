@@ -107,6 +107,11 @@ class TenantProcess:
             answers.append(self._first_line())
         return answers
 
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
     def fileno(self) -> int:
         """Return the descriptor of the answers, for ``select``."""
         assert self._process.stdout is not None
