@@ -139,6 +139,11 @@ class Dispatcher:
         """Number of requests that were sent to a worker which failed, and waited again."""
         return self._returned
 
+    def latencies_ms(self, model: str | None = None) -> Mapping[str, float]:
+        """Return quantiles of the latencies; see ``BatchLog.latencies_ms``."""
+        with self._lock:
+            return self.log.latencies_ms(model)
+
     def rates_per_s(self) -> dict[str, float | None]:
         """Return the rate that each model must serve now; ``None`` for as much as possible."""
         with self._lock:

@@ -203,11 +203,11 @@ class Server:
         )
 
 
-def kinds(configuration: Configuration) -> str:
+def tenants_text(configuration: Configuration) -> str:
     """Return the tenants as a short text.
 
     >>> from energy_callbacks.inference.profile.sweeps import equal
-    >>> kinds(equal("resnet50", 25.0, 16, 4))
+    >>> tenants_text(equal("resnet50", 25.0, 16, 4))
     '4 x resnet50 25 % b=16'
     """
     counts = Counter(configuration.tenants)

@@ -2,12 +2,12 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from energy_callbacks.powercap.search.schedule import CapSchedule
+from energy_callbacks.inference.control.loop import CapSchedule
+from energy_callbacks.powercap.search import schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,36 +65,29 @@ class StepsOverTime:
         return self.starts_s[after] if after < len(self.starts_s) else math.inf
 
 
-def caps(text: str, now_unix_s: float | None) -> StepsOverTime:
+def caps(text: str, now_unix_s: float | None) -> CapSchedule:
     """Return the caps of ``--cap``: W, caps with their starts, or a CSV file.
 
     Args:
-        text: value of the option; see ``StepsOverTime.parse`` and ``CapSchedule``.
+        text: value of the option; see ``StepsOverTime.parse``. The name of a file ends with
+            ``.csv``; see ``powercap.search.schedule``.
         now_unix_s: time at which serving begins, in seconds since 1970; ``None`` for the first time
             in the file.
 
     Raises:
-        ValueError: if the text or the file is not valid, or if a cap is not positive.
-        OSError: if the file cannot be read.
+        ValueError: if the text or the file is not valid, or if there is no cap at some time.
     """
-    if Path(text).suffix.lower() == ".csv":
-        return _from_file(CapSchedule.read(text), now_unix_s)
-    found = StepsOverTime.parse(text)
-    if not all(0.0 < value < math.inf for value in found.values):
-        raise ValueError(f"caps must be positive and finite, got {text!r}")
-    return found
-
-
-def _from_file(schedule: CapSchedule, now_unix_s: float | None) -> StepsOverTime:
-    start_s = schedule.changes[0].start_s if now_unix_s is None else now_unix_s
-    later: Sequence[tuple[float, float | None]] = [
-        (change.start_s - start_s, change.cap_w)
-        for change in schedule.changes
-        if change.start_s > start_s
-    ]
-    pairs = [(0.0, schedule.at(start_s)), *later]
-    # No cap is a cap that nothing reaches.
-    return StepsOverTime(
-        starts_s=tuple(at_s for at_s, _ in pairs),
-        values=tuple(math.inf if cap_w is None else cap_w for _, cap_w in pairs),
-    )
+    if Path(text).suffix.lower() != ".csv":
+        given = StepsOverTime.parse(text)
+        return CapSchedule(tuple(zip(given.starts_s, given.values, strict=True)))
+    file = schedule.CapSchedule.read(text)
+    start_s = file.changes[0].start_s if now_unix_s is None else now_unix_s
+    later = [(one.start_s - start_s, one.cap_w) for one in file.changes if one.start_s > start_s]
+    steps: list[tuple[float, float]] = []
+    for at_s, cap_w in [(0.0, file.at(start_s)), *later]:
+        if cap_w is None:
+            raise ValueError(
+                f"{text} has no cap {at_s:g} s after the start; serving needs one at all times"
+            )
+        steps.append((at_s, cap_w))
+    return CapSchedule(tuple(steps))
