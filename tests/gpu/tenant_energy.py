@@ -174,9 +174,14 @@ def _compared(
     for model, own in zip(models, turns, strict=True):
         true_j = math.fsum(own) - idle_w * TURN_S * len(own)
         given_j = sum(j for tenant, j in found.tenants_j.items() if tenant.model == model)
-        difference = given_j / true_j - 1.0 if true_j > 0.0 else math.inf
-        holds &= abs(difference) <= DIFFERENCE
         results.append({"model": model, "attributed_j": given_j, "true_j": true_j})
+        if true_j <= 0.0:
+            print(
+                f"{model}: no energy above idle in its turns, as of the estimate of a CPU's power"
+            )
+            continue
+        difference = given_j / true_j - 1.0
+        holds &= abs(difference) <= DIFFERENCE
         print(
             f"{model}: attributed {given_j:.1f} J, counter in its {len(own)} turns less idle "
             f"{true_j:.1f} J, {100.0 * difference:+.1f} %"
