@@ -96,7 +96,7 @@ def _exposed(sums: PhaseSums, delays_s: Array, *, is_later: bool) -> Array:
         yield_if_due()
         edges, labels = stretch.edges, np.array(stretch.edges.labels)
         is_used = (labels[1:] > labels[:-1]) == is_later
-        since_s = stretch.t_s - edges.t_s[is_used, None] - delays_s[:, None, None]
+        since_s = stretch.t_s - edges.t_s[is_used, None, None] - delays_s[:, None]
         signs, width_s = edges.signs(sums.count)[:, is_used], np.diff(stretch.t_s)
         exposure = sums.exposures[stretch.is_exact]
         parts.append(exposure.after_jumps(since_s, width_s, signs))

@@ -17,9 +17,10 @@ from energy_callbacks.sensing.estimation.series import Array
 
 LEAST_RIDGE_S: Final = 1e-6
 """Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
-# Number of products of points that are summed for some candidates at once: less than 1 ms.
+# Number of products of points that are summed for some candidates at once: less than 1 ms. Below
+# twice 65536 * 4, OpenBLAS uses one thread (interface/gemm.c: get_gemm_optimal_nthreads).
 # With fewer candidates than _LEAST, most of the time would be spent on reading the products.
-_PRODUCTS: Final = 3e5
+_PRODUCTS: Final = 5.2e5
 _LEAST: Final = 8
 
 
