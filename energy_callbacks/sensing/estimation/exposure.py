@@ -67,7 +67,8 @@ class Exposure:
         places = np.round((delays_s - first_s) / _STEP_S).astype(np.intp)
         # Not ``np.convolve``, because most of the steps have no delay.
         for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
-            self._shown[place:] += weight * shown[: len(shown) - place]
+            if weight:
+                self._shown[place:] += weight * shown[: len(shown) - place]
         self._since_s = since_s + first_s
 
     def after_jumps(self, since_s: Array, width_s: Array, signs: Array) -> Array:
