@@ -90,7 +90,8 @@ class GridSums:
             ridge_s: duration whose readings are worth as much as ``mean_w``.
             mean_w: power of a phase before any reading.
         """
-        at_once = max(int(_PRODUCTS / len(self.rates) ** 2), _LEAST)
+        points = _used(weights)
+        at_once = max(int(_PRODUCTS / (points.stop - points.start) ** 2), _LEAST)
         parts = [self._fits(part, ridge_s, mean_w) for part in pieces(weights, at_once)]
         names = [field.name for field in fields(Fits)]
         return Fits(
@@ -114,14 +115,22 @@ class GridSums:
 
     def _products(self, weights: Array) -> Array:
         products = np.zeros((len(weights), self.count, self.count))
-        by_point = np.ascontiguousarray(weights.T)
+        points = _used(weights)
+        by_point = np.ascontiguousarray(weights[:, points].T)
         for (p, q), pairs in self.products.items():
             yield_if_due()
-            products[:, p, q] = products[:, q, p] = ((pairs.T @ by_point) * by_point).sum(axis=0)
+            summed = (pairs[points, points].T @ by_point * by_point).sum(axis=0)
+            products[:, p, q] = products[:, q, p] = summed
         of_others = products.sum(axis=2)
         phases = np.arange(self.count)
         products[:, phases, phases] = weights @ self.durations_s - of_others
         return products
+
+
+def _used(weights: Array) -> slice:
+    """Return the points of the grid from the first to the last with a weight."""
+    used = weights.any(axis=0).nonzero()[0]
+    return slice(int(used[0]), int(used[-1]) + 1)
 
 
 def mixing(products: Array) -> Array:
