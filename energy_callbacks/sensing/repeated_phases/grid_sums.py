@@ -22,6 +22,8 @@ LEAST_RIDGE_S: Final = 1e-6
 # With fewer candidates than _LEAST, most of the time would be spent on reading the products.
 _PRODUCTS: Final = 5.2e5
 _LEAST: Final = 8
+# Number of elements of M for which equations are solved at once: less than 1 ms.
+_ELEMENTS: Final = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,7 @@ class GridSums:
             ridge_s: duration whose readings are worth as much as ``mean_w``.
             mean_w: power of a phase before any reading.
         """
-        points = _used(weights)
-        at_once = max(int(_PRODUCTS / (points.stop - points.start) ** 2), _LEAST)
+        at_once = max(_ELEMENTS // self.count**2, 1)
         parts = [self._fits(part, ridge_s, mean_w) for part in pieces(weights, at_once)]
         names = [field.name for field in fields(Fits)]
         return Fits(
@@ -116,11 +117,11 @@ class GridSums:
     def _products(self, weights: Array) -> Array:
         products = np.zeros((len(weights), self.count, self.count))
         points = _used(weights)
-        by_point = np.ascontiguousarray(weights[:, points].T)
+        at_once = max(int(_PRODUCTS / (points.stop - points.start) ** 2), _LEAST)
         for (p, q), pairs in self.products.items():
-            yield_if_due()
-            summed = (pairs[points, points].T @ by_point * by_point).sum(axis=0)
-            products[:, p, q] = products[:, q, p] = summed
+            parts = pieces(weights[:, points], at_once)
+            sums = [_quadratic(part, pairs[points, points]) for part in parts]
+            products[:, p, q] = products[:, q, p] = np.concatenate(sums)
         of_others = products.sum(axis=2)
         phases = np.arange(self.count)
         products[:, phases, phases] = weights @ self.durations_s - of_others
@@ -131,6 +132,11 @@ def _used(weights: Array) -> slice:
     """Return the points of the grid from the first to the last with a weight."""
     used = weights.any(axis=0).nonzero()[0]
     return slice(int(used[0]), int(used[-1]) + 1)
+
+
+def _quadratic(weights: Array, matrix: Array) -> Array:
+    """Return w A w for each row w of weights, (n,)."""
+    return np.einsum("ng,ng->n", weights @ matrix, weights)
 
 
 def mixing(products: Array) -> Array:
