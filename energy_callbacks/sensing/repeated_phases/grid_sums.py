@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.core.yielding import pieces, yield_if_due
+from energy_callbacks.core.yielding import pieces
 from energy_callbacks.sensing.estimation.series import Array
 
 LEAST_RIDGE_S: Final = 1e-6
