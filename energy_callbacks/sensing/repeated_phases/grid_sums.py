@@ -130,13 +130,14 @@ class GridSums:
 
 def _used(weights: Array) -> slice:
     """Return the points of the grid from the first to the last with a weight."""
-    used = weights.any(axis=0).nonzero()[0]
+    used = np.flatnonzero(weights.any(axis=0))
     return slice(int(used[0]), int(used[-1]) + 1)
 
 
 def _quadratic(weights: Array, matrix: Array) -> Array:
     """Return w A w for each row w of weights, (n,)."""
-    return np.einsum("ng,ng->n", weights @ matrix, weights)
+    values: Array = np.einsum("ng,ng->n", weights @ matrix, weights)
+    return values
 
 
 def mixing(products: Array) -> Array:
