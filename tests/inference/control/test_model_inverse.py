@@ -53,7 +53,7 @@ def test_power_below_the_prediction_is_used() -> None:
 
 
 def test_a_window_above_the_cap_lowers_the_clock_at_once() -> None:
-    """The power rises by 15 %: the next window has a lower clock, and from the third on it holds."""
+    """The power rises by 15 %: the next clock is lower, and 3 windows later the cap holds."""
     found = _run(LawPlant(power=lambda t_s: 1.15 if t_s >= 30.0 else 1.0), 60)
     clocks = [window.point.configuration.sm_mhz or 0.0 for window, _ in found]
     assert found[30][0].power_mean_w > _CAP_W
@@ -98,7 +98,7 @@ def test_no_partition_is_tried_that_promises_a_loss() -> None:
 
 
 def test_a_partition_that_is_slower_than_predicted_is_replaced() -> None:
-    """Several tenants have 70 % of the predicted throughput: one tenant replaces them, and stays."""
+    """Several tenants have 70 % of the predicted throughput: one tenant replaces them for good."""
 
     def contended(one: Configuration) -> float:
         return 0.7 if len(one.tenants) > 1 else 1.0
@@ -110,7 +110,7 @@ def test_a_partition_that_is_slower_than_predicted_is_replaced() -> None:
 
 
 def test_the_best_measured_partition_stays() -> None:
-    """Several tenants are slower the more there are: of those that were tried, the fastest stays."""
+    """Several tenants are slower the more there are: the fastest of those that were tried stays."""
 
     def contended(one: Configuration) -> float:
         return 0.8 ** len(one.tenants)
