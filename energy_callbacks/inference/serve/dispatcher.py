@@ -12,7 +12,7 @@ from energy_callbacks.inference.serve.arrivals import Arrivals
 from energy_callbacks.inference.serve.batch_log import Batch, BatchLog
 from energy_callbacks.inference.serve.duty import DutyGate
 from energy_callbacks.inference.serve.fleet import Fleet, Worker, most_waiting
-from energy_callbacks.inference.serve.pool import Done, Ended, Event, Failed, Pool, Ready
+from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, Failed, Pool, Ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.inference.records import Mode, Tenant
-from energy_callbacks.inference.serve.pool import Done, Ended, Event, Failed, Ready
+from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, Failed, Ready
 from energy_callbacks.inference.simulated.gpu import OutOfMemory, SimulatedGpu
 from energy_callbacks.inference.simulated.state import SENSOR_S, STEP_S
 
