@@ -200,7 +200,9 @@ def _means(values: Array, rng: np.random.Generator) -> Array:
     """Return the deviations of means of resamples, multiplied by sqrt(n / (n - 1))."""
     n = len(values)
     chosen = rng.integers(n, size=(REPLICATES, n))
-    deviations: Array = (values[chosen].mean(axis=1) - values.mean()) * math.sqrt(n / (n - 1.0))
+    # ``mean(axis=1)`` takes twice as long, because the rows are short.
+    means = np.einsum("rn->r", values[chosen]) / n
+    deviations: Array = (means - values.mean()) * math.sqrt(n / (n - 1.0))
     return deviations
 
 
@@ -232,7 +234,7 @@ def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
     tails = [(drawn >= abs(difference)).sum(), (drawn <= -abs(difference)).sum()]
     p = min((sum(tails) + 1.0) / (REPLICATES + 1.0), 1.0)
     student = rng.standard_t(change.freedom, size=REPLICATES)
-    needed = np.quantile(student, _ENDS[1]) + np.quantile(student, POWER)
+    needed = np.quantile(student, (_ENDS[1], POWER)).sum()
     return RatioInterval(
         value=math.exp(difference),
         low=_exp(difference - float(high)),

@@ -12,11 +12,11 @@ from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.open_device import LocalDevice, OpenDevice
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, needed
-from energy_callbacks.inference.serve import simulated_pool
 from energy_callbacks.inference.serve.dispatcher import Dispatcher
-from energy_callbacks.inference.serve.pool import Pool
-from energy_callbacks.inference.serve.process_pool import ProcessPool
-from energy_callbacks.inference.serve.simulated_pool import SimulatedPool
+from energy_callbacks.inference.serve.pools import simulated
+from energy_callbacks.inference.serve.pools.processes import ProcessPool
+from energy_callbacks.inference.serve.pools.protocol import Pool
+from energy_callbacks.inference.serve.pools.simulated import SimulatedPool
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.sensing.clock import SystemClock
@@ -204,7 +204,7 @@ class SimulatedMachine:
         *,
         can: frozenset[Need] = _WITHOUT_PRIVILEGE,
         mode: Mode = "infer",
-        load_s: float = simulated_pool.LOAD_S,
+        load_s: float = simulated.LOAD_S,
     ) -> None:
         self.gpu: Final = gpu
         self.pool: Final = SimulatedPool(gpu, mode, load_s)

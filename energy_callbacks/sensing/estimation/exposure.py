@@ -67,14 +67,15 @@ class Exposure:
         places = np.round((delays_s - first_s) / _STEP_S).astype(np.intp)
         # Not ``np.convolve``, because most of the steps have no delay.
         for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
-            self._shown[place:] += weight * shown[: len(shown) - place]
+            if weight:
+                self._shown[place:] += weight * shown[: len(shown) - place]
         self._since_s = since_s + first_s
 
     def after_jumps(self, since_s: Array, width_s: Array, signs: Array) -> Array:
         """Return weighted sums of exposures to the times after m edges.
 
         Args:
-            since_s: time from each edge to the ends of consecutive intervals, s, (..., m, n + 1).
+            since_s: time from each edge to the ends of consecutive intervals, s, (m, ..., n + 1).
             width_s: widths of the intervals, s, (..., n).
             signs: weights of the edges, (..., m).
 
@@ -83,7 +84,7 @@ class Exposure:
             both without the edges, (..., ..., n).
         """
         # Exposures are linear in what is shown, so the edges are summed first: it takes less time.
-        shown = np.tensordot(signs, self._shown_at(since_s), axes=(-1, -2))
+        shown = np.tensordot(signs, self._shown_at(since_s), axes=1)
         return self._exposed(shown[..., :-1], shown[..., 1:], width_s)
 
     def between(self, start_s: Array, end_s: Array) -> Array:

@@ -65,7 +65,7 @@ _CUBIC: Final = np.array([[0, -2, 3, -1], [6, -3, -6, 3], [0, 6, 3, -3], [0, -1,
 # A uniform distribution is at least this wide, in steps of the grid.
 _NARROWEST: Final = 1e-4
 # Number of candidates whose weights are computed at once: this takes less than 1 ms.
-_AT_ONCE: Final = 60
+_AT_ONCE: Final = 240
 # After this many response times, the grid has no further delays for slower responses.
 _LATEST: Final = 4.0
 # Places and weights by which integrals over one step of the grid are computed (Gauss-Legendre).

@@ -19,13 +19,13 @@ from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, GridSums
-from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums, Stretch
+from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
 from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
 # Grid of delays, s: from those of a sensor whose lag is smaller than assumed to half a second.
 _STEP_S: Final = 0.005
 _DELAYS_S: Final = np.arange(-0.02, 0.5001, _STEP_S)
-_NO_DELAY: Final = 4.0  # place of the delay 0 in the grid
+_NO_DELAYS: Final = np.full((1, 2), 4.0)  # places of the delay 0 in the grid
 # Distances of the candidates in each round, in steps of the grid, and the number of candidates that
 # are refined after a round.
 _ROUNDS: Final = (4.0, 1.0, 0.25)
@@ -58,26 +58,49 @@ def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
     return sums
 
 
-def _exposed(sums: PhaseSums, recent: RecentIntervals) -> Array:
-    """Return the parts of exposures due to later edges, earlier edges and neither, (P, 2 D + 1, N).
+def _of_kinds(sums: PhaseSums, recent: RecentIntervals, pairs: Array) -> tuple[GridSums, Array]:
+    """Return sums for the R delays of later and of earlier edges that pairs of delays need.
 
-    The exposures for two delays are the sum of three rows: one of each kind.
+    The exposures for a pair are a weighted sum of R rows: some for the delay of later edges, some
+    for the delay of earlier edges, and one for what does not depend on edges.
+
+    Args:
+        sums: sums of the attempt.
+        recent: its newest intervals.
+        pairs: places of the two delays in ``_DELAYS_S``, (n, 2).
+
+    Returns:
+        The sums, for R points, and the weights of the points for each pair, (n, R).
+    """
+    exposed, weights = [], []
+    for is_later, places in zip((True, False), pairs.T, strict=True):
+        linear = _linear(places)
+        is_used = linear.any(axis=0)
+        exposed.append(_exposed(sums, _DELAYS_S[is_used], is_later=is_later))
+        weights.append(linear[:, is_used])
+    exposed.append(recent.whole_s[:, None])
+    weights.append(np.ones((len(pairs), 1)))
+    return _sums(recent, np.concatenate(exposed, axis=1)), np.concatenate(weights, axis=1)
+
+
+def _exposed(sums: PhaseSums, delays_s: Array, *, is_later: bool) -> Array:
+    """Return the differences that edges of one kind make to the newest intervals, (P, D, N).
+
+    Args:
+        sums: sums of the attempt.
+        delays_s: delays of the edges, (D,).
+        is_later: whether the edges are those that begin a later phase.
     """
     parts = []
     for stretch in sums.recent:
         yield_if_due()
-        parts.append(_by_kind(sums, stretch))
-    later, earlier = np.concatenate(parts, axis=-1)
-    return np.concatenate([later, earlier, recent.whole_s[:, None]], axis=1)
-
-
-def _by_kind(sums: PhaseSums, stretch: Stretch) -> Array:
-    """Return the parts of exposures due to later and to earlier edges, (2, P, D, n)."""
-    edges, labels = stretch.edges, np.array(stretch.edges.labels)
-    is_later = labels[1:] > labels[:-1]
-    signs = edges.signs(sums.count) * np.array([is_later, ~is_later])[:, None]
-    since_s = stretch.t_s - edges.t_s[:, None] - _DELAYS_S[:, None, None]
-    return sums.exposures[stretch.is_exact].after_jumps(since_s, np.diff(stretch.t_s), signs)
+        edges, labels = stretch.edges, np.array(stretch.edges.labels)
+        is_used = (labels[1:] > labels[:-1]) == is_later
+        since_s = stretch.t_s - edges.t_s[is_used, None, None] - delays_s[:, None]
+        signs, width_s = edges.signs(sums.count)[:, is_used], np.diff(stretch.t_s)
+        exposure = sums.exposures[stretch.is_exact]
+        parts.append(exposure.after_jumps(since_s, width_s, signs))
+    return np.concatenate(parts, axis=-1)
 
 
 def fit_kinds(
@@ -101,18 +124,17 @@ def fit_kinds(
         return None
     of_equal = _sums(recent, equal[:, None])
     misfit = _fits(of_equal, np.ones((1, 1)), sums.mean_w).misfit[0]
-    of_kinds = _sums(recent, _exposed(sums, recent))
     pairs = _grid(_ROUNDS[0])
     for step in _ROUNDS[1:]:
-        cost = _fits(of_kinds, _weights(pairs), sums.mean_w).misfit
+        cost = _fits(*_of_kinds(sums, recent, pairs), sums.mean_w).misfit
         pairs = _around(pairs[np.argsort(cost, kind="stable")[:_REFINED]], step)
-    fits = _fits(of_kinds, _weights(pairs), sums.mean_w)
+    of_kinds, weights = _of_kinds(sums, recent, np.append(pairs, _NO_DELAYS, axis=0))
+    fits = _fits(of_kinds, weights[:-1], sums.mean_w)
     if misfit - fits.misfit.min() < _DECISIVE * scale:
         return None
     shares = np.exp((fits.misfit.min() - fits.misfit) / (2.0 * scale))
     shares /= shares.sum()
-    no_delay = _weights(np.full((1, 2), _NO_DELAY))
-    moved_j = fits.energy_j - of_kinds.energies_j(no_delay, fits.levels_w)
+    moved_j = fits.energy_j - of_kinds.energies_j(weights[-1:], fits.levels_w)
     share = recent.changes.sum() / sums.changes.sum()
     whole_j = sums.on_host_j(fits.levels_w) + moved_j / share
     mean_j = shares @ whole_j
@@ -135,12 +157,6 @@ def _around(pairs: Array, step: float) -> Array:
 
 def _fits(sums: GridSums, weights: Array, mean_w: float) -> Fits:
     return sums.fits(weights, LEAST_RIDGE_S, mean_w)
-
-
-def _weights(pairs: Array) -> Array:
-    """Return the weights of the grid for pairs of places in ``_DELAYS_S``, (n, 2 D + 1)."""
-    later, earlier = _linear(pairs[:, 0]), _linear(pairs[:, 1])
-    return np.concatenate([later, earlier, np.ones((len(pairs), 1))], axis=1)
 
 
 def _linear(places: Array) -> Array:

@@ -29,11 +29,11 @@ def left_at_edges_j(
     delay_s: float,
     half_s: float,
     *,
-    errors: float,
+    errors: Sequence[float],
 ) -> Array:
-    """Return the mean energy left at an edge from one phase to another, J, (P, P).
+    """Return the mean energy left at an edge from one phase to another, J, (E, P, P).
 
-    It is reduced by a number of its standard errors.
+    It is reduced by each of E numbers of its standard errors.
 
     Args:
         recent: the newest intervals.
@@ -41,14 +41,14 @@ def left_at_edges_j(
         left_j: energy that the fit leaves in each of them, (N,).
         delay_s: mean delay of the device's edges.
         half_s: range of the device's edges before and after ``delay_s``.
-        errors: number of standard errors.
+        errors: the numbers of standard errors, (E,).
     """
     count = np.maximum(recent.changes, 1.0)
-    highest_j = np.zeros_like(count)
+    highest_j = np.zeros((len(errors), *count.shape))
     for beyond_s in _BEYOND_S:
         left, squares = recent.near_edges(exposures, delay_s, half_s + beyond_s, left_j)
         mean_j = left / count
         errors_j = np.sqrt(np.maximum(squares / count - mean_j**2, 0.0) / count)
-        significant_j = np.abs(mean_j) - errors * errors_j
+        significant_j = np.abs(mean_j) - np.multiply.outer(errors, errors_j)
         highest_j = np.maximum(highest_j, significant_j * (recent.changes >= _FEWEST))
     return highest_j

@@ -12,15 +12,18 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.core.yielding import pieces, yield_if_due
+from energy_callbacks.core.yielding import pieces
 from energy_callbacks.sensing.estimation.series import Array
 
 LEAST_RIDGE_S: Final = 1e-6
 """Least ridge, s: keeps the fit defined for phases without intervals; far below any duration."""
-# Number of products of points that are summed for some candidates at once: less than 1 ms.
+# Number of products of points that are summed for some candidates at once: less than 1 ms. Below
+# twice 65536 * 4, OpenBLAS uses one thread (interface/gemm.c: get_gemm_optimal_nthreads).
 # With fewer candidates than _LEAST, most of the time would be spent on reading the products.
-_PRODUCTS: Final = 3e5
+_PRODUCTS: Final = 5.2e5
 _LEAST: Final = 8
+# Number of elements of M for which equations are solved at once: less than 1 ms.
+_ELEMENTS: Final = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ class GridSums:
             ridge_s: duration whose readings are worth as much as ``mean_w``.
             mean_w: power of a phase before any reading.
         """
-        at_once = max(int(_PRODUCTS / len(self.rates) ** 2), _LEAST)
+        at_once = max(_ELEMENTS // self.count**2, 1)
         parts = [self._fits(part, ridge_s, mean_w) for part in pieces(weights, at_once)]
         names = [field.name for field in fields(Fits)]
         return Fits(
@@ -113,14 +116,28 @@ class GridSums:
 
     def _products(self, weights: Array) -> Array:
         products = np.zeros((len(weights), self.count, self.count))
-        by_point = np.ascontiguousarray(weights.T)
+        points = _used(weights)
+        at_once = max(int(_PRODUCTS / (points.stop - points.start) ** 2), _LEAST)
         for (p, q), pairs in self.products.items():
-            yield_if_due()
-            products[:, p, q] = products[:, q, p] = ((pairs.T @ by_point) * by_point).sum(axis=0)
+            parts = pieces(weights[:, points], at_once)
+            sums = [_quadratic(part, pairs[points, points]) for part in parts]
+            products[:, p, q] = products[:, q, p] = np.concatenate(sums)
         of_others = products.sum(axis=2)
         phases = np.arange(self.count)
         products[:, phases, phases] = weights @ self.durations_s - of_others
         return products
+
+
+def _used(weights: Array) -> slice:
+    """Return the points of the grid from the first to the last with a weight."""
+    used = np.flatnonzero(weights.any(axis=0))
+    return slice(int(used[0]), int(used[-1]) + 1)
+
+
+def _quadratic(weights: Array, matrix: Array) -> Array:
+    """Return w A w for each row w of weights, (n,)."""
+    values: Array = np.einsum("ng,ng->n", weights @ matrix, weights)
+    return values
 
 
 def mixing(products: Array) -> Array:

@@ -218,7 +218,7 @@ class PhaseSums(GridSums):
     def exposed(self, stretch: Stretch) -> Array:
         """Return the exposures of n intervals to each phase for each delay, (P, G, n)."""
         edges = stretch.edges
-        since_s = stretch.t_s - edges.t_s[:, None] - self._delays_s[:, None, None]
+        since_s = stretch.t_s - edges.t_s[:, None, None] - self._delays_s[:, None]
         exposure, width_s = self.exposures[stretch.is_exact], np.diff(stretch.t_s)
         exposed = exposure.after_jumps(since_s, width_s, edges.signs(self.count))
         exposed[edges.labels[0]] += width_s

@@ -214,14 +214,14 @@ def _windows(
     timeline.finish()
     ahead_s = clock.unix_s() - clock.monotonic_s()
     counter_j = _interpolated(nvml, start_s + ahead_s, start_s + duration_s + ahead_s)
-    found = {}
+    found, changes = {}, nvml.changes()
     for width_s in WIDTHS_S:
         widths = width_s * random.uniform(1.0 - spread, 1.0 + spread, count)
         starts = random.uniform(start_s + _SETTLING_S, start_s + duration_s - 2.0 - widths)
         pairs = list(zip(starts, starts + widths, strict=True))
         energies = [timeline.energy("gpu0", s, e) for s, e in pairs]
         unix = [(s + ahead_s, e + ahead_s) for s, e in pairs]
-        true_j = np.array([nvml.energy_j(0, *pair) for pair in unix])
+        true_j = np.array([nvml.scenario.energy_j(0, *pair, changes) for pair in unix])
         found[width_s] = Windows(
             error_j=np.array([energy.energy_j or 0.0 for energy in energies]) - true_j,
             true_j=true_j,

@@ -17,7 +17,8 @@ def left_j(sums: PhaseSums) -> np.ndarray:
     """What the true powers leave without a delay."""
     recent = RecentIntervals(sums)
     left = recent.energy_j - LEVELS_W @ recent.exposed(sums.exposures_for(sums.no_delay))
-    return left_at_edges_j(recent, sums.exposures, left, 0.0, sums.mean_width_s, errors=3.0)
+    found = left_at_edges_j(recent, sums.exposures, left, 0.0, sums.mean_width_s, errors=[3.0])
+    return found[0]
 
 
 def test_late_edges_of_one_kind_leave_their_energy() -> None:

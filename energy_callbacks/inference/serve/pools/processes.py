@@ -18,7 +18,7 @@ from energy_callbacks.inference.profile.tenant_process import (
     load_command,
 )
 from energy_callbacks.inference.records import Mode, Tenant
-from energy_callbacks.inference.serve.pool import Done, Ended, Event, Failed, Ready
+from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, Failed, Ready
 
 # Time until a batch has ended, s: as for the longest batch of a profile.
 _BATCH_S: Final = 60.0
