@@ -23,7 +23,8 @@ class Seen:
         tenants: the present tenants.
         workers: numbers of their workers.
         is_changing: whether a change to other tenants is under way.
-        changed_s: time of the last change, s.
+        changed_s: time at which all tenants have answered since the last change, s; infinite
+            before.
         starved_s: last time at which a tenant had nothing to do because no request waited, s.
         batches: batches that ran in the window, with those that still run.
     """
@@ -60,6 +61,7 @@ class Dispatcher:
         self._duty = self._meanwhile = 1.0
         self._asked: tuple[Tenant, ...] | None = None
         self._changed_s = self._starved_s = -math.inf
+        self._silent: set[int] = set()  # workers that have not answered since the last change
         self._arrived: Counter[str] = Counter()
         self._returned = 0
         self._is_stopped = False
@@ -157,11 +159,12 @@ class Dispatcher:
             now_s = self._pool.now_s()
             running = [self._running(one, now_s) for one in serving if one.sent]
             self.log.forget(start_s)
+            workers = tuple(one.number for one in serving if one.state != "ending")
             return Seen(
                 tenants=self._fleet.present,
-                workers=tuple(one.number for one in serving if one.state != "ending"),
+                workers=workers,
                 is_changing=self.is_changing,
-                changed_s=self._changed_s,
+                changed_s=self._changed_s if self._silent.isdisjoint(workers) else math.inf,
                 starved_s=self._starved_s,
                 batches=(*self.log.overlapping(start_s, end_s), *running),
             )
@@ -178,7 +181,7 @@ class Dispatcher:
             self._fleet.request(self._asked)
             self._asked = None
         if self._fleet.progress():
-            self._changed_s = now_s
+            self._silent = {one.number for one in self._fleet.serving if one.state != "ending"}
             self._place_gates(now_s)
         wake_s = math.inf
         if now_s >= self._start_s:
@@ -249,6 +252,9 @@ class Dispatcher:
 
     def _done(self, worker: Worker, start_s: float, end_s: float) -> None:
         sent = worker.done(start_s, end_s)
+        if worker.number in self._silent:
+            self._silent.remove(worker.number)
+            self._changed_s = end_s
         tenant, count = worker.tenant, len(sent.arrivals_s)
         self.log.add(Batch(worker.number, tenant, count, start_s, end_s), sent.arrivals_s)
         self._arrivals[tenant.model].answered(count, end_s - self._start_s)

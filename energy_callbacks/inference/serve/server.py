@@ -25,6 +25,9 @@ _LOOK_S: Final = 0.05
 # for the power of loading.
 _WHILE_LOADING: Final = 0.95
 _LEAST_DUTY: Final = 0.05
+# A window is steady if its point was set at the latest after this part of it: the controller needs
+# some time to answer, and a change of the duty acts at once.
+_LATE: Final = 0.1
 
 
 class Server:
@@ -165,7 +168,8 @@ class Server:
             end_s=end_s,
             point=replace(point, configuration=present),
             is_steady=is_complete
-            and max(set_s, seen.changed_s) <= start_s + 1e-9
+            and set_s <= start_s + _LATE * (end_s - start_s)
+            and seen.changed_s <= start_s + 1e-9
             and seen.starved_s < start_s,
             power_mean_w=found["power_mean_w"],
             power_max_w=found["power_max_w"] or found["power_mean_w"],
@@ -192,9 +196,7 @@ class Server:
 
     def _learn(self, window: Window, seen: Seen) -> None:
         """Learn the power without pauses, and pause enough if tenants still change."""
-        duty = window.point.duty
-        if seen.is_changing:
-            duty = min(duty, self._meanwhile)
+        duty = self._meanwhile if seen.is_changing else window.point.duty
         self._full_w = self._idle_w + max(window.power_mean_w - self._idle_w, 0.0) / duty
         self._guard()
 
@@ -202,7 +204,7 @@ class Server:
         """Tell the dispatcher tenants and duty, and the duty of the old tenants meanwhile."""
         allowed_w = _WHILE_LOADING * self.cap_w - self._idle_w
         needed_w = max(self._full_w - self._idle_w, 1e-9)
-        self._meanwhile = min(max(allowed_w / needed_w, _LEAST_DUTY), self._point.duty)
+        self._meanwhile = min(max(allowed_w / needed_w, _LEAST_DUTY), 1.0)
         self.dispatcher.request(
             self._point.configuration.tenants, self._point.duty, self._meanwhile
         )
