@@ -196,8 +196,6 @@ class SimulatedMachine:
         load_s: time to load a tenant, s.
     """
 
-    not_attributed: Final = ""
-
     def __init__(
         self,
         gpu: SimulatedGpu,
@@ -214,6 +212,7 @@ class SimulatedMachine:
         self._found = {knob: one.present for knob, one in ranges.items()}
         self._present = dict(self._found)
         self._dispatcher: Dispatcher | None = None
+        self.not_attributed = ""
         self.row: Final = MeasuredWindow(
             configuration=Configuration(tenants=()),
             source="simulated",
