@@ -110,7 +110,8 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         self._clock = SystemClock()
         self._device = OpenDevice(device, settings, self._clock)
         self._ranges = {} if settings is None else dict(ranges or {})
-        self._data, self._mode, self._load_s = data, mode, load_s
+        self._mode: Mode = mode
+        self._data, self._load_s = data, load_s
         self._thread: threading.Thread | None = None
         self._dispatcher: Dispatcher | None = None
         self._close = ExitStack()
@@ -196,8 +197,6 @@ class SimulatedMachine:
         load_s: time to load a tenant, s.
     """
 
-    not_attributed: Final = ""
-
     def __init__(
         self,
         gpu: SimulatedGpu,
@@ -209,11 +208,12 @@ class SimulatedMachine:
         self.gpu: Final = gpu
         self.pool: Final = SimulatedPool(gpu, mode, load_s)
         self.sensors: Final = _SimulatedSensors(gpu, self.pool)
-        ranges = {knob: gpu.range(knob) for knob in KNOBS if knob in can}
+        ranges: dict[Knob, KnobRange] = {knob: gpu.range(knob) for knob in KNOBS if knob in can}
         self.abilities: Final = Abilities(can=can, ranges=ranges)
-        self._found = {knob: one.present for knob, one in ranges.items()}
+        self._found: dict[Knob, float | None] = {k: one.present for k, one in ranges.items()}
         self._present = dict(self._found)
         self._dispatcher: Dispatcher | None = None
+        self.not_attributed = ""
         self.row: Final = MeasuredWindow(
             configuration=Configuration(tenants=()),
             source="simulated",
@@ -230,7 +230,8 @@ class SimulatedMachine:
         wanted = needed(configuration)
         if lacking := wanted.keys() - self._found.keys():
             raise ValueError(f"{configuration} changes {', '.join(lacking)}, which is not allowed")
-        for knob, value in {**self._found, **wanted}.items():
+        values: dict[Knob, float | None] = {**self._found, **wanted}
+        for knob, value in values.items():
             if value != self._present[knob]:
                 self.gpu.change(Setting(knob=knob, value=value))
                 self._present[knob] = value

@@ -18,7 +18,6 @@ IDLE_W = 50.0
 HIGHEST_MHZ = 1500.0
 CLOCKS = tuple(float(mhz) for mhz in range(300, 1501, 15))
 ALL: frozenset[Need] = frozenset({"partition", "batch", "clock", "memory_clock", "limit", "duty"})
-_HALF = 0.03
 
 
 def tenants(count: int, share_pct: float = 25.0, batch: int = 16) -> tuple[Tenant, ...]:
@@ -52,20 +51,24 @@ def power_w(configuration: Configuration) -> float:
 
 
 class LawModel:
-    """Predicts by the law."""
+    """Predicts by the law.
+
+    Args:
+        half: relative half width of its intervals.
+    """
+
+    def __init__(self, half: float = 0.03) -> None:
+        self._half = half
 
     def predict(self, configuration: Configuration) -> Prediction:
-        samples = rate(configuration) * clock(configuration)
-        each = [
-            rate(Configuration(tenants=(one,))) * clock(configuration)
-            for one in configuration.tenants
-        ]
+        part = clock(configuration)
+        each = [rate(Configuration(tenants=(one,))) * part for one in configuration.tenants]
         return Prediction(
-            throughput_per_s=_interval(samples),
-            power_w=_interval(power_w(configuration)),
-            tenant_throughputs_per_s=tuple(map(_interval, each)),
+            throughput_per_s=self._interval(sum(each)),
+            power_w=self._interval(power_w(configuration)),
+            tenant_throughputs_per_s=tuple(map(self._interval, each)),
             tenant_latencies_ms=tuple(
-                _interval(1e3 * one.batch / of)
+                self._interval(1e3 * one.batch / of)
                 for one, of in zip(configuration.tenants, each, strict=True)
             ),
         )
@@ -73,9 +76,8 @@ class LawModel:
     def predict_many(self, configurations: Sequence[Configuration]) -> list[Prediction]:
         return [self.predict(one) for one in configurations]
 
-
-def _interval(value: float) -> Interval:
-    return Interval(value, value * (1.0 - _HALF), value * (1.0 + _HALF))
+    def _interval(self, value: float) -> Interval:
+        return Interval(value, value * (1.0 - self._half), value * (1.0 + self._half))
 
 
 class LawPlant:

@@ -14,10 +14,7 @@ def _point(
     *shares: float, batch: int = 100, duty: float = 1.0, **settings: float
 ) -> OperatingPoint:
     tenants = cards.tenants("busy", *shares, batch=batch)
-    return OperatingPoint(
-        configuration=Configuration(tenants=tenants, **settings),  # type: ignore[arg-type]
-        duty=duty,
-    )
+    return OperatingPoint(configuration=Configuration(tenants=tenants, **settings), duty=duty)
 
 
 def _loaded(plant: SimulatedPlant, point: OperatingPoint) -> SimulatedPlant:

@@ -42,7 +42,8 @@ class ProcessPool:
     """
 
     def __init__(self, device: OpenDevice, *, data: Path | None, mode: Mode, load_s: float) -> None:
-        self._device, self._data, self._mode, self._load_s = device, data, mode, load_s
+        self._mode: Mode = mode
+        self._device, self._data, self._load_s = device, data, load_s
         self._workers: dict[int, _Worker] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
