@@ -168,12 +168,9 @@ def partitions(problem: Problem, model: PredictionModel, levels: Sequence[Level]
     Raises:
         ValueError: if there is no plan even without a cap.
     """
-    whole = [one for one in levels if one.duty == 1.0]
-    places = sorted({round(at) for at in np.linspace(0, len(whole) - 1, _SETTINGS)})
-    settings = tuple(GpuSetting(whole[at].sm_mhz, None, whole[at].power_limit_w) for at in places)
     if len(set(problem.models)) == 1:
         return [one.tenants for one in enumeration.homogeneous(problem, [GpuSetting()])]
-    free = replace(problem, cap_w=None, settings=settings)
+    free = replace(problem, cap_w=None, settings=_settings(levels))
     best = plan(free, model)
     if not isinstance(best, Plan):
         raise ValueError(best.text())
@@ -181,6 +178,20 @@ def partitions(problem: Problem, model: PredictionModel, levels: Sequence[Level]
     plans = [best] + [plan(replace(free, cap_w=part * highest_w), model) for part in _PARTS]
     found = [one.configuration for one in plans if isinstance(one, Plan)]
     return list(dict.fromkeys(other for one in found for other in _with_batches(problem, one)))
+
+
+def planned(
+    problem: Problem, model: PredictionModel, levels: Sequence[Level], cap_w: float
+) -> Tenants | None:
+    """Return the tenants of the plan for a cap in W; ``None`` if there is none."""
+    found = plan(replace(problem, cap_w=cap_w, settings=_settings(levels)), model)
+    return found.configuration.tenants if isinstance(found, Plan) else None
+
+
+def _settings(levels: Sequence[Level]) -> tuple[GpuSetting, ...]:
+    whole = [one for one in levels if one.duty == 1.0]
+    places = sorted({round(at) for at in np.linspace(0, len(whole) - 1, _SETTINGS)})
+    return tuple(GpuSetting(whole[at].sm_mhz, None, whole[at].power_limit_w) for at in places)
 
 
 def _with_batches(problem: Problem, configuration: Configuration) -> list[Tenants]:

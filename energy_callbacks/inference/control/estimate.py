@@ -181,6 +181,7 @@ class Estimates:
         table: partitions with their predictions.
 
     Attributes:
+        table: the same; partitions may be added at its end.
         noise: noise of the power of a window.
         measured: what was measured, by number of the partition.
     """
@@ -188,7 +189,7 @@ class Estimates:
     def __init__(self, table: Candidates) -> None:
         self.noise = Noise()
         self.measured: dict[int, Partition] = {}
-        self._table = table
+        self.table = table
         self._last: int | None = None
 
     def add(self, partition: int, known: Partition) -> None:
@@ -201,12 +202,12 @@ class Estimates:
         if partition in self.measured:
             return self.measured[partition]
         factors, biases, errors = self.everywhere()
-        idle = self._table.idle_error**2
+        idle = self.table.idle_error**2
         if self._last is not None:
             idle = min(idle, float(self.measured[self._last].power.covariance[0, 0]))
-        error = float(self._table.power_errors[partition] * errors[partition])
+        error = float(self.table.power_errors[partition] * errors[partition])
         covariance = np.diag([idle, error**2])
-        power = Power(self._table.idle_w, factors[partition], covariance)
+        power = Power(self.table.idle_w, factors[partition], covariance)
         return Partition(power, Mean(float(biases[partition])))
 
     def everywhere(self) -> tuple[Array, Array, Array]:
@@ -221,12 +222,12 @@ class Estimates:
         away and 1 at the same place: so that a partition that was slower than predicted is replaced
         by one of another kind. Tenants that wait need the same power everywhere.
         """
-        count = len(self._table.partitions)
+        count = len(self.table.partitions)
         factors, biases, errors = np.ones((count, 2)), np.zeros(count), np.ones(count)
         if not self.measured:
             return factors, biases, errors
         places = np.array(list(self.measured))
-        features = self._table.features
+        features = self.table.features
         distances = np.linalg.norm(features[:, None] - features[places], axis=2)
         nearest = distances.argmin(axis=1)
         alike = 0.5 + 0.5 * np.exp(-((distances.min(axis=1) / _LENGTH) ** 2) / 2.0)

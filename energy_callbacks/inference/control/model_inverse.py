@@ -12,6 +12,7 @@ windows have replaced or corrected.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,12 +23,14 @@ from energy_callbacks.inference.control.candidates import (
     Tenants,
     candidates,
     partitions,
+    planned,
 )
 from energy_callbacks.inference.control.estimate import Estimates, Partition
 from energy_callbacks.inference.control.levels import levels
 from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
+from energy_callbacks.inference.records import MeasuredWindow, needed
 
 # Quantiles of the normal distribution. 1 % of the windows may be above the cap; a level is left for
 # a higher one only if 0.3 % would be above, so that it does not change to and fro.
@@ -56,6 +59,8 @@ class ModelInverse:
         problem: models, their limits and weights; its cap and settings are not used.
         model: the predictor.
         partition: tenants that are kept; ``None`` to choose them.
+        measured: windows of this GPU, such as its profile and verified plans. The partitions that
+            were measured without a lower clock or limit are known from the start.
 
     Raises:
         ValueError: if the objective is not throughput.
@@ -65,7 +70,12 @@ class ModelInverse:
     needs: frozenset[Need] = frozenset({"partition", "batch", "clock"})
 
     def __init__(
-        self, problem: Problem, model: PredictionModel, *, partition: Tenants | None = None
+        self,
+        problem: Problem,
+        model: PredictionModel,
+        *,
+        partition: Tenants | None = None,
+        measured: Sequence[MeasuredWindow] = (),
     ) -> None:
         if problem.objective != "throughput":
             raise ValueError(
@@ -76,6 +86,9 @@ class ModelInverse:
         self._problem = problem
         self._model = model
         self._fixed = partition
+        self._rows = [one for one in measured if _is_whole(one)]
+        self._refused: set[int] = set()
+        self._is_planned = True
         self._cap_w = math.inf
         self._at = self._level = 0
         self._held = 0  # windows since the partition or the cap has changed
@@ -84,9 +97,13 @@ class ModelInverse:
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
+        self._levels = levels(abilities)
         self._table = self._tabulate(abilities)
         self._estimates = Estimates(self._table)
         self._last = None
+        self._refused = set()
+        for row in self._rows:
+            self._know(row)
         self.degraded = _degraded(abilities)
         return self.cap_changed(cap_w)
 
@@ -94,9 +111,11 @@ class ModelInverse:
         """See ``Controller``."""
         self._cap_w = cap_w
         self._tried = 0
-        if self._estimates.measured:
+        self._is_planned = self._fixed is not None or len(set(self._problem.models)) == 1
+        if self._last is not None:
             self._reconsider()
         else:
+            self._plan()
             rates, errors = self._reachable()
             self._at = int((rates - _CAUTION * errors).argmax())
         self._level = self._highest(_Z)
@@ -104,11 +123,14 @@ class ModelInverse:
 
     def step(self, window: Window) -> OperatingPoint:
         """See ``Controller``."""
+        self._plan()
+        if window.refused is not None and window.refused == self._point.configuration.tenants:
+            self._go_back(window)
         is_present = window.point == self._point
         if is_present and window.is_steady:
             self._learn(window)
         is_above = window.power_mean_w > self._cap_w
-        self._move(is_above=is_above and is_present)
+        self._move(window.power_mean_w if is_above and is_present else None)
         if self._held >= _SETTLED and (not is_above or self._level == 0):
             self._reconsider()
         return self._point
@@ -119,7 +141,7 @@ class ModelInverse:
         return table.levels[self._level].point(table.partitions[self._at])
 
     def _tabulate(self, abilities: Abilities) -> Candidates:
-        choices = levels(abilities)
+        choices = self._levels
         if self._fixed is not None:
             return candidates(self._problem, self._model, choices, [self._fixed])
         if "partition" not in abilities.can:
@@ -128,7 +150,54 @@ class ModelInverse:
                 "it has"
             )
         found = partitions(self._problem, self._model, choices)
-        return candidates(self._problem, self._model, choices, found)
+        known = [row.configuration.tenants for row in self._rows if self._is_served(row)]
+        return candidates(self._problem, self._model, choices, list(dict.fromkeys(found + known)))
+
+    def _is_served(self, row: MeasuredWindow) -> bool:
+        """Return whether the tenants of a row serve all models and no others."""
+        return {one.model for one in row.configuration.tenants} == set(self._problem.models)
+
+    def _plan(self) -> None:
+        """Add the plan for the present cap to the partitions, once.
+
+        It takes a second or two, in which a new cap must already be followed. So this is done after
+        the first window.
+        """
+        if self._is_planned:
+            return
+        self._is_planned = True
+        found = planned(self._problem, self._model, self._levels, self._cap_w)
+        if found is not None and found not in self._table.partitions:
+            every = [*self._table.partitions, found]
+            self._table = candidates(self._problem, self._model, self._levels, every)
+            self._estimates.table = self._table
+
+    def _know(self, row: MeasuredWindow) -> None:
+        """Learn from a window that was measured before."""
+        if row.configuration.tenants not in self._table.partitions:
+            return
+        at, level = self._table.partitions.index(row.configuration.tenants), -1
+        known = self._estimates.of(at)
+        self._estimates.add(at, known)
+        predicted_w = float(self._table.powers_w[at, level])
+        power_w, noise = row.power_mean_w or 0.0, self._estimates.noise.variance
+        known.power.add(len(self._levels) - 1, power_w, predicted_w, noise)
+        rate = weighted(
+            self._problem,
+            row.configuration.tenants,
+            row.tenant_throughputs_per_s,
+            row.throughput_per_s or 0.0,
+        )
+        known.rate.add(math.log(rate) - float(self._table.rates[at, level]))
+
+    def _go_back(self, window: Window) -> None:
+        """Return to the tenants that go on, and do not choose the refused ones again."""
+        self._refused.add(self._at)
+        present = window.point.configuration.tenants
+        if present in self._table.partitions:
+            self._at = self._table.partitions.index(present)
+            self._level = self._highest(_Z)
+        self._held = 0
 
     def _learn(self, window: Window) -> None:
         table, at, level = self._table, self._at, self._level
@@ -138,21 +207,36 @@ class ModelInverse:
         if self._last is not None and self._last[0] == window.point:
             noise.add(math.log(measured_w / self._last[1]))
         known.power.add(level, measured_w, float(table.powers_w[at, level]), noise.variance)
-        rate = _weighted(self._problem, window)
+        rate = weighted(
+            self._problem,
+            window.point.configuration.tenants,
+            window.tenant_throughputs_per_s,
+            window.throughput_per_s,
+        )
         if rate > 0.0:
             known.rate.add(math.log(rate) - float(table.rates[at, level]))
         self._last = window.point, measured_w
         self._held += 1
 
-    def _move(self, *, is_above: bool) -> None:
-        """Change the level of the present partition, if the estimates say so."""
+    def _move(self, above_w: float | None) -> None:
+        """Change the level of the present partition, if the estimates say so.
+
+        Args:
+            above_w: power of the last window, if it was above the cap, W.
+        """
         highest = self._highest(_Z)
-        if is_above:
-            self._level = max(min(highest, self._level - 1), 0)
+        if above_w is not None:
+            self._level = max(min(highest, self._in_proportion(above_w)), 0)
         elif highest < self._level:
             self._level = highest
         else:
             self._level = max(self._level, self._highest(_Z_UP))
+
+    def _in_proportion(self, above_w: float) -> int:
+        """Return the highest level below the present one that is below the cap in proportion."""
+        powers_w = self._table.powers_w[self._at, : self._level]
+        scaled_w = powers_w * above_w / self._table.powers_w[self._at, self._level]
+        return int((scaled_w <= self._cap_w).sum()) - 1
 
     def _reconsider(self) -> None:
         """Change the partition, if another one is expected to improve the throughput enough."""
@@ -191,18 +275,34 @@ class ModelInverse:
         powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)
         is_below = powers_w * (1.0 + _Z * math.sqrt(estimates.noise.variance)) <= self._cap_w
         rates: Array = np.where(is_below, table.rates + biases[:, None], _NEVER).max(axis=1)
+        rates[list(self._refused)] = _NEVER
         return rates, errors
 
 
-def _weighted(problem: Problem, window: Window) -> float:
-    """Return the weighted samples per second of a window."""
-    tenants = window.point.configuration.tenants
-    if len(window.tenant_throughputs_per_s) != len(tenants):
-        return window.throughput_per_s
-    return math.fsum(
-        problem.weight(one.model) * rate
-        for one, rate in zip(tenants, window.tenant_throughputs_per_s, strict=True)
+def _is_whole(row: MeasuredWindow) -> bool:
+    """Return whether a row was measured as the GPU chooses clock and limit, with all figures."""
+    return (
+        row.status == "ok"
+        and not needed(row.configuration)
+        and bool(row.power_mean_w and row.throughput_per_s)
     )
+
+
+def weighted(
+    problem: Problem, tenants: Tenants, rates_per_s: Sequence[float], total_per_s: float
+) -> float:
+    """Return the weighted samples per second of tenants.
+
+    Args:
+        problem: has the weights of the models.
+        tenants: the tenants.
+        rates_per_s: samples per second of each; of another length if they are not known.
+        total_per_s: samples per second of all, for unknown rates.
+    """
+    if len(rates_per_s) != len(tenants):
+        return total_per_s
+    pairs = zip(tenants, rates_per_s, strict=True)
+    return math.fsum(problem.weight(one.model) * rate for one, rate in pairs)
 
 
 def _degraded(abilities: Abilities) -> str:

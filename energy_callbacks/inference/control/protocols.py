@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.records import Configuration, Tenant
 from energy_callbacks.powercap.settings import Knob, KnobRange
 
 # What a controller may change. A partition is the tenants and their shares.
@@ -40,6 +40,7 @@ class Window:
         latency_p95_ms: 95 % quantile of the time of a batch, ms.
         sm_mhz_measured: mean clock of the multiprocessors, MHz.
         temperature_c: temperature of the GPU, degrees Celsius.
+        refused: tenants that were asked for and cannot be loaded, while those of ``point`` go on.
     """
 
     start_s: float
@@ -53,6 +54,7 @@ class Window:
     latency_p95_ms: float | None = None
     sm_mhz_measured: float | None = None
     temperature_c: float | None = None
+    refused: tuple[Tenant, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ class Seen:
             before.
         starved_s: last time at which a tenant had nothing to do because no request waited, s.
         batches: batches that ran in the window, with those that still run.
+        refused: tenants that cannot be loaded.
     """
 
     tenants: tuple[Tenant, ...]
@@ -35,6 +36,7 @@ class Seen:
     changed_s: float
     starved_s: float
     batches: tuple[Batch, ...]
+    refused: frozenset[tuple[Tenant, ...]]
 
 
 class Dispatcher:
@@ -167,6 +169,7 @@ class Dispatcher:
                 changed_s=self._changed_s if self._silent.isdisjoint(workers) else math.inf,
                 starved_s=self._starved_s,
                 batches=(*self.log.overlapping(start_s, end_s), *running),
+                refused=frozenset(self._fleet.refused),
             )
 
     def _running(self, worker: Worker, now_s: float) -> Batch:

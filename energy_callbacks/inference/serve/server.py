@@ -178,6 +178,7 @@ class Server:
             latency_p95_ms=found.get("latency_p95_ms"),
             sm_mhz_measured=found.get("sm_mhz_measured"),
             temperature_c=found.get("temperature_c"),
+            refused=asked if (asked := point.configuration.tenants) in seen.refused else None,
         )
 
     def _write_row(self, window: Window, found: dict[str, Any], duration_s: float) -> None:

@@ -114,5 +114,8 @@ def test_later_models_that_cannot_be_loaded(start: Start, caplog: pytest.LogCapt
         OperatingPoint(configuration=equal("tests.inference.profile.models:hungry", 50.0, 8, 1))
     )
     until(lambda: server.dispatcher.refused)
-    until(lambda: server.window(0.2).is_steady)
+    until(lambda: server.window(0.2).refused)
+    window = server.window(0.2)
+    assert window.point.configuration == equal(STEADY, 50.0, 1, 1)
+    assert window.throughput_per_s > 0.0
     assert "could not be loaded" in caplog.text
