@@ -114,5 +114,6 @@ def test_later_models_that_cannot_be_loaded(start: Start, caplog: pytest.LogCapt
         OperatingPoint(configuration=equal("tests.inference.profile.models:hungry", 50.0, 8, 1))
     )
     until(lambda: server.dispatcher.refused)
-    until(lambda: server.window(0.2).is_steady)
+    until(lambda: server.window(0.2).throughput_per_s > 0.0)
+    assert server.window(0.2).point.configuration.tenants[0].model == STEADY
     assert "could not be loaded" in caplog.text
