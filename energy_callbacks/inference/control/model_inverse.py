@@ -13,6 +13,7 @@ windows have replaced or corrected.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import MeasuredWindow, needed
 
 # Quantiles of the normal distribution. 1 % of the windows may be above the cap; a level is left for
-# a higher one only if 0.3 % would be above, so that it does not change to and fro.
+# a higher one only if 0.3 % would be above, so that levels do not alternate.
 _Z: Final = 2.33
 _Z_UP: Final = 2.75
 # Another partition must promise this much more throughput, as a part. Each one that was tried under
@@ -97,6 +98,9 @@ class ModelInverse:
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
+        self._asked = self._problem
+        if "batch" not in abilities.can:
+            self._asked = replace(self._asked, batches=self._asked.batches[-1:])
         self._levels = levels(abilities)
         self._table = self._tabulate(abilities)
         self._estimates = Estimates(self._table)
@@ -104,7 +108,7 @@ class ModelInverse:
         self._refused = set()
         for row in self._rows:
             self._know(row)
-        self.degraded = _degraded(abilities)
+        self.degraded = _degraded(abilities, self._asked)
         return self.cap_changed(cap_w)
 
     def cap_changed(self, cap_w: float) -> OperatingPoint:
@@ -143,15 +147,15 @@ class ModelInverse:
     def _tabulate(self, abilities: Abilities) -> Candidates:
         choices = self._levels
         if self._fixed is not None:
-            return candidates(self._problem, self._model, choices, [self._fixed])
+            return candidates(problem, self._model, choices, [self._fixed])
         if "partition" not in abilities.can:
             raise ValueError(
                 "the plant cannot change its partition, and none is given; give the tenants that "
                 "it has"
             )
-        found = partitions(self._problem, self._model, choices)
+        found = partitions(self._asked, self._model, choices)
         known = [row.configuration.tenants for row in self._rows if self._is_served(row)]
-        return candidates(self._problem, self._model, choices, list(dict.fromkeys(found + known)))
+        return candidates(self._asked, self._model, choices, list(dict.fromkeys(found + known)))
 
     def _is_served(self, row: MeasuredWindow) -> bool:
         """Return whether the tenants of a row serve all models and no others."""
@@ -166,10 +170,10 @@ class ModelInverse:
         if self._is_planned:
             return
         self._is_planned = True
-        found = planned(self._problem, self._model, self._levels, self._cap_w)
+        found = planned(self._asked, self._model, self._levels, self._cap_w)
         if found is not None and found not in self._table.partitions:
             every = [*self._table.partitions, found]
-            self._table = candidates(self._problem, self._model, self._levels, every)
+            self._table = candidates(self._asked, self._model, self._levels, every)
             self._estimates.table = self._table
 
     def _know(self, row: MeasuredWindow) -> None:
@@ -305,7 +309,7 @@ def weighted(
     return math.fsum(problem.weight(one.model) * rate for one, rate in pairs)
 
 
-def _degraded(abilities: Abilities) -> str:
+def _degraded(abilities: Abilities, problem: Problem) -> str:
     """Return how the controller works without what it needs."""
     found = []
     if "clock" not in abilities.can:
@@ -322,4 +326,6 @@ def _degraded(abilities: Abilities) -> str:
             )
     if "partition" not in abilities.can:
         found.append("the tenants stay as they are")
+    elif "batch" not in abilities.can:
+        found.append(f"batches cannot be changed: all are {problem.batches[0]}")
     return "; ".join(found)

@@ -62,6 +62,7 @@ class Dispatcher:
         self._start_s = math.inf
         self._duty = self._meanwhile = 1.0
         self._asked: tuple[Tenant, ...] | None = None
+        self._target: tuple[Tenant, ...] = ()
         self._changed_s = self._starved_s = -math.inf
         self._silent: set[int] = set()  # workers that have not answered since the last change
         self._arrived: Counter[str] = Counter()
@@ -82,10 +83,12 @@ class Dispatcher:
         Args:
             tenants: the tenants.
             duty: share of time in which they work.
-            meanwhile: share of time in which the old tenants work until the change.
+            meanwhile: share of time in which other tenants work until the change, or if these
+                cannot be loaded.
         """
         with self._lock:
-            self._duty, self._meanwhile, self._asked = duty, meanwhile, tenants
+            self._duty, self._meanwhile = duty, meanwhile
+            self._asked = self._target = tenants
         self._pool.wake()
 
     def stop(self) -> None:
@@ -188,7 +191,7 @@ class Dispatcher:
             self._place_gates(now_s)
         wake_s = math.inf
         if now_s >= self._start_s:
-            duty = self._duty if self._fleet.wanted is None else self._meanwhile
+            duty = self._duty if self._fleet.present == self._target else self._meanwhile
             for worker in self._fleet.serving:
                 worker.gate.set(duty, now_s)
             for model, arrivals in self._arrivals.items():

@@ -138,6 +138,7 @@ def test_the_best_measured_partition_stays() -> None:
         ({"partition", "batch", "limit"}, "power limit follows"),
         ({"partition", "batch", "duty"}, "tenants pause"),
         ({"partition", "batch"}, "in steps"),
+        ({"partition", "duty"}, "all are 64"),
     ],
 )
 def test_without_clocks_it_says_what_it_uses_and_holds_the_cap(can: set[Need], text: str) -> None:
