@@ -47,6 +47,7 @@ _HOPE: Final = 1.0
 _LOWER: Final = 0.05
 # Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
 _SETTLED: Final = 5
+_LEAST_W: Final = 0.001  # sensors that fail show 0
 _NEVER: Final = -1e6  # logarithm of the throughput of a partition that is always above the cap
 
 
@@ -138,7 +139,7 @@ class ModelInverse:
         table, at, level = self._table, self._at, self._level
         known, noise = self._now(), self._estimates.noise
         self._estimates.add(at, known)
-        measured_w = window.power_mean_w
+        measured_w = max(window.power_mean_w, _LEAST_W)
         if self._last is not None and self._last[0] == window.point:
             noise.add(math.log(measured_w / self._last[1]))
         known.power.add(level, measured_w, float(table.powers_w[at, level]), noise.variance)
