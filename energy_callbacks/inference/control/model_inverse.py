@@ -50,6 +50,7 @@ _HOPE: Final = 1.0
 _LOWER: Final = 0.05
 # Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
 _SETTLED: Final = 5
+_LEAST_W: Final = 0.001  # sensors that fail show 0
 _NEVER: Final = -1e6  # logarithm of the throughput of a partition that is always above the cap
 
 
@@ -147,7 +148,7 @@ class ModelInverse:
     def _tabulate(self, abilities: Abilities) -> Candidates:
         choices = self._levels
         if self._fixed is not None:
-            return candidates(problem, self._model, choices, [self._fixed])
+            return candidates(self._asked, self._model, choices, [self._fixed])
         if "partition" not in abilities.can:
             raise ValueError(
                 "the plant cannot change its partition, and none is given; give the tenants that "
@@ -207,7 +208,7 @@ class ModelInverse:
         table, at, level = self._table, self._at, self._level
         known, noise = self._now(), self._estimates.noise
         self._estimates.add(at, known)
-        measured_w = window.power_mean_w
+        measured_w = max(window.power_mean_w, _LEAST_W)
         if self._last is not None and self._last[0] == window.point:
             noise.add(math.log(measured_w / self._last[1]))
         known.power.add(level, measured_w, float(table.powers_w[at, level]), noise.variance)
