@@ -75,6 +75,7 @@ class SimulatedGpu:
         uuid: its UUID.
         seed: seed of all noise.
         failures: what fails; ``None`` for nothing.
+        mode: inference or training, where ``run`` is not given a mode.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class SimulatedGpu:
         uuid: str,
         seed: int = 0,
         failures: Failures | None = None,
+        mode: Mode = "infer",
     ) -> None:
         self.card = card
         self.uuid = uuid
@@ -99,7 +101,7 @@ class SimulatedGpu:
         }
         self._foreign = sorted(self.failures.foreign_limits)
         self._tenants: tuple[Tenant, ...] = ()
-        self._mode: Mode = "infer"
+        self._mode = self._usual_mode = mode
         self._is_waiting = False
 
     @property
@@ -191,22 +193,22 @@ class SimulatedGpu:
             self._start()
 
     def run(
-        self, tenants: Sequence[Tenant], *, mode: Mode = "infer", is_waiting: bool = False
+        self, tenants: Sequence[Tenant], *, mode: Mode | None = None, is_waiting: bool = False
     ) -> None:
         """Run these processes from now on instead of the present ones.
 
         Args:
             tenants: the processes; empty for an idle GPU.
-            mode: inference or training.
+            mode: inference or training; ``None`` for the mode of the GPU.
             is_waiting: whether they are loaded, but have nothing to do.
 
         Raises:
             ValueError: if a model is unknown.
             OutOfMemory: if the memory does not suffice; the GPU is idle then.
         """
-        self._tenants, self._mode, self._is_waiting = (), mode, is_waiting
+        self._tenants, self._mode, self._is_waiting = (), mode or self._usual_mode, is_waiting
         self._start()
-        total = math.fsum(memory_gib(one, self._workload(one), mode) for one in tenants)
+        total = math.fsum(memory_gib(one, self._workload(one), self._mode) for one in tenants)
         if total > self.card.memory_gib:
             raise OutOfMemory(
                 f"out of memory: {total:.1f} GiB needed, {self.card.memory_gib:g} GiB available "

@@ -9,7 +9,7 @@ import pytest
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import plan
-from energy_callbacks.inference.planner.tasks import tasks
+from energy_callbacks.inference.bench.tasks import tasks
 from tests.inference.planner.synthetic import random_gpu
 
 
