@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from energy_callbacks.inference.bench.tasks import Task
 
 HELP = "compare controllers on tasks with power caps, such as those of PctoDL's benchmark"
-# Windows of a task with a fixed cap, and those of every task with --quick: some after the transient.
+# Windows of a task with a fixed cap, and of every task with --quick: seven for each of three caps.
 _ITERATIONS: Final = 60
-_QUICK: Final = 8
+_QUICK: Final = 21
 # Windows of a profile: with 12 to 18, predictors err by 4 to 6 % (docs/inference.md).
 _POINTS: Final = 16
 _QUICK_POINTS: Final = 8
@@ -246,9 +246,7 @@ def _conclude(
         print(tables.text(found))
 
 
-def _print_plan(
-    arguments: argparse.Namespace, todo: "Sequence[Run]", gpu: "bench_gpu.Gpu"
-) -> None:
+def _print_plan(arguments: argparse.Namespace, todo: "Sequence[Run]", gpu: "bench_gpu.Gpu") -> None:
     """Print every run with its file, and what may be changed; nothing is opened or changed."""
     from energy_callbacks.inference.bench.results import Results
     from energy_callbacks.inference.bench.tables import task_text

@@ -10,8 +10,7 @@ from energy_callbacks.inference.bench.predictors import Predictors
 from energy_callbacks.inference.bench.results import Results
 from energy_callbacks.inference.bench.runs import Run
 from energy_callbacks.inference.bench.tasks import Task
-from energy_callbacks.inference.control import controllers, loop
-from energy_callbacks.inference.control.loop import CapSchedule
+from energy_callbacks.inference.control import controllers
 from energy_callbacks.inference.control.protocols import Controller
 
 DeviceOf = Callable[[Task], Device]
@@ -73,11 +72,8 @@ def _make(
     with (
         results.part_of(run.file(device.label)) as path,
         rows.RowFile(path) as file,
-        device.plant(task, run.seed) as plant,
+        device.windows(run, controller, window_s) as windows,
     ):
-        windows = loop.run(
-            controller, plant, schedule(task, window_s), windows=length(task), window_s=window_s
-        )
         start_s = None
         for iteration, (window, cap_w) in enumerate(windows):
             start_s = window.start_s if start_s is None else start_s
@@ -101,21 +97,3 @@ def labels(run: Run, device: Device, controller: Controller) -> rows.Labels:
         seed=run.seed,
         degraded=controller.degraded,
     )
-
-
-def schedule(task: Task, window_s: float) -> CapSchedule:
-    """Return the cap over time in s; an iteration is a window."""
-    return CapSchedule(tuple((start * window_s, cap_w) for start, cap_w in task.schedule))
-
-
-def length(task: Task) -> int:
-    """Return the number of windows of a task.
-
-    Raises:
-        ValueError: if it is not set.
-    """
-    if task.iterations is None:
-        raise ValueError(
-            f"task {task.number} has no number of iterations; set it with task.lasting(iterations)"
-        )
-    return task.iterations

@@ -44,9 +44,7 @@ def finished(
                 task=task,
                 algorithm=algorithm,
                 source=device_of(task).source,
-                by_seed={
-                    seed: _figures(each, task, device_of) for seed, each in known.items()
-                },
+                by_seed={seed: _figures(each, task, device_of) for seed, each in known.items()},
                 errors=tuple(errors[one] for one in mine if one in errors),
                 degraded=next((each[0].degraded for each in known.values()), ""),
             )
@@ -54,9 +52,7 @@ def finished(
     return found
 
 
-def curves(
-    todo: Iterable[Run], device_of: DeviceOf, results: Results
-) -> dict[Task, Curves]:
+def curves(todo: Iterable[Run], device_of: DeviceOf, results: Results) -> dict[Task, Curves]:
     """Return the curves of seed 0 of each task that has a finished run."""
     found: dict[Task, dict[str, list[Row]]] = {}
     for run in sorted((one for one in todo if one.seed == 0), key=lambda one: one.task.number):

@@ -31,16 +31,6 @@ class Curves:
     best_per_s: Mapping[float, float]
 
 
-CHARTS: Final = (
-    Chart(name="power", title="Power over time", draw=lambda of, width_in: power(of, width_in)),
-    Chart(
-        name="throughput",
-        title="Throughput over time",
-        draw=lambda of, width_in: throughput(of, width_in),
-    ),
-)
-
-
 def power(curves: Curves, width_in: float) -> "Canvas":
     """Draw the mean power of each window, and the cap."""
     with panels(width_in, 3.4) as (canvas, [axes]):
@@ -89,3 +79,9 @@ def _finish(axes: "Axes", label: str, width_in: float) -> None:
 
 def _longest(curves: Curves) -> Sequence[Row]:
     return max(curves.rows.values(), key=len)
+
+
+CHARTS: Final = (
+    Chart(name="power", title="Power over time", draw=power),
+    Chart(name="throughput", title="Throughput over time", draw=throughput),
+)

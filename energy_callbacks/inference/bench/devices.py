@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from energy_callbacks.inference.bench.optimum import optimum, task_problem
+from energy_callbacks.inference.bench.runs import Run
 from energy_callbacks.inference.bench.tasks import Task
-from energy_callbacks.inference.control.protocols import Plant
+from energy_callbacks.inference.control import loop
+from energy_callbacks.inference.control.loop import CapSchedule
+from energy_callbacks.inference.control.protocols import Controller, Plant, Window
 from energy_callbacks.inference.control.simulated_plant import SimulatedPlant
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import Bench
@@ -51,8 +54,16 @@ class Device(Protocol):
         """Provide what measures a profile for a task."""
         ...
 
-    def plant(self, task: Task, seed: int) -> AbstractContextManager[Plant]:
-        """Provide what a controller controls in a run."""
+    def windows(
+        self, run: Run, controller: Controller, window_s: float
+    ) -> AbstractContextManager[Iterator[tuple[Window, float]]]:
+        """Provide the windows of a run with their caps in W, while the controller works.
+
+        Args:
+            run: the run; the number of iterations of its task is set.
+            controller: the controller.
+            window_s: length of a window, s.
+        """
         ...
 
     def best_per_s(self, task: Task, cap_w: float) -> float | None:
@@ -78,9 +89,7 @@ class SimulatedDevice:
 
     def __init__(self, name: str) -> None:
         if name not in presets.names():
-            raise ValueError(
-                f"no simulated GPU {name!r}; choose from {', '.join(presets.names())}"
-            )
+            raise ValueError(f"no simulated GPU {name!r}; choose from {', '.join(presets.names())}")
         self._preset = name
         self._key = name.removeprefix(presets.PREFIX)
         card = presets.card(self._key)
@@ -113,9 +122,12 @@ class SimulatedDevice:
         yield presets.simulated_gpu(self._preset, seed=noise, mode=task.mode)
 
     @contextmanager
-    def plant(self, task: Task, seed: int) -> Iterator[Plant]:
+    def windows(
+        self, run: Run, controller: Controller, window_s: float
+    ) -> Iterator[Iterator[tuple[Window, float]]]:
         """See ``Device``."""
-        yield SimulatedPlant(presets.simulated_gpu(self._preset, seed=seed, mode=task.mode))
+        gpu = presets.simulated_gpu(self._preset, seed=run.seed, mode=run.task.mode)
+        yield controlled(run.task, controller, SimulatedPlant(gpu), window_s)
 
     def best_per_s(self, task: Task, cap_w: float) -> float | None:
         """See ``Device``."""
@@ -125,6 +137,23 @@ class SimulatedDevice:
     def timestamp(self, t_s: float) -> str:
         """See ``Device``. It is virtual time from 1970 on, the same in every repeat."""
         return (_START + timedelta(seconds=round(t_s, 3))).isoformat(timespec="milliseconds")
+
+
+def controlled(
+    task: Task, controller: Controller, plant: Plant, window_s: float
+) -> Iterator[tuple[Window, float]]:
+    """Yield each window of a task with its cap in W; an iteration is a window.
+
+    Raises:
+        ValueError: if the number of iterations is not set, or if the controller cannot work.
+    """
+    if task.iterations is None:
+        raise ValueError(
+            f"task {task.number} has no number of iterations; set it with task.lasting(iterations)"
+        )
+    steps = tuple((start * window_s, cap_w) for start, cap_w in task.schedule)
+    caps = CapSchedule(steps)
+    return loop.run(controller, plant, caps, windows=task.iterations, window_s=window_s)
 
 
 def spread(clocks_mhz: Sequence[float]) -> tuple[float, ...]:

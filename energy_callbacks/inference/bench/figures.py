@@ -1,4 +1,4 @@
-"""Computes the figures of one run from its rows: throughput, excess above the cap, settling, energy.
+"""Computes the figures of one run from its rows: throughput, power above the cap, energy.
 
 The first 5 s after the start and after each change of the cap are transient: shares of time and the
 share of the optimum count the other windows only. Each part of the schedule begins at the first
@@ -81,7 +81,7 @@ def figures(rows: Sequence[Row], best_per_s: Callable[[float], float | None]) ->
 
 
 def is_counted(row: Row, changed_s: float) -> bool:
-    """Return whether a window begins after the transient of a change of the cap at ``changed_s``."""
+    """Return whether a window begins after the transient of a change at ``changed_s``."""
     return row.start_s >= changed_s + TRANSIENT_S - 1e-6
 
 

@@ -66,9 +66,7 @@ def optimum(gpu: str, model: str, mode: Mode, cap_w: float) -> Optimum | None:
     every = enumeration.homogeneous(problem, problem.settings)
     equal = sorted(judge(problem, exact, every), key=_rank)[:_STARTS]
     others = judge(problem, exact, local_search.random_packings(problem, _RANDOM_STARTS))
-    best = min(
-        (local_search.improve(problem, exact, one) for one in (*equal, *others)), key=_rank
-    )
+    best = min((local_search.improve(problem, exact, one) for one in (*equal, *others)), key=_rank)
     if best.excess > 0.0:
         return None
     return Optimum(
@@ -173,9 +171,7 @@ class ExactModel:
             return int(powers_w.argmin())
         return int(np.where(allowed, rates, -np.inf).argmax())
 
-    def _at_all_clocks(
-        self, tenants: Sequence[Tenant], memory_mhz: float
-    ) -> tuple[Array, Array]:
+    def _at_all_clocks(self, tenants: Sequence[Tenant], memory_mhz: float) -> tuple[Array, Array]:
         """Return samples per second of each tenant, and the mean power, at each clock."""
         pairs = [(one, self._workloads[one.model]) for one in tenants]
         now = running(self._card, pairs, mode=self._mode, memory_mhz=memory_mhz)

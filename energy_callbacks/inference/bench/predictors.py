@@ -85,9 +85,7 @@ def profile_file(task: Task, device: Device) -> Path:
     return Path("profiles", f"{device.label}_{task.model}_{task.dataset}_{task.mode}.csv")
 
 
-def configurations(
-    model: str, clocks_mhz: Sequence[float], points: int
-) -> list[Configuration]:
+def configurations(model: str, clocks_mhz: Sequence[float], points: int) -> list[Configuration]:
     """Return the configurations of a profile: equal tenants that are far from each other."""
     tenants = anchor([model], share_step=_SHARE_STEP, batches=_BATCHES)
     every = with_settings(tenants, sm_mhz=clocks_mhz)

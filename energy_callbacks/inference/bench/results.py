@@ -60,9 +60,7 @@ class Results:
         self.folder = folder
 
     @contextmanager
-    def opened(
-        self, settings: Settings, tasks: Sequence[Task], *, resume: bool
-    ) -> Iterator[None]:
+    def opened(self, settings: Settings, tasks: Sequence[Task], *, resume: bool) -> Iterator[None]:
         """Reserve the folder for this process, and store settings and tasks in it.
 
         Raises:

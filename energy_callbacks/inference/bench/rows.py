@@ -1,7 +1,7 @@
 """The rows of a run: one line of CSV for each window, first the published columns, then ours.
 
-The published columns are those of PctoDL's benchmark, in its order. Lists are JSON; an empty cell is
-an unknown value.
+The published columns are those of PctoDL's benchmark, in its order. Lists are JSON; an empty cell
+is an unknown value.
 """
 
 import csv
@@ -190,7 +190,9 @@ def read(path: Path) -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.DictReader(file)
         if missing := [name for name in COLUMNS if name not in (lines.fieldnames or ())]:
-            raise ValueError(f"{path} has no column {missing[0]!r}; it is no file of this benchmark")
+            raise ValueError(
+                f"{path} has no column {missing[0]!r}; it is no file of this benchmark"
+            )
         return [_row(path, number, line) for number, line in enumerate(lines, start=2)]
 
 

@@ -37,23 +37,24 @@ OPTIMUM: Final = (
     "The optimum is the best operating point of the simulated GPU, computed from its physics; it "
     "is not known for a real GPU."
 )
-NOTES: Final = (
+_FIGURES: Final = (
     "Throughput is the mean of the second half of the windows. The share of the optimum and the "
     "time above the cap count windows from 5 s after the start and after each change of the cap. "
-    "Overshoot and energy per request count all windows. Settling is the longest time from a change "
-    "of the cap until no window is above it or more than 5 % from its steady power.",
-    "Brackets have 95 % intervals over seeds. They need two seeds; without any differences between "
-    "seeds, the interval has no width.",
+    "Overshoot and energy per request count all windows. Settling is the longest time from a "
+    "change of the cap until no window is above it or more than 5 % from its steady power."
 )
+_INTERVALS: Final = (
+    "Brackets have 95 % intervals over seeds. They need two seeds. If all seeds have the same "
+    "value, the interval has no width."
+)
+NOTES: Final = (_FIGURES, _INTERVALS)
 
 
 def task_text(task: Task) -> str:
     """Return a task as text, such as ``task 20: resnet50 (imagenet) on a100, 150 W``."""
     caps = " → ".join(f"{cap_w:g}" for _, cap_w in task.schedule)
     mode = ", training" if task.mode == "train" else ""
-    return (
-        f"task {task.number}: {task.model} ({task.dataset}) on {task.gpu}{mode}, {caps} W"
-    )
+    return f"task {task.number}: {task.model} ({task.dataset}) on {task.gpu}{mode}, {caps} W"
 
 
 def heads(*, is_overall: bool = False) -> list[str]:
@@ -100,9 +101,7 @@ def notes(row: SummaryRow) -> list[str]:
 
 def _values(figures: Mapping[str, MeanOfSeeds], names: tuple[str, ...] = ()) -> list[str]:
     return [
-        _value(figures[one.name], one.say)
-        for one in _COLUMNS
-        if not names or one.name in names
+        _value(figures[one.name], one.say) for one in _COLUMNS if not names or one.name in names
     ]
 
 

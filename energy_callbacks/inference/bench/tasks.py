@@ -116,9 +116,7 @@ class Task:
         for part in reversed(range(len(starts))):
             starts[part] = min(starts[part], iterations - (len(starts) - part))
         caps = (cap_w for _, cap_w in self.schedule)
-        return replace(
-            self, iterations=iterations, schedule=tuple(zip(starts, caps, strict=True))
-        )
+        return replace(self, iterations=iterations, schedule=tuple(zip(starts, caps, strict=True)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the task as values of JSON types."""
