@@ -1,0 +1,225 @@
+"""Our controller: the inverse of the predictor, corrected by what was measured.
+
+Power of waiting tenants and power of their work each have a factor, measured over predicted. Both
+are estimated from windows, and so is the noise of windows. The level (clock, limit or duty) is the
+highest at which 99 % of the windows are below the cap::
+
+    estimated power + 2.33 * sqrt(variance of the estimate + noise) <= cap
+
+A cap that changes has another level at once. After a window above the cap, the level is lower than
+before. The partition changes if another one promises more throughput, by predictions that measured
+windows have replaced or corrected.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.inference.control.candidates import (
+    Array,
+    Candidates,
+    Tenants,
+    candidates,
+    partitions,
+)
+from energy_callbacks.inference.control.estimate import Estimates, Partition
+from energy_callbacks.inference.control.levels import levels
+from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
+from energy_callbacks.inference.planner.problem import Problem
+from energy_callbacks.inference.protocols import PredictionModel
+
+# Quantiles of the normal distribution. 1 % of the windows may be above the cap; a level is left for
+# a higher one only if 0.3 % would be above, so that it does not change to and fro.
+_Z: Final = 2.33
+_Z_UP: Final = 2.75
+# Another partition must promise this much more throughput, as a part. Each one that was tried under
+# the same cap raises it by the same, because predictions are the more often wrong the more of them
+# are compared.
+_GAIN: Final = 0.02
+# The throughput of a partition that was not measured counts less by this many standard deviations
+# of its prediction: the one that promises most is most often too optimistic.
+_CAUTION: Final = 0.5
+# Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
+_SETTLED: Final = 5
+
+
+class ModelInverse:
+    """Keeps the power below a cap with the inverse of a predictor.
+
+    Args:
+        problem: models, their limits and weights; its cap and settings are not used.
+        model: the predictor.
+        partition: tenants that are kept; ``None`` to choose them.
+
+    Raises:
+        ValueError: if the objective is not throughput.
+    """
+
+    name: Final = "model"
+    needs: frozenset[Need] = frozenset({"partition", "batch", "clock"})
+
+    def __init__(
+        self, problem: Problem, model: PredictionModel, *, partition: Tenants | None = None
+    ) -> None:
+        if problem.objective != "throughput":
+            raise ValueError(
+                f"a controller maximises throughput, got the objective {problem.objective!r}; use "
+                "a problem with the objective 'throughput'"
+            )
+        self.degraded = ""
+        self._problem = problem
+        self._model = model
+        self._fixed = partition
+        self._cap_w = math.inf
+        self._at = self._level = 0
+        self._held = 0  # windows since the partition or the cap has changed
+        self._tried = 0
+        self._last: tuple[OperatingPoint, float] | None = None
+
+    def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
+        """See ``Controller``."""
+        self._table = self._tabulate(abilities)
+        self._estimates = Estimates(self._table.idle_w, self._table.idle_error)
+        self._last = None
+        self.degraded = _degraded(abilities)
+        return self.cap_changed(cap_w)
+
+    def cap_changed(self, cap_w: float) -> OperatingPoint:
+        """See ``Controller``."""
+        self._cap_w = cap_w
+        self._tried = self._held = 0
+        is_first = self._last is None
+        best, gain = self._best()
+        if is_first or gain > _GAIN:
+            self._at = best
+        self._level = self._highest(_Z)
+        return self._point
+
+    def step(self, window: Window) -> OperatingPoint:
+        """See ``Controller``."""
+        is_present = window.point == self._point
+        if is_present and window.is_steady:
+            self._learn(window)
+        is_above = window.power_mean_w > self._cap_w
+        self._move(is_above=is_above and is_present)
+        if not is_above and self._held >= _SETTLED:
+            self._reconsider()
+        return self._point
+
+    @property
+    def _point(self) -> OperatingPoint:
+        table = self._table
+        return table.levels[self._level].point(table.partitions[self._at])
+
+    def _tabulate(self, abilities: Abilities) -> Candidates:
+        choices = levels(abilities)
+        if self._fixed is not None or "partition" not in abilities.can:
+            kept = self._kept(abilities)
+        else:
+            kept = partitions(self._problem, self._model, choices)
+        return candidates(self._problem, self._model, choices, kept)
+
+    def _kept(self, abilities: Abilities) -> Sequence[Tenants]:
+        if self._fixed is None:
+            raise ValueError(
+                "the plant cannot change its partition, and none is given; give the tenants that "
+                "it has"
+            )
+        return [self._fixed]
+
+    def _learn(self, window: Window) -> None:
+        table, at, level = self._table, self._at, self._level
+        known, noise = self._now(), self._estimates.noise
+        self._estimates.add(at, known)
+        measured_w = window.power_mean_w
+        if self._last is not None and self._last[0] == window.point:
+            noise.add(math.log(measured_w / self._last[1]))
+        known.power.add(measured_w, float(table.powers_w[at, level]), noise.variance)
+        rate = _weighted(self._problem, window)
+        if rate > 0.0:
+            known.rate.add(math.log(rate) - float(table.rates[at, level]))
+        self._last = window.point, measured_w
+        self._held += 1
+
+    def _move(self, *, is_above: bool) -> None:
+        """Change the level of the present partition, if the estimates say so."""
+        highest = self._highest(_Z)
+        if is_above:
+            self._level = max(min(highest, self._level - 1), 0)
+        elif highest < self._level:
+            self._level = highest
+        else:
+            self._level = max(self._level, self._highest(_Z_UP))
+
+    def _reconsider(self) -> None:
+        best, gain = self._best()
+        if gain > _GAIN * (1 + self._tried):
+            self._at = best
+            self._level = self._highest(_Z)
+            self._held = 0
+            self._tried += 1
+
+    def _now(self) -> Partition:
+        return self._estimates.of(self._at, float(self._table.power_errors[self._at]))
+
+    def _highest(self, z: float) -> int:
+        """Return the best level of the present partition; the lowest if all are above the cap."""
+        table = self._table
+        means_w, variances = self._now().power.at(table.powers_w[self._at])
+        highs_w = means_w + z * np.sqrt(variances + self._estimates.noise.variance * means_w**2)
+        is_below = highs_w <= self._cap_w
+        return (
+            int(np.where(is_below, table.rates[self._at], -np.inf).argmax()) if any(is_below) else 0
+        )
+
+    def _best(self) -> tuple[int, float]:
+        """Return the partition with the most throughput, and its gain over the present one."""
+        rates = self._reachable()
+        best = int(rates.argmax())
+        return best, math.expm1(min(float(rates[best] - rates[self._at]), 1.0))
+
+    def _reachable(self) -> Array:
+        """Return the logarithm of the throughput of each partition once its power is known."""
+        table, estimates = self._table, self._estimates
+        common, bias = estimates.common()
+        factors = np.tile(common, (len(table.partitions), 1))
+        biases = bias - _CAUTION * table.rate_errors
+        for at, one in estimates.measured.items():
+            factors[at], biases[at] = one.power.factors, one.rate.value
+        powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)
+        is_below = powers_w * (1.0 + _Z * math.sqrt(estimates.noise.variance)) <= self._cap_w
+        rates: Array = np.where(is_below, table.rates + biases[:, None], -1e6).max(axis=1)
+        return rates
+
+
+def _weighted(problem: Problem, window: Window) -> float:
+    """Return the weighted samples per second of a window."""
+    tenants = window.point.configuration.tenants
+    if len(window.tenant_throughputs_per_s) != len(tenants):
+        return window.throughput_per_s
+    return math.fsum(
+        problem.weight(one.model) * rate
+        for one, rate in zip(tenants, window.tenant_throughputs_per_s, strict=True)
+    )
+
+
+def _degraded(abilities: Abilities) -> str:
+    """Return how the controller works without what it needs."""
+    found = []
+    if "clock" not in abilities.can:
+        if "limit" in abilities.can:
+            found.append("clocks cannot be changed: the power limit follows the cap")
+        elif "duty" in abilities.can:
+            found.append(
+                "neither clocks nor limit can be changed: tenants pause for a part of the time, so "
+                "that the mean power of a window follows the cap"
+            )
+        else:
+            found.append(
+                "only shares and batches can be changed: the power follows the cap in steps"
+            )
+    if "partition" not in abilities.can:
+        found.append("the tenants stay as they are")
+    return "; ".join(found)
