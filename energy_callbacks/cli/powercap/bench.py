@@ -106,7 +106,7 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     text = "length of a window in seconds (default: 1)"
     add("--window", type=options.seconds, default=1.0, metavar="S", help=text)
     text = "runs of each algorithm on each task (default: 1)"
-    add("--seeds", type=int, default=None, metavar="N", help=text)
+    add("--seeds", type=int, default=1, metavar="N", help=text)
     text = f"windows of the profile of a model (default: {_POINTS})"
     add("--points", type=int, default=None, metavar="N", help=text)
     add(
@@ -138,14 +138,15 @@ def run(arguments: argparse.Namespace) -> int:
     from energy_callbacks.inference.bench.results import Results, Settings
     from energy_callbacks.inference.bench.runs import runs
 
-    algorithms, seeds = _algorithms(arguments), arguments.seeds or 1
+    algorithms, seeds = _algorithms(arguments), arguments.seeds
     gpu = bench_gpu.choose(arguments)
     tasks = _tasks(arguments, gpu)
     todo = runs(tasks, algorithms, seeds, interleave=arguments.interleave)
     if arguments.dry_run:
         _print_plan(arguments, todo, gpu)
         return 0
-    points = arguments.points or (_QUICK_POINTS if arguments.quick else _POINTS)
+    usual = _QUICK_POINTS if arguments.quick else _POINTS
+    points = usual if arguments.points is None else arguments.points
     results = Results(arguments.out)
     settings = Settings(
         gpu=gpu.label,
@@ -201,7 +202,7 @@ def _lasting(arguments: argparse.Namespace, task: "Task") -> "Task":
     if given is not None and given < 1:
         raise ValueError(f"--iterations must be at least 1, got {given}")
     usual = _QUICK if arguments.quick else task.iterations or _ITERATIONS
-    return task.lasting(given or usual)
+    return task.lasting(usual if given is None else given)
 
 
 def _make(

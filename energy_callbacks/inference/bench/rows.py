@@ -122,8 +122,8 @@ def cells(
         "batch_sizes": json.dumps([one.batch for one in chosen.tenants]),
         "sm_freq_mhz": sm_mhz,
         "mem_freq_mhz": chosen.mem_mhz,
-        "sm_util": None,  # windows do not have the utilisations
-        "mem_util": None,
+        "sm_util": window.sm_util_pct,
+        "mem_util": window.mem_util_pct,
         "throughput_total": window.throughput_per_s,
         "power_avg": window.power_mean_w,
         "power_max": window.power_max_w,

@@ -44,8 +44,8 @@ _FIGURES: Final = (
     "change of the cap until no window is above it or more than 5 % from its steady power."
 )
 _INTERVALS: Final = (
-    "Brackets have 95 % intervals over seeds. They need two seeds. If all seeds have the same "
-    "value, the interval has no width."
+    "Brackets have 95 % intervals over seeds. They need two seeds, and are left out where both "
+    "ends are shown as the same number."
 )
 NOTES: Final = (_FIGURES, _INTERVALS)
 
@@ -110,4 +110,5 @@ def _value(one: MeanOfSeeds, say: Callable[[float], str]) -> str:
         return "-"
     if one.low is None or one.high is None:
         return say(one.value)
-    return f"{say(one.value)} [{say(max(one.low, 0.0))}, {say(one.high)}]"
+    low, high = say(max(one.low, 0.0)), say(one.high)  # no figure can be negative
+    return say(one.value) if low == high else f"{say(one.value)} [{low}, {high}]"

@@ -40,6 +40,8 @@ class Window:
         latency_p95_ms: 95 % quantile of the time of a batch, ms.
         sm_mhz_measured: mean clock of the multiprocessors, MHz.
         temperature_c: temperature of the GPU, degrees Celsius.
+        sm_util_pct: time in which a kernel ran, percent.
+        mem_util_pct: time in which memory was read or written, percent.
     """
 
     start_s: float
@@ -53,6 +55,8 @@ class Window:
     latency_p95_ms: float | None = None
     sm_mhz_measured: float | None = None
     temperature_c: float | None = None
+    sm_util_pct: float | None = None
+    mem_util_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,6 +146,16 @@ class SimulatedGpu:
         return self._state.sm_mhz
 
     @property
+    def sm_util_pct(self) -> float:
+        """Time in which kernels run, percent."""
+        return 100.0 * self._now(self._state.running.busy)
+
+    @property
+    def mem_util_pct(self) -> float:
+        """Time in which the memory is read or written, percent."""
+        return self.card.memory_util_pct * self._now(self._state.running.memory_use)
+
+    @property
     def highest_mhz(self) -> float:
         """Highest clock of the multiprocessors that the settings allow, MHz."""
         return self._state.clock_mhz
@@ -302,8 +312,8 @@ class SimulatedGpu:
             "power_max_w": max(power_w),
             "energy_j": round(passed.energy_j, 3),
             "temperature_c": float(round(state.temperature_c)),
-            "sm_util_pct": 100.0 * self._now(work.busy),
-            "mem_util_pct": self.card.memory_util_pct * self._now(work.memory_use),
+            "sm_util_pct": self.sm_util_pct,
+            "mem_util_pct": self.mem_util_pct,
         }
         if any(rates):
             figures |= {
