@@ -23,6 +23,7 @@ ACTIONS: Final = {
     "predict": "predict",
     "plan": "plan",
     "verify": "verify",
+    "serve": "serve",
     "bench": "bench",
 }
 

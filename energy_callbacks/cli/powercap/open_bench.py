@@ -13,13 +13,14 @@ from energy_callbacks.cli.powercap import cards
 from energy_callbacks.core.errors import ActuatorError, SourceUnavailable
 from energy_callbacks.inference.profile import images
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
-from energy_callbacks.inference.profile.local_bench import CPU, LocalBench, LocalDevice
+from energy_callbacks.inference.profile.local_bench import LocalBench
+from energy_callbacks.inference.profile.open_device import CPU, LocalDevice
 from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.protocols import Bench
 from energy_callbacks.inference.records import Configuration, needed
 from energy_callbacks.powercap.actuators.protocol import Actuator
-from energy_callbacks.powercap.settings import Knob
+from energy_callbacks.powercap.settings import Knob, KnobRange
 from energy_callbacks.sensing import devices
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
@@ -62,7 +63,8 @@ def is_simulated(arguments: argparse.Namespace) -> bool:
     return bool(arguments.gpu.startswith(_SIMULATED))
 
 
-def _simulated(arguments: argparse.Namespace) -> "SimulatedGpu":
+def simulated(arguments: argparse.Namespace) -> "SimulatedGpu":
+    """Return the simulated GPU that ``--gpu`` names."""
     from energy_callbacks.inference.simulated.presets import simulated_gpu
 
     return simulated_gpu(arguments.gpu, seed=arguments.seed)
@@ -103,7 +105,7 @@ def _one(name: str) -> list[int | str]:
 def identity(arguments: argparse.Namespace) -> tuple[str, str]:
     """Return the names of the device and of the data, as in rows."""
     if is_simulated(arguments):
-        return _simulated(arguments).card.name, images.SYNTHETIC
+        return simulated(arguments).card.name, images.SYNTHETIC
     return device(arguments.gpu).name, images.dataset_name(arguments.data)
 
 
@@ -113,7 +115,7 @@ def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:
         for model in models:
             check_name(model)
         return
-    known = _simulated(arguments).models
+    known = simulated(arguments).models
     for model in models:
         if model not in known:
             raise ValueError(
@@ -133,7 +135,7 @@ def opened(
         ActuatorError: if they cannot be changed.
     """
     if is_simulated(arguments):
-        yield _simulated(arguments)
+        yield simulated(arguments)
         return
     where = device(arguments.gpu)
     if arguments.gpu == "auto" and where.uuid is None:
@@ -149,14 +151,27 @@ def opened(
             )
         if where.uuid is None:
             raise ValueError("clocks and limits of a CPU cannot be changed; name a GPU with --gpu")
-        chosen = actuator(where.uuid, knobs)
+        settings, ranges = changeable(arguments, where.uuid, knobs)
         for knob, value in values:
-            chosen.range(where.uuid, knob).check(value)
-        settings = GpuSettings(chosen, where.uuid, allow_changes=arguments.yes)
+            ranges[knob].check(value)
     with LocalBench(
         where, data=arguments.data, settings=settings, load_s=arguments.load_timeout
     ) as bench:
         yield bench
+
+
+def changeable(
+    arguments: argparse.Namespace, uuid: str, knobs: Sequence[Knob]
+) -> tuple[GpuSettings, dict[Knob, KnobRange]]:
+    """Return what changes some settings of a GPU, and their accepted values.
+
+    Raises:
+        ActuatorError: if one of them cannot be changed.
+        ConsentError: without ``--yes``.
+    """
+    chosen = actuator(uuid, knobs)
+    ranges = {knob: chosen.range(uuid, knob) for knob in knobs}
+    return GpuSettings(chosen, uuid, allow_changes=arguments.yes), ranges
 
 
 def actuator(uuid: str, knobs: Sequence[Knob]) -> Actuator:

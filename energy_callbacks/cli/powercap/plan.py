@@ -1,13 +1,12 @@
 """``energy-callbacks powercap plan``: searches for the best configuration under limits."""
 
 import argparse
-from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Final, TypeVar
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
+from energy_callbacks.cli.powercap.per_model import PER_MODEL, by_model
 from energy_callbacks.inference.planner.plan import OBJECTIVES, Infeasible
 from energy_callbacks.inference.planner.problem import (
     BATCHES,
@@ -20,8 +19,6 @@ from energy_callbacks.inference.planner.problem import (
 from energy_callbacks.inference.planner.search import METHODS, plan
 
 HELP = "choose shares, batches and clocks of models under a power cap and other limits"
-_Value = TypeVar("_Value")
-_PER_MODEL: Final = "a value for all models, or MODEL=VALUE for each"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,9 +60,9 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     def add(name: str, metavar: str, text: str) -> None:
         parser.add_argument(name, nargs="+", default=[], metavar=metavar, help=text)
 
-    add("--min-rate", "RATE", f"least samples/s: {_PER_MODEL}")
-    add("--latency-ms", "MS", f"longest time of a batch in ms: {_PER_MODEL}")
-    add("--weight", "X", f"weight of a sample in the objective: {_PER_MODEL} (default: 1)")
+    add("--min-rate", "RATE", f"least samples/s: {PER_MODEL}")
+    add("--latency-ms", "MS", f"longest time of a batch in ms: {PER_MODEL}")
+    add("--weight", "X", f"weight of a sample in the objective: {PER_MODEL} (default: 1)")
     add(
         "--footprint",
         "GIB",
@@ -126,36 +123,13 @@ def _problem(arguments: argparse.Namespace) -> Problem:
         shares_pct=tuple(arguments.share or range(STEP_PCT, 101, STEP_PCT)),
         batches=tuple(sorted(set(arguments.batch))),
         objective=arguments.objective,
-        weights=_by_model("--weight", arguments.weight, models, float),
-        min_rates_per_s=_by_model("--min-rate", arguments.min_rate, models, float),
-        max_latencies_ms=_by_model("--latency-ms", arguments.latency_ms, models, float),
+        weights=by_model("--weight", arguments.weight, models, float),
+        min_rates_per_s=by_model("--min-rate", arguments.min_rate, models, float),
+        max_latencies_ms=by_model("--latency-ms", arguments.latency_ms, models, float),
         memory_gib=arguments.memory_gib,
-        footprints=_by_model("--footprint", arguments.footprint, models, _footprint),
+        footprints=by_model("--footprint", arguments.footprint, models, _footprint),
         sensor_error_pct=arguments.sensor_error_pct,
     )
-
-
-def _by_model(
-    option: str, words: list[str], models: tuple[str, ...], read: Callable[[str], _Value]
-) -> Mapping[str, _Value]:
-    """Return the value of each model; a word without a name is for all models without their own.
-
-    Raises:
-        ValueError: if a value cannot be read, or if several values are for all models.
-    """
-    if sum("=" not in one for one in words) > 1:
-        raise ValueError(
-            f"{option} has several values without a model, got {' '.join(words)}; name the model "
-            "of each as MODEL=VALUE"
-        )
-    found: dict[str, _Value] = {}
-    for word in sorted(words, key=lambda one: "=" in one):
-        name, _, value = word.rpartition("=")
-        try:
-            found |= dict.fromkeys([name] if name else models, read(value))
-        except ValueError:
-            raise ValueError(f"{option} must be {_PER_MODEL}, got {word!r}") from None
-    return found
 
 
 def _footprint(word: str) -> Footprint:

@@ -43,6 +43,7 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
             if uuid is None
             else discover(clock, [uuid], host=False)
         )
+        self._power: list[tuple[float, float]] = []  # readings after the last window: (t_s, W)
         self._sampler = Sampler(found.sources, self._timeline, clock, lambda _: None)
 
     def __enter__(self) -> Self:
@@ -66,7 +67,7 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
             end_s: monotonic time of its end.
         """
         self._wait_for(end_s)
-        energy = self._energy(start_s, end_s)
+        energy = self.energy(start_s, end_s)
         power_w = self._power_w(start_s, end_s)
         is_known = energy.energy_j is not None
         note = "power is an estimate of a model" if energy.method == "model" else ""
@@ -84,6 +85,11 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
             "note": "; ".join(filter(None, (note, self._throttling(start_s, end_s)))),
         }
 
+    def energy(self, start_s: float, end_s: float) -> Energy:
+        """Return the energy between two moments that have readings."""
+        energies = [self._timeline.energy(key, start_s, end_s) for key in self._keys]
+        return whole_window(total(energies))
+
     @property
     def _keys(self) -> tuple[str, ...]:
         return self._timeline.keys(self._scope)
@@ -98,10 +104,6 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
             self._sampler.ask()
             self._clock.sleep(_LOOK_S)
 
-    def _energy(self, start_s: float, end_s: float) -> Energy:
-        energies = [self._timeline.energy(key, start_s, end_s) for key in self._keys]
-        return whole_window(total(energies))
-
     def _power_w(self, start_s: float, end_s: float) -> list[float]:
         """Return the readings of power in the window, W, and keep those of later windows.
 
@@ -109,11 +111,11 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
         """
         if self._uuid is None:
             return []
-        found: list[float] = []
         for key in self._keys:
-            readings = self._timeline.leave_power(key)
+            self._power += self._timeline.leave_power(key)
             self._timeline.follow_power(key)
-            found += [watts for t_s, watts in readings if start_s < t_s <= end_s]
+        found = [watts for t_s, watts in self._power if start_s < t_s <= end_s]
+        self._power = [one for one in self._power if one[0] > end_s]
         return found
 
     def _mean(self, quantity: Quantity, start_s: float, end_s: float) -> float | None:

@@ -2,37 +2,20 @@
 
 import itertools
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
-from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import images
-from energy_callbacks.inference.profile.device_sensors import DeviceSensors
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
-from energy_callbacks.inference.profile.run_folder import RunFolder
-from energy_callbacks.inference.profile.tenants import LOAD_S, TenantFailed, TenantGroup
-from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase, needed
+from energy_callbacks.inference.profile.open_device import LocalDevice, OpenDevice
+from energy_callbacks.inference.profile.tenant_process import TenantFailed
+from energy_callbacks.inference.profile.tenants import LOAD_S, TenantGroup
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.sources.nvidia.source import session
-
-CPU: Final = "CPU"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalDevice:
-    """A GPU of this machine, or its CPU.
-
-    Attributes:
-        uuid: UUID of the GPU; ``None`` for the CPU.
-        name: name of the GPU.
-    """
-
-    uuid: str | None
-    name: str
 
 
 class LocalBench(AbstractContextManager["LocalBench"]):
@@ -62,32 +45,22 @@ class LocalBench(AbstractContextManager["LocalBench"]):
         load_s: float = LOAD_S,
         clock: Clock | None = None,
     ) -> None:
-        self._device, self._data, self._settings = device, data, settings
+        self._data = data
         self._dataset: Final = images.dataset_name(data)
         self._clock: Clock = clock or SystemClock()
+        self._device: Final = OpenDevice(device, settings, self._clock)
         self._load_s = load_s
-        self._no_mps: ActuatorError | None = None
         self._running: tuple[Configuration, Mode, bool] | None = None
         self._close = ExitStack()
 
     def __enter__(self) -> Self:
         """Open the sensors, and start MPS if the device is a GPU."""
         with ExitStack() as stack:
-            if self._settings is not None:
-                stack.enter_context(self._settings)
-            folder = stack.enter_context(RunFolder())
-            uuid = self._device.uuid
-            visible = {} if uuid is None else {"CUDA_VISIBLE_DEVICES": uuid}
-            if uuid is not None:
-                try:
-                    folder.start_mps(visible)
-                except ActuatorError as error:
-                    self._no_mps = error
-            device = "cpu" if uuid is None else "cuda"
-            self._tenants = TenantGroup(folder, device, self._data, visible, self._load_s)
+            opened = stack.enter_context(self._device)
+            self._tenants = TenantGroup(
+                opened.folder, opened.torch_device, self._data, opened.variables, self._load_s
+            )
             stack.callback(self._tenants.end)
-            self._sensors = stack.enter_context(DeviceSensors(uuid, self._clock))
-            self._driver = _driver(uuid)
             self._close = stack.pop_all()
         return self
 
@@ -117,9 +90,9 @@ class LocalBench(AbstractContextManager["LocalBench"]):
             source="measured",
             phase=phase,
             mode=mode,
-            gpu_uuid=self._device.uuid or "",
-            gpu_name=self._device.name,
-            driver=self._driver,
+            gpu_uuid=self._device.device.uuid or "",
+            gpu_name=self._device.device.name,
+            driver=self._device.driver,
             dataset=self._dataset,
             warmup_s=warmup_s,
             window_s=window_s,
@@ -139,14 +112,8 @@ class LocalBench(AbstractContextManager["LocalBench"]):
         if self._running == (configuration, mode, is_static):
             return
         self._running = None
-        if self._no_mps is not None and any(t.share_pct < 100.0 for t in configuration.tenants):
-            raise self._no_mps
-        if self._settings is not None:
-            self._settings.apply(configuration)
-        elif needed(configuration):
-            raise ValueError(
-                f"{configuration} needs clocks or limits, which must not be changed without consent"
-            )
+        self._device.check(configuration)
+        self._device.apply(configuration)
         self._tenants.load(configuration.tenants, mode)
         if not is_static:
             self._tenants.run()
@@ -159,7 +126,7 @@ class LocalBench(AbstractContextManager["LocalBench"]):
         self._clock.sleep(warmup_s + window_s)
         end_s = start_s + window_s
         ends_s = self._tenants.ends_s()
-        fields = self._sensors.window(start_s, end_s)
+        fields = self._device.sensors.window(start_s, end_s)
         if self._running is None or self._running[2] or not ends_s:
             return fields
         batches = [tenant.batch for tenant in configuration.tenants]
@@ -205,11 +172,3 @@ def throughput(
         "latency_p95_ms": p95,
         "latency_p99_ms": p99,
     }
-
-
-def _driver(uuid: str | None) -> str:
-    if uuid is None:
-        return ""
-    with session(uuid) as nvml:
-        version = nvml.nvmlSystemGetDriverVersion()
-    return version.decode() if isinstance(version, bytes) else str(version)

@@ -1,4 +1,4 @@
-"""Builds what runs one batch of a model, in the process of a tenant.
+"""Builds what runs batches of a model, in the process of a tenant.
 
 A model is named as one of ``TORCHVISION``, as ``zoo:NAME`` of the package's small networks, or as
 ``module:function``. Weights are random, with a fixed seed: the power at the same throughput depends
@@ -56,12 +56,13 @@ class Loader:
         self._key: tuple[str, str] | None = None
         self._built: tuple[Any, int] = (None, 0)
 
-    def load(self, command: dict[str, Any]) -> Callable[[], None]:
-        """Return a function that runs one batch and waits for its end.
+    def load(self, command: dict[str, Any]) -> Callable[[int], None]:
+        """Return a function that runs a batch of a number of samples and waits for its end.
 
         Args:
-            command: ``model``; ``batch``; ``mode``; ``device`` of PyTorch; ``share_pct``; ``data``,
-                a folder of images, or ``None`` for synthetic images.
+            command: ``model``; ``batch``, the largest number of samples; ``mode``; ``device`` of
+                PyTorch; ``share_pct``; ``data``, a folder of images, or ``None`` for synthetic
+                images.
         """
         key = (command["model"], command["mode"])
         if key != self._key:
@@ -69,9 +70,9 @@ class Loader:
             gc.collect()
             self._built, self._key = _built(command["model"]), key
         model, size = self._built
-        batch: int = command["batch"]
         if not _is_module(model):
-            return lambda: model(batch)
+            step: Callable[[int], None] = model
+            return step
         import torch
 
         from energy_callbacks.inference.profile import images
@@ -83,10 +84,10 @@ class Loader:
             cores = len(os.sched_getaffinity(0))
             torch.set_num_threads(max(round(cores * command["share_pct"] / 100.0), 1))
         folder = None if command["data"] is None else Path(command["data"])
-        inputs = torch.from_numpy(images.batch(folder, batch, size)).to(device)
+        inputs = torch.from_numpy(images.batch(folder, command["batch"], size)).to(device)
         network = model.to(device)
-        step = _training if command["mode"] == "train" else _inference
-        return step(network, inputs)
+        made = _training if command["mode"] == "train" else _inference
+        return made(network, inputs)
 
 
 def _built(name: str) -> tuple[Any, int]:
@@ -113,22 +114,22 @@ def _is_module(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def _inference(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[], None]:
+def _inference(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[int], None]:
     import torch
 
     network.eval()
     if inputs.device.type == "cuda":
         network, inputs = network.half(), inputs.half()
 
-    def step() -> None:
+    def step(samples: int) -> None:
         with torch.inference_mode():
-            network(inputs)
+            network(inputs[:samples])
         _synchronize(inputs)
 
     return step
 
 
-def _training(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[], None]:
+def _training(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[int], None]:
     import torch
 
     network.train()
@@ -136,9 +137,11 @@ def _training(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[]
     optimizer = torch.optim.SGD(network.parameters(), lr=0.001, momentum=0.9)
     labels = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
 
-    def step() -> None:
+    def step(samples: int) -> None:
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            loss: Any = torch.nn.functional.cross_entropy(network(inputs), labels)
+            loss: Any = torch.nn.functional.cross_entropy(
+                network(inputs[:samples]), labels[:samples]
+            )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

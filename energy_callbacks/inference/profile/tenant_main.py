@@ -2,17 +2,22 @@
 
 Commands are JSON objects, one a line on standard input, and so are the answers:
 
-========== ============================================== =====================
+========== ============================================== ==============================
 ``do``     what the tenant does                           answer
-========== ============================================== =====================
+========== ============================================== ==============================
 ``load``   builds a model and runs one batch              ``{"ready": true}``
 ``run``    runs batches until the next ``rest``           none
 ``report`` goes on                                        ``{"ends_s": [...]}``
 ``rest``   waits, with the model loaded                   none
-========== ============================================== =====================
+``batch``  runs one batch of ``samples`` samples, which   ``{"start_s": x, "end_s": y}``
+           are at most those of the loaded batch
+========== ============================================== ==============================
 
 ``ends_s`` are the monotonic times of the ends of all batches since the last report; the first is
-the start of the first batch, or the last time of the last report. After a fault, the answer is
+the start of the first batch, or the last time of the last report. Several commands ``batch`` may be
+sent at once, so that the tenant does not wait between two batches.
+
+After a fault, the answer is
 ``{"status": "oom" | "error", "note": text}``, and the tenant ends. It also ends when standard input
 is closed.
 """
@@ -24,7 +29,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-Step = Callable[[], None]
+Step = Callable[[int], None]
 _NOTE_LENGTH: Final = 300
 
 
@@ -57,25 +62,32 @@ def serve(answer: Callable[[dict[str, Any]], None], load: Callable[[dict[str, An
 
     Args:
         answer: sends an answer.
-        load: returns what runs one batch, for a command ``load``.
+        load: returns what runs a batch of some samples, for a command ``load``.
     """
     commands = _Commands()
     step: Step | None = None
+    batch = 0
     is_running = False
     ends_s: list[float] = []
     while True:
         command = commands.next(wait=not is_running)
         if command is None:
             assert step is not None
-            step()
+            step(batch)
             ends_s.append(time.monotonic())
             continue
         match command["do"]:
             case "load":
                 step = None  # frees the memory of the model before
+                batch = command["batch"]
                 step = load(command)
-                step()
+                step(batch)
                 answer({"ready": True})
+            case "batch":
+                assert step is not None
+                start_s = time.monotonic()
+                step(command["samples"])
+                answer({"start_s": start_s, "end_s": time.monotonic()})
             case "report":
                 answer({"ends_s": ends_s})
                 ends_s = ends_s[-1:]

@@ -156,6 +156,11 @@ class SimulatedGpu:
         return self.card.memory_util_pct * self._now(self._state.running.memory_use)
 
     @property
+    def rates_per_s(self) -> tuple[float, ...]:
+        """Samples per second of each tenant at the present clock."""
+        return tuple(self._now(row) for row in self._state.running.rates_per_s)
+
+    @property
     def highest_mhz(self) -> float:
         """Highest clock of the multiprocessors that the settings allow, MHz."""
         return self._state.clock_mhz

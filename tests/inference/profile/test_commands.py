@@ -13,7 +13,7 @@ from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.inference.planner.plan import Margin, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.profile import cleaner
-from energy_callbacks.inference.profile.local_bench import LocalDevice
+from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.verify import verify
 from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu

@@ -15,8 +15,9 @@ from energy_callbacks.cli import main
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
-from energy_callbacks.inference.profile.local_bench import LocalBench, LocalDevice
-from energy_callbacks.inference.profile.tenants import TenantFailed
+from energy_callbacks.inference.profile.local_bench import LocalBench
+from energy_callbacks.inference.profile.open_device import LocalDevice
+from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
 from energy_callbacks.powercap.actuators import choose
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
@@ -108,7 +109,7 @@ def test_a_failure_is_a_row(host: LocalBench, model: str, status: str, note: str
 def test_a_model_that_does_not_load(host: LocalBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a row with the status timeout, and its process is killed."""
     monkeypatch.setattr(host._tenants, "_load_s", 1.0)
-    monkeypatch.setattr("energy_callbacks.inference.profile.tenants._END_S", 0.2)
+    monkeypatch.setattr("energy_callbacks.inference.profile.tenant_process.END_S", 0.2)
     row = measured(host, sweeps.single([f"{MODELS}:frozen"], [50.0], [1]))
     assert (row.status, row.note) == ("timeout", "a tenant did not answer within 1 s")
 
@@ -130,7 +131,7 @@ def test_frozen_tenants_end_together(host: LocalBench, monkeypatch: pytest.Monke
     one = sweeps.single([f"{MODELS}:frozen"], [10.0] * 4, [1])
     with pytest.raises(TenantFailed):
         host._tenants.load(one.tenants, "infer")
-    monkeypatch.setattr("energy_callbacks.inference.profile.tenants._END_S", 0.5)
+    monkeypatch.setattr("energy_callbacks.inference.profile.tenant_process.END_S", 0.5)
     start_s = time.monotonic()
     host._tenants.end()
     assert time.monotonic() - start_s < 1.5
