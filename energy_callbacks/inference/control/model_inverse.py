@@ -12,7 +12,6 @@ windows have replaced or corrected.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -57,7 +56,7 @@ class ModelInverse:
         ValueError: if the objective is not throughput.
     """
 
-    name: Final = "model"
+    name = "model"
     needs: frozenset[Need] = frozenset({"partition", "batch", "clock"})
 
     def __init__(
@@ -115,19 +114,15 @@ class ModelInverse:
 
     def _tabulate(self, abilities: Abilities) -> Candidates:
         choices = levels(abilities)
-        if self._fixed is not None or "partition" not in abilities.can:
-            kept = self._kept(abilities)
-        else:
-            kept = partitions(self._problem, self._model, choices)
-        return candidates(self._problem, self._model, choices, kept)
-
-    def _kept(self, abilities: Abilities) -> Sequence[Tenants]:
-        if self._fixed is None:
+        if self._fixed is not None:
+            return candidates(self._problem, self._model, choices, [self._fixed])
+        if "partition" not in abilities.can:
             raise ValueError(
                 "the plant cannot change its partition, and none is given; give the tenants that "
                 "it has"
             )
-        return [self._fixed]
+        found = partitions(self._problem, self._model, choices)
+        return candidates(self._problem, self._model, choices, found)
 
     def _learn(self, window: Window) -> None:
         table, at, level = self._table, self._at, self._level

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Final, Literal
 
 from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
-from energy_callbacks.inference.records import Configuration, Tenant
+from energy_callbacks.inference.records import Configuration, Tenant, needed
 from energy_callbacks.inference.simulated.gpu import Passed, SimulatedGpu
 from energy_callbacks.powercap.settings import Knob, Setting
 
@@ -71,13 +71,10 @@ class SimulatedPlant:
         """
         old, new = self._point.configuration, point.configuration
         self._check(point)
-        for knob, before, value in (
-            ("limit", old.power_limit_w, new.power_limit_w),
-            ("clock", old.sm_mhz, new.sm_mhz),
-            ("memory_clock", old.mem_mhz, new.mem_mhz),
-        ):
-            if before != value:
-                self._change(knob, value)
+        before, after = needed(old), needed(new)
+        for knob in _KNOBS:
+            if before.get(knob) != after.get(knob):
+                self._change(knob, after.get(knob))
         if old.tenants != new.tenants:
             self.gpu.run(new.tenants)
             if _processes(new.tenants) - _processes(old.tenants):

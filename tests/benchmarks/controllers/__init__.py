@@ -1,0 +1,1 @@
+"""Benchmark of the controllers; ``python -m tests.benchmarks.controllers``."""
