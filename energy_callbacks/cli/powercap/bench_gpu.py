@@ -2,13 +2,22 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from energy_callbacks.cli.powercap import open_bench
+from energy_callbacks.inference.profile import images
+from energy_callbacks.inference.profile.gpu_settings import GpuSettings
+from energy_callbacks.powercap.actuators.protocol import Actuator
+from energy_callbacks.powercap.settings import Knob, KnobRange
 
 if TYPE_CHECKING:
     from energy_callbacks.inference.bench.devices import Device
     from energy_callbacks.inference.bench.tasks import Task
 
-SIMULATED = "sim"
+SIMULATED: Final = "sim"
+# Settings that controllers may change.
+_KNOBS: Final[tuple[Knob, ...]] = ("clock", "memory_clock", "limit")
 
 
 class Gpu(Protocol):
@@ -98,10 +107,95 @@ def for_gpu(tasks: "Sequence[Task]", names: Sequence[str], gpu: str) -> "tuple[T
     return found
 
 
+class Real:
+    """A GPU of this machine.
+
+    Args:
+        arguments: options of the command; without ``--yes``, no setting is changed.
+
+    Raises:
+        ValueError: if there is no such GPU.
+        SourceUnavailable: if there is no driver.
+        ActuatorError: if settings may be changed, but cannot.
+    """
+
+    is_simulated = False
+    time = "of measurement, and more for profiles and loading"
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._gpu = open_bench.device(arguments.gpu)
+        if arguments.gpu == "auto" and self._gpu.uuid is None:
+            raise ValueError(
+                "there is no GPU that CUDA may use; use --gpu sim for the simulated GPU of each "
+                "task, or --gpu sim:NAME for one"
+            )
+        self.label = self._gpu.name
+        self._data = _folders(arguments.data)
+        self._actuator = self._chosen(arguments)
+        self._ranges = self._known_ranges()
+        through = "" if self._actuator is None else f" through {self._actuator.name}"
+        names = ", ".join(knob.replace("_", " ") for knob in self._ranges)
+        self.changes = (
+            f"controllers may change {names}{through}; the values found are restored"
+            if names
+            else "controllers change shares, batches and pauses only; --yes allows clocks and limit"
+        )
+
+    def device_of(self, task: "Task") -> "Device":
+        """See ``Gpu``."""
+        from energy_callbacks.inference.bench.real_device import RealDevice
+
+        return RealDevice(
+            self._gpu, task.gpu, data=self._data, settings=self._settings, ranges=self._ranges
+        )
+
+    def suitable(self, tasks: "Sequence[Task]") -> "tuple[Task, ...]":
+        """See ``Gpu``."""
+        from energy_callbacks.inference.bench.real_device import is_named
+
+        names = [name for name in {one.gpu for one in tasks} if is_named(self._gpu.name, name)]
+        return for_gpu(tasks, names, self._gpu.name)
+
+    def _chosen(self, arguments: argparse.Namespace) -> Actuator | None:
+        if not arguments.yes or self._gpu.uuid is None:
+            return None
+        return open_bench.actuator(self._gpu.uuid, ["limit"])
+
+    def _known_ranges(self) -> dict[Knob, KnobRange]:
+        actuator, uuid = self._actuator, self._gpu.uuid
+        if actuator is None or uuid is None:
+            return {}
+        can = actuator.probe(uuid).knobs
+        return {knob: actuator.range(uuid, knob) for knob in _KNOBS if knob in can}
+
+    def _settings(self) -> GpuSettings | None:
+        if self._actuator is None or self._gpu.uuid is None:
+            return None
+        return GpuSettings(self._actuator, self._gpu.uuid, allow_changes=True)
+
+
+def _folders(given: Sequence[str]) -> dict[str, Path | None]:
+    """Return the folder of each set of data.
+
+    Raises:
+        ValueError: if an entry is not ``NAME=DIR``.
+    """
+    found: dict[str, Path | None] = {}
+    for word in given:
+        name, _, folder = word.partition("=")
+        if not name or not folder:
+            raise ValueError(f"--data must be NAME=DIR or NAME={images.SYNTHETIC}, got {word!r}")
+        found[name] = None if folder == images.SYNTHETIC else Path(folder)
+    return found
+
+
 def choose(arguments: argparse.Namespace) -> Gpu:
     """Return what ``--gpu`` names.
 
     Raises:
         ValueError: if there is no such GPU.
+        SourceUnavailable: if a GPU is named and there is no driver.
     """
-    return Simulated(arguments.gpu)
+    if arguments.gpu == SIMULATED or open_bench.is_simulated(arguments):
+        return Simulated(arguments.gpu)
+    return Real(arguments)

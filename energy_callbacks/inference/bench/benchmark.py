@@ -12,6 +12,7 @@ from energy_callbacks.inference.bench.runs import Run
 from energy_callbacks.inference.bench.tasks import Task
 from energy_callbacks.inference.control import controllers
 from energy_callbacks.inference.control.protocols import Controller
+from energy_callbacks.inference.profile.tenant_process import TenantFailed
 
 DeviceOf = Callable[[Task], Device]
 
@@ -59,8 +60,8 @@ def make(
         try:
             _make(run, device, results, predictors, window_s)
             yield Outcome(run=run)
-        except (EnergyCallbacksError, ValueError) as error:
-            yield Outcome(run=run, error=str(error))
+        except (EnergyCallbacksError, TenantFailed, ValueError) as error:
+            yield Outcome(run=run, error=str(error) or type(error).__name__)
 
 
 def _make(
@@ -93,6 +94,7 @@ def labels(run: Run, device: Device, controller: Controller) -> rows.Labels:
     return rows.Labels(
         source=device.source,
         gpu=device.name,
+        dataset=device.dataset(run.task),
         algorithm=run.algorithm,
         seed=run.seed,
         degraded=controller.degraded,

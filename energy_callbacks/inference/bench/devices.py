@@ -46,6 +46,10 @@ class Device(Protocol):
             ValueError: if the task is for another GPU, or if a model or its data are missing.
         """
 
+    def dataset(self, task: Task) -> str:
+        """Return the name of the data in rows: that of the task, or a substitute."""
+        ...
+
     def problem(self, task: Task) -> Problem:
         """Return what controllers may choose for a task."""
         ...
@@ -110,6 +114,10 @@ class SimulatedDevice:
                 f"task {task.number}: {self._preset} has no model {task.model!r}; it has "
                 f"{', '.join(sorted(known))}"
             )
+
+    def dataset(self, task: Task) -> str:
+        """See ``Device``. A simulated GPU has no data; those of tasks differ in their noise."""
+        return task.dataset
 
     def problem(self, task: Task) -> Problem:
         """See ``Device``."""

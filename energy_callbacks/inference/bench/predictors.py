@@ -72,7 +72,7 @@ class Predictors:
             for _ in profile.measured(
                 bench,
                 jobs,
-                lambda row: append(path, labelled(row, task)),
+                lambda row: append(path, replace(row, dataset=device.dataset(task))),
                 window_s=_WINDOW_S,
                 warmup_s=_WARMUP_S,
                 run_id=file.stem,
@@ -102,7 +102,7 @@ def check(path: Path, rows: Sequence[MeasuredWindow], task: Task, device: Device
         models = {one.model for one in row.configuration.tenants}
         for name, found, needed in (
             ("GPU", row.gpu_name, device.name),
-            ("data set", row.dataset, task.dataset),
+            ("data set", row.dataset, device.dataset(task)),
             ("mode", row.mode, task.mode),
             ("model", ", ".join(sorted(models)), task.model),
         ):
@@ -111,8 +111,3 @@ def check(path: Path, rows: Sequence[MeasuredWindow], task: Task, device: Device
                     f"{path} is a profile with the {name} {found!r}, and task {task.number} needs "
                     f"{needed!r}; remove the file, and it is measured again"
                 )
-
-
-def labelled(row: MeasuredWindow, task: Task) -> MeasuredWindow:
-    """Return a row with the data of the task, where a simulated GPU has none."""
-    return replace(row, dataset=task.dataset) if row.source == "simulated" else row

@@ -34,6 +34,7 @@ PUBLISHED: Final = (
 OWN: Final = (
     "source",
     "gpu",
+    "dataset",
     "algorithm",
     "seed",
     "models",
@@ -90,6 +91,7 @@ class Labels:
 
     source: Source
     gpu: str
+    dataset: str
     algorithm: str
     seed: int
     degraded: str = ""
@@ -131,6 +133,7 @@ def cells(
         "timestamp": timestamp,
         "source": labels.source,
         "gpu": labels.gpu,
+        "dataset": labels.dataset,
         "algorithm": labels.algorithm,
         "seed": labels.seed,
         "models": json.dumps([one.model for one in chosen.tenants]),

@@ -15,19 +15,25 @@ from energy_callbacks.inference.bench.tasks import Task
 
 
 class _Column(NamedTuple):
-    """A column: its figure, its heading, and how its values are written."""
+    """A column: its figure, its heading, and how values and unknown values are written."""
 
     name: str
     head: str
     say: Callable[[float], str]
+    unknown: str = "-"
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, which may exceed 100 %."""
+    return f"{100.0 * share:.1f} %"
 
 
 _COLUMNS: Final = (
     _Column("throughput_per_s", "samples/s", formatting.grouped),
-    _Column("optimum_share", "of optimum", formatting.percent),
-    _Column("above_share", "time above cap", formatting.percent),
+    _Column("optimum_share", "of optimum", _percent),
+    _Column("above_share", "time above cap", _percent),
     _Column("overshoot_w", "overshoot", formatting.power),
-    _Column("settling_s", "settling", formatting.duration),
+    _Column("settling_s", "settling", formatting.duration, "not settled"),
     _Column("j_per_request", "per request", formatting.joules),
 )
 # Columns whose means over tasks mean something: the others depend on the model.
@@ -39,7 +45,8 @@ OPTIMUM: Final = (
 )
 _FIGURES: Final = (
     "Throughput is the mean of the second half of the windows. The share of the optimum and the "
-    "time above the cap count windows from 5 s after the start and after each change of the cap. "
+    "time above the cap count windows from 5 s after the start and after each change of the cap; "
+    "above the cap, a controller can have more than the optimum. "
     "Overshoot and energy per request count all windows. Settling is the longest time from a "
     "change of the cap until no window is above it or more than 5 % from its steady power."
 )
@@ -100,14 +107,13 @@ def notes(row: SummaryRow) -> list[str]:
 
 
 def _values(figures: Mapping[str, MeanOfSeeds], names: tuple[str, ...] = ()) -> list[str]:
-    return [
-        _value(figures[one.name], one.say) for one in _COLUMNS if not names or one.name in names
-    ]
+    return [_value(figures[one.name], one) for one in _COLUMNS if not names or one.name in names]
 
 
-def _value(one: MeanOfSeeds, say: Callable[[float], str]) -> str:
+def _value(one: MeanOfSeeds, column: _Column) -> str:
+    say = column.say
     if one.value is None:
-        return "-"
+        return column.unknown if one.unknown else "-"
     if one.low is None or one.high is None:
         return say(one.value)
     low, high = say(max(one.low, 0.0)), say(one.high)  # no figure can be negative

@@ -84,6 +84,10 @@ class SteadyDevice:
     def check(self, task: Task) -> None:
         """See ``Device``."""
 
+    def dataset(self, task: Task) -> str:
+        """See ``Device``."""
+        return task.dataset
+
     def problem(self, task: Task) -> Problem:
         """See ``Device``."""
         return Problem(models=(task.model,))
