@@ -125,7 +125,8 @@ class ExactModel:
     def __init__(
         self, card: Card, workloads: Mapping[str, Workload], mode: Mode, cap_w: float
     ) -> None:
-        self._card, self._workloads, self._mode, self._cap_w = card, workloads, mode, cap_w
+        self._card, self._workloads, self._cap_w = card, workloads, cap_w
+        self._mode: Mode = mode
         self._best = cache(self._search)
 
     def predict(self, configuration: Configuration) -> Prediction:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,7 +21,9 @@ from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import write
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
+from tests.inference.profile.test_local_bench import AdminNvmlActuator, administrator, card_uuid
 
+__all__ = ["administrator"]
 machine, fake_nvml = conftest.machine, conftest.fake_nvml
 H200 = LocalDevice(uuid="GPU-1", name="NVIDIA H200")
 
@@ -59,19 +62,40 @@ def profile() -> list[MeasuredWindow]:
     ]
 
 
-def test_processes_serve_and_nothing_is_left(machine: Machine) -> None:
-    """Rows are measured, with the power of the GPU; no setting is changed, no process is left."""
+def command(machine: Machine, algorithm: str) -> list[str]:
+    """Return the words of a benchmark with one short run, whose profile exists."""
     out, path = machine.folder / "out", machine.folder / "mine.toml"
     line = f'gpu = "h200", model = "{STEADY}", dataset = "noise", cap_w = 350'
     path.write_text(f"task = [{{ id = 1, {line} }}]")
     (out / "profiles").mkdir(parents=True)
     write(out / "profiles" / f"h200_{STEADY}_noise_infer.csv", profile())
-    words = ("--iterations", "3", "--window", "0.3", "--data", "noise=synthetic", "--save-summary")
+    return [
+        *("powercap", "bench", "--gpu", "0", "--tasks", str(path), "--out", str(out)),
+        *("--algorithm", algorithm, "--iterations", "3", "--window", "0.3"),
+        *("--data", "noise=synthetic"),
+    ]
+
+
+def test_settings_are_changed_with_consent_and_restored(
+    administrator: AdminNvmlActuator, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --yes, a controller sets a limit; the value found is back at the end."""
+    words = [*command(machine, "powercap"), "--yes"]
+    assert main([*words, "--dry-run"]) == 0
+    assert re.search(r"may change .*limit through nvml; the", capsys.readouterr().out)
+    assert administrator.read(card_uuid(0), "limit") == 650.0
+    assert main(words) == 0
+    (path,) = machine.folder.glob("out/h200_powercap/*.csv")
+    with path.open(newline="") as file:
+        assert {line["power_limit_w"] for line in csv.DictReader(file)} == {"350.0"}
+    assert administrator.read(card_uuid(0), "limit") == 650.0
+
+
+def test_processes_serve_and_nothing_is_left(machine: Machine) -> None:
+    """Rows are measured, with the power of the GPU; no setting is changed, no process is left."""
+    words, out = command(machine, "morak"), machine.folder / "out"
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "energy_callbacks", "powercap", "bench", "--gpu", "0"),
-            *("--tasks", str(path), "--out", str(out), "--algorithm", "morak", *words),
-        ],
+        [sys.executable, "-m", "energy_callbacks", *words, "--save-summary"],
         env=os.environ | machine.nvml.env(),
         cwd=ROOT,
         capture_output=True,
