@@ -35,6 +35,8 @@ class Candidates:
 
     Attributes:
         partitions: the tenants of each.
+        processes: (partitions,) equal for partitions that differ only in batches.
+        features: (partitions, 3) places whose distance says how different partitions are.
         levels: the levels, in ascending order of power.
         powers_w: (partitions, levels) mean power, W.
         rates: (partitions, levels) logarithm of the weighted throughput in samples per second; very
@@ -46,6 +48,8 @@ class Candidates:
     """
 
     partitions: tuple[Tenants, ...]
+    processes: NDArray[np.int64]
+    features: Array
     levels: tuple[Level, ...]
     powers_w: Array
     rates: Array
@@ -96,8 +100,11 @@ def candidates(
     duties = np.array([one.duty for one in levels if one.duty < 1.0])
     powers_w = np.exp(powers)
     errors = np.array([max(_error(one.prediction.power_w) for one in row) for row in kept])
+    chosen = tuple(one for one, ok in zip(partitions, is_allowed, strict=True) if ok)
     return Candidates(
-        partitions=tuple(one for one, ok in zip(partitions, is_allowed, strict=True) if ok),
+        partitions=chosen,
+        processes=_processes(chosen),
+        features=np.array([_features(one) for one in chosen]),
         levels=tuple(levels),
         powers_w=np.hstack([idle_w + duties * (powers_w[:, :1] - idle_w), powers_w]),
         rates=np.hstack([np.log(duties) + rates[:, :1], rates]),
@@ -106,6 +113,26 @@ def candidates(
         idle_w=idle_w,
         idle_error=min(_error(idle), _MOST_IDLE),
     )
+
+
+def _processes(partitions: Sequence[Tenants]) -> NDArray[np.int64]:
+    numbers: dict[tuple[tuple[str, float], ...], int] = {}
+    keys = [tuple(sorted((one.model, one.share_pct) for one in each)) for each in partitions]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+
+
+def _features(tenants: Tenants) -> list[float]:
+    """Return mean batch, mean share and number of tenants, in the units of the predictor.
+
+    A batch that is seven times larger, a share that is a third, and three times the tenants are one
+    unit.
+    """
+    batches, shares = ([getattr(t, name) for t in tenants] for name in ("batch", "share_pct"))
+    return [
+        float(np.log(batches).mean() / 2.0),
+        float(np.log(shares).mean()),
+        math.log1p(len(tenants)),
+    ]
 
 
 def _score(one: Judged) -> float:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from energy_callbacks.inference.control.candidates import Array, Candidates
 
 # Relative standard deviation of the mean power of a window before it was measured: the sensor
 # error of the planner. It counts as this many windows.
@@ -30,6 +29,12 @@ _PASSAGE: Final = 0.1
 # A difference of more than this many standard deviations is a change of the load, not noise.
 _JUMP: Final = 3.5
 _LEAST_GAIN: Final = 0.05
+# Windows after which the power that was measured at a level is no longer relied on: temperatures
+# have changed (time constants of GPUs are about 40 s).
+_FORGET: Final = 60
+# Distance between partitions over which their biases differ: the length of the predictor's own
+# residual before it has seen data, in its units.
+_LENGTH: Final = 0.6
 
 
 @dataclass(slots=True)
@@ -53,6 +58,24 @@ class Noise:
 
 
 @dataclass(slots=True)
+class Mean:
+    """A mean that forgets.
+
+    Attributes:
+        value: the mean.
+        windows: number of values.
+    """
+
+    value: float
+    windows: int = 0
+
+    def add(self, value: float) -> None:
+        """Add a value; the first one replaces the start."""
+        self.windows += 1
+        self.value += max(1.0 / self.windows, _LEAST_GAIN) * (value - self.value)
+
+
+@dataclass(slots=True)
 class Power:
     """Estimates the power of a partition at all levels: a Kalman filter of two factors.
 
@@ -65,12 +88,16 @@ class Power:
         factors: (2,) measured over predicted power, of tenants that wait and of their work.
         covariance: (2, 2) of the factors.
         last_w: predicted power of the last window, W; ``None`` before the first.
+        seen: measured power in W at each level, and the number of its last window.
+        windows: number of windows.
     """
 
     idle_w: float
     factors: Array
     covariance: Array
     last_w: float | None = None
+    seen: dict[int, tuple[Mean, int]] = field(default_factory=dict)
+    windows: int = 0
 
     def at(self, predicted_w: Array) -> tuple[Array, Array]:
         """Return mean and variance of the power, in W and W**2, where such powers are predicted."""
@@ -81,10 +108,27 @@ class Power:
             variances = variances + (SLOPE * (predicted_w - self.last_w)) ** 2
         return means, variances
 
-    def add(self, measured_w: float, predicted_w: float, noise: float) -> None:
+    def lowest_above(self, cap_w: float, z: float, noise: float) -> int | None:
+        """Return the lowest level whose measured power is too close to a cap; ``None`` if none is.
+
+        Args:
+            cap_w: the cap, W.
+            z: standard deviations of a window by which it must be below the cap.
+            noise: relative variance of the power of a window.
+        """
+        above = [
+            level
+            for level, (mean, last) in self.seen.items()
+            if self.windows - last < _FORGET
+            and mean.value * (1.0 + z * math.sqrt(noise * (1.0 + 1.0 / mean.windows))) > cap_w
+        ]
+        return min(above, default=None)
+
+    def add(self, level: int, measured_w: float, predicted_w: float, noise: float) -> None:
         """Add a window.
 
         Args:
+            level: its level.
             measured_w: its mean power, W.
             predicted_w: the predicted power, W.
             noise: relative variance of the power of a window.
@@ -104,24 +148,17 @@ class Power:
         self.factors = self.factors + gains * error_w
         self.covariance = self.covariance - np.outer(gains, parts @ self.covariance)
         self.last_w = predicted_w
+        self._see(level, measured_w, noise)
 
-
-@dataclass(slots=True)
-class Mean:
-    """A mean that forgets.
-
-    Attributes:
-        value: the mean.
-        windows: number of values.
-    """
-
-    value: float
-    windows: int = 0
-
-    def add(self, value: float) -> None:
-        """Add a value; the first one replaces the start."""
+    def _see(self, level: int, measured_w: float, noise: float) -> None:
+        """Remember the power at a level; if it is another one than before, forget all levels."""
         self.windows += 1
-        self.value += max(1.0 / self.windows, _LEAST_GAIN) * (value - self.value)
+        mean, _ = self.seen.get(level, (Mean(0.0), 0))
+        if mean.windows and abs(measured_w / mean.value - 1.0) > 2.0 * _JUMP * math.sqrt(noise):
+            self.seen.clear()
+            mean = Mean(0.0)
+        mean.add(measured_w)
+        self.seen[level] = mean, self.windows
 
 
 @dataclass(slots=True)
@@ -137,52 +174,65 @@ class Partition:
     rate: Mean
 
 
-@dataclass(slots=True)
 class Estimates:
-    """Estimates of all partitions that were measured, and of the others from them.
+    """What is known of all partitions.
+
+    Args:
+        table: partitions with their predictions.
 
     Attributes:
-        idle_w: predicted power of tenants that wait, W.
-        idle_error: its relative standard deviation.
         noise: noise of the power of a window.
         measured: what was measured, by number of the partition.
     """
 
-    idle_w: float
-    idle_error: float
-    noise: Noise = field(default_factory=Noise)
-    measured: dict[int, Partition] = field(default_factory=dict)
-    _last: int | None = None
-
-    def common(self) -> tuple[Array, float]:
-        """Return factors of the power and bias of the throughput of other partitions.
-
-        They are means over the measured ones and one more without a bias: one measured partition
-        tells half of the bias of another one. Power of tenants that wait is the same for all.
-        """
-        known = list(self.measured.values())
-        count = len(known) + 1
-        work = (1.0 + math.fsum(one.power.factors[1] for one in known)) / count
-        idle = 1.0 if self._last is None else self.measured[self._last].power.factors[0]
-        return np.array([idle, work]), math.fsum(one.rate.value for one in known) / count
-
-    def of(self, partition: int, error: float) -> Partition:
-        """Return what is known of a partition.
-
-        Args:
-            partition: its number.
-            error: relative standard deviation of the predicted power of its work.
-        """
-        found = self.measured.get(partition)
-        if found is None:
-            factors, rate = self.common()
-            idle = self.idle_error**2
-            if self._last is not None:
-                idle = min(idle, float(self.measured[self._last].power.covariance[0, 0]))
-            found = Partition(Power(self.idle_w, factors, np.diag([idle, error**2])), Mean(rate))
-        return found
+    def __init__(self, table: Candidates) -> None:
+        self.noise = Noise()
+        self.measured: dict[int, Partition] = {}
+        self._table = table
+        self._last: int | None = None
 
     def add(self, partition: int, known: Partition) -> None:
         """Remember a partition that is measured now."""
         self.measured[partition] = known
         self._last = partition
+
+    def of(self, partition: int) -> Partition:
+        """Return what is known of a partition; it is new if it was not measured."""
+        if partition in self.measured:
+            return self.measured[partition]
+        factors, biases, errors = self.everywhere()
+        idle = self._table.idle_error**2
+        if self._last is not None:
+            idle = min(idle, float(self.measured[self._last].power.covariance[0, 0]))
+        error = float(self._table.power_errors[partition] * errors[partition])
+        covariance = np.diag([idle, error**2])
+        power = Power(self._table.idle_w, factors[partition], covariance)
+        return Partition(power, Mean(float(biases[partition])))
+
+    def everywhere(self) -> tuple[Array, Array, Array]:
+        """Return what is expected of all partitions.
+
+        Returns:
+            (partitions, 2) factors of the power, (partitions,) biases of the throughput, and
+            (partitions,) standard deviations relative to those of the predictor.
+
+        The bias of a partition is expected to be a part of that of the nearest measured one: their
+        correlation, which is 1/2 far away and 1 at the same place. Tenants that wait need the same
+        power everywhere.
+        """
+        count = len(self._table.partitions)
+        factors, biases, errors = np.ones((count, 2)), np.zeros(count), np.ones(count)
+        if not self.measured:
+            return factors, biases, errors
+        places = np.array(list(self.measured))
+        features = self._table.features
+        distances = np.linalg.norm(features[:, None] - features[places], axis=2)
+        nearest = distances.argmin(axis=1)
+        alike = 0.5 + 0.5 * np.exp(-((distances.min(axis=1) / _LENGTH) ** 2) / 2.0)
+        known = [self.measured[at] for at in places.tolist()]
+        work = np.array([one.power.factors[1] for one in known])
+        if self._last is not None:
+            factors[:, 0] = self.measured[self._last].power.factors[0]
+        factors[:, 1] = 1.0 + alike * (work[nearest] - 1.0)
+        biases = alike * np.array([one.rate.value for one in known])[nearest]
+        return factors, biases, np.sqrt(1.0 - alike**2)

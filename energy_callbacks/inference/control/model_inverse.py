@@ -15,6 +15,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.inference.control.candidates import (
     Array,
@@ -38,7 +39,8 @@ _Z_UP: Final = 2.75
 # are compared.
 _GAIN: Final = 0.02
 # The throughput of a partition that was not measured counts less by this many standard deviations
-# of its prediction: the one that promises most is most often too optimistic.
+# of its prediction: the one that promises most is most often too optimistic. Other batches of the
+# same processes are tried at once, so that theirs counts more.
 _CAUTION: Final = 0.5
 # Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
 _SETTLED: Final = 5
@@ -80,7 +82,7 @@ class ModelInverse:
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
         self._table = self._tabulate(abilities)
-        self._estimates = Estimates(self._table.idle_w, self._table.idle_error)
+        self._estimates = Estimates(self._table)
         self._last = None
         self.degraded = _degraded(abilities)
         return self.cap_changed(cap_w)
@@ -131,7 +133,7 @@ class ModelInverse:
         measured_w = window.power_mean_w
         if self._last is not None and self._last[0] == window.point:
             noise.add(math.log(measured_w / self._last[1]))
-        known.power.add(measured_w, float(table.powers_w[at, level]), noise.variance)
+        known.power.add(level, measured_w, float(table.powers_w[at, level]), noise.variance)
         rate = _weighted(self._problem, window)
         if rate > 0.0:
             known.rate.add(math.log(rate) - float(table.rates[at, level]))
@@ -157,17 +159,17 @@ class ModelInverse:
             self._tried += 1
 
     def _now(self) -> Partition:
-        return self._estimates.of(self._at, float(self._table.power_errors[self._at]))
+        return self._estimates.of(self._at)
 
     def _highest(self, z: float) -> int:
         """Return the best level of the present partition; the lowest if all are above the cap."""
-        table = self._table
-        means_w, variances = self._now().power.at(table.powers_w[self._at])
-        highs_w = means_w + z * np.sqrt(variances + self._estimates.noise.variance * means_w**2)
-        is_below = highs_w <= self._cap_w
-        return (
-            int(np.where(is_below, table.rates[self._at], -np.inf).argmax()) if any(is_below) else 0
-        )
+        table, power, noise = self._table, self._now().power, self._estimates.noise.variance
+        means_w, variances = power.at(table.powers_w[self._at])
+        is_below = means_w + z * np.sqrt(variances + noise * means_w**2) <= self._cap_w
+        if (above := power.lowest_above(self._cap_w, z, noise)) is not None:
+            is_below[above:] = False
+        rates = np.where(is_below, table.rates[self._at], -np.inf)
+        return int(rates.argmax()) if is_below.any() else 0
 
     def _best(self) -> tuple[int, float]:
         """Return the partition with the most throughput, and its gain over the present one."""
@@ -175,12 +177,16 @@ class ModelInverse:
         best = int(rates.argmax())
         return best, math.expm1(min(float(rates[best] - rates[self._at]), 1.0))
 
+    @property
+    def _same(self) -> NDArray[np.bool_]:
+        """Whether each partition has the processes of the present one; batches may differ."""
+        return self._table.processes == self._table.processes[self._at]
+
     def _reachable(self) -> Array:
         """Return the logarithm of the throughput of each partition once its power is known."""
         table, estimates = self._table, self._estimates
-        common, bias = estimates.common()
-        factors = np.tile(common, (len(table.partitions), 1))
-        biases = bias - _CAUTION * table.rate_errors
+        factors, biases, errors = estimates.everywhere()
+        biases += np.where(self._same, _CAUTION, -_CAUTION) * errors * table.rate_errors
         for at, one in estimates.measured.items():
             factors[at], biases[at] = one.power.factors, one.rate.value
         powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)
