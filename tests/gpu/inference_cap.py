@@ -94,20 +94,22 @@ def configurations(models: list[str], points: int) -> list[Configuration]:
     return [*sweeps.designed(alone, points), *both]
 
 
-def profiled(bench: Bench, chosen: list[Configuration], given: Namespace) -> list[MeasuredWindow]:
+def profiled(
+    bench: Bench, chosen: list[Configuration], given: Namespace, limit_s: float = PROFILE_S
+) -> list[MeasuredWindow]:
     """Measure configurations until the time is over, and print a line for each."""
     rows: list[MeasuredWindow] = []
     jobs = [Job(configuration=one, phase="anchor", mode="infer") for one in chosen]
     # Those of both models are at the end; they are measured first, so that none is missing.
     jobs = [*jobs[-4:], *jobs[:-4]]
-    end_s = time.monotonic() + PROFILE_S
+    end_s = time.monotonic() + limit_s
     for progress in run.measured(
         bench,
         jobs,
         lambda row: append(given.out / "profile.csv", row),
         window_s=given.window,
         warmup_s=given.window / 2.0,
-        run_id="inference_cap",
+        run_id=given.out.name,
     ):
         row = progress.row
         rows.append(row)

@@ -23,6 +23,8 @@ from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 _STOP_S: Final = 5.0
+# Time for which the energy of a simulated GPU is kept, s.
+_KEEP_S: Final = 120.0
 KNOBS: Final[tuple[Knob, ...]] = ("limit", "memory_clock", "clock")
 _WITHOUT_PRIVILEGE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
 
@@ -251,7 +253,7 @@ class _SimulatedSensors:
         energy_j = self._pool.energy_j(start_s, end_s)
         power_w = energy_j / (end_s - start_s)
         readings_w = self._pool.readings_w(start_s, end_s)
-        self._pool.forget(start_s)
+        self._pool.forget(start_s - _KEEP_S)
         return {
             "energy_j": energy_j,
             "power_mean_w": power_w,

@@ -70,6 +70,11 @@ class Server:
         return self._machine.abilities
 
     @property
+    def idle_w(self) -> float:
+        """Power of the tenants while they wait, W, as measured at the start."""
+        return self._idle_w
+
+    @property
     def row(self) -> MeasuredWindow:
         """A row of a trace with what does not change."""
         return self._machine.row

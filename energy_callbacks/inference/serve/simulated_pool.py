@@ -94,8 +94,11 @@ class SimulatedPool:
 
     def wait(self, until_s: float) -> Sequence[Event]:
         """See ``Pool``."""
-        while not self._due() and until_s - self.now_s() > 1e-9:
+        # At least one step passes, so that rounding errors of times cannot stop the clock.
+        has_passed = False
+        while not self._due() and not (has_passed and until_s <= self.now_s()):
             self._advance(until_s)
+            has_passed = True
         events, self._events = self._events, []
         return events
 
