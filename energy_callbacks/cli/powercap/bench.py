@@ -12,9 +12,7 @@ from energy_callbacks.cli.powercap import bench_gpu, cards
 from energy_callbacks.core import formatting
 
 if TYPE_CHECKING:
-    from energy_callbacks.inference.bench.benchmark import DeviceOf
-    from energy_callbacks.inference.bench.predictors import Predictors
-    from energy_callbacks.inference.bench.results import Results
+    from energy_callbacks.inference.bench.benchmark import Outcome
     from energy_callbacks.inference.bench.runs import Run
     from energy_callbacks.inference.bench.tasks import Task
 
@@ -22,8 +20,6 @@ HELP = "compare controllers on tasks with power caps, such as those of PctoDL's 
 # Windows of a task with a fixed cap, and of every task with --quick: seven for each of three caps.
 _ITERATIONS: Final = 60
 _QUICK: Final = 21
-# Windows of a profile: with 12 to 18, predictors err by 4 to 6 % (docs/inference.md).
-_POINTS: Final = 16
 _QUICK_POINTS: Final = 8
 
 
@@ -107,7 +103,7 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     add("--window", type=options.seconds, default=1.0, metavar="S", help=text)
     text = "runs of each algorithm on each task (default: 1)"
     add("--seeds", type=int, default=1, metavar="N", help=text)
-    text = f"windows of the profile of a model (default: {_POINTS})"
+    text = "windows of the profile of a model (default: 16)"
     add("--points", type=int, default=None, metavar="N", help=text)
     add(
         "--quick",
@@ -134,31 +130,53 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Make all runs and print the summary; return 1 if a run failed, else 0."""
-    from energy_callbacks.inference.bench.predictors import Predictors
-    from energy_callbacks.inference.bench.results import Results, Settings
+    from energy_callbacks.inference.bench import Benchmark, tables
     from energy_callbacks.inference.bench.runs import runs
+    from energy_callbacks.inference.bench.session import POINTS
+    from energy_callbacks.inference.bench.summary import as_json
 
-    algorithms, seeds = _algorithms(arguments), arguments.seeds
-    gpu = bench_gpu.choose(arguments)
+    algorithms, gpu = _algorithms(arguments), bench_gpu.choose(arguments)
     tasks = _tasks(arguments, gpu)
-    todo = runs(tasks, algorithms, seeds, interleave=arguments.interleave)
+    todo = runs(tasks, algorithms, arguments.seeds, interleave=arguments.interleave)
     if arguments.dry_run:
         _print_plan(arguments, todo, gpu)
         return 0
-    usual = _QUICK_POINTS if arguments.quick else _POINTS
-    points = usual if arguments.points is None else arguments.points
-    results = Results(arguments.out)
-    settings = Settings(
+    usual = _QUICK_POINTS if arguments.quick else POINTS
+    benchmark = Benchmark(
+        arguments.out,
+        gpu.device_of,
         gpu=gpu.label,
         window_s=arguments.window,
-        points=points,
-        is_simulated=gpu.is_simulated,
+        points=usual if arguments.points is None else arguments.points,
     )
-    predictors = Predictors(results, points)
-    with results.opened(settings, tasks, resume=arguments.resume):
-        errors = _make(todo, gpu.device_of, results, predictors, arguments.window)
-        _conclude(arguments, runs(tasks, algorithms, seeds), gpu.device_of, results, errors)
-    return int(bool(errors))
+    result = benchmark.run(
+        tasks,
+        algorithms,
+        seeds=arguments.seeds,
+        interleave=arguments.interleave,
+        resume=arguments.resume,
+        save=arguments.save_summary,
+        on_outcome=_Progress(len(todo)),
+    )
+    if arguments.json:
+        options.print_json(json.loads(as_json(result.summary)))
+    else:
+        print(tables.text(result.summary))
+    return int(bool(result.errors))
+
+
+class _Progress:
+    """Logs the outcome of each run."""
+
+    def __init__(self, count: int) -> None:
+        self._done, self._count = 0, count
+
+    def __call__(self, one: "Outcome") -> None:
+        self._done += 1
+        state = "was finished before" if one.was_finished else "finished"
+        text = f"failed: {one.error}" if one.error else state
+        log = logger.warning if one.error else logger.info
+        log("[%d/%d] %s: %s", self._done, self._count, one.run, text)
 
 
 def _algorithms(arguments: argparse.Namespace) -> list[str]:
@@ -203,48 +221,6 @@ def _lasting(arguments: argparse.Namespace, task: "Task") -> "Task":
         raise ValueError(f"--iterations must be at least 1, got {given}")
     usual = _QUICK if arguments.quick else task.iterations or _ITERATIONS
     return task.lasting(usual if given is None else given)
-
-
-def _make(
-    todo: "Sequence[Run]",
-    device_of: "DeviceOf",
-    results: "Results",
-    predictors: "Predictors",
-    window_s: float,
-) -> "dict[Run, str]":
-    """Make all runs, and return the messages of those that failed."""
-    from energy_callbacks.inference.bench.benchmark import make
-
-    errors = {}
-    outcomes = make(todo, device_of, results, predictors, window_s=window_s)
-    for number, one in enumerate(outcomes, start=1):
-        state = "was finished before" if one.was_finished else "finished"
-        if one.error:
-            errors[one.run] = one.error
-            state = f"failed: {one.error}"
-        log = logger.warning if one.error else logger.info
-        log("[%d/%d] %s: %s", number, len(todo), one.run, state)
-    return errors
-
-
-def _conclude(
-    arguments: argparse.Namespace,
-    todo: "Sequence[Run]",
-    device_of: "DeviceOf",
-    results: "Results",
-    errors: "dict[Run, str]",
-) -> None:
-    from energy_callbacks.inference.bench import collect, pages, tables
-    from energy_callbacks.inference.bench.summary import as_json, summary
-
-    found = summary(collect.finished(todo, device_of, results, errors))
-    if arguments.save_summary:
-        written = pages.save(results.folder, found, collect.curves(todo, device_of, results))
-        logger.info("wrote %d files, such as %s", len(written), results.folder / pages.PAGE)
-    if arguments.json:
-        options.print_json(json.loads(as_json(found)))
-    else:
-        print(tables.text(found))
 
 
 def _print_plan(arguments: argparse.Namespace, todo: "Sequence[Run]", gpu: "bench_gpu.Gpu") -> None:

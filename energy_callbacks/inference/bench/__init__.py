@@ -1,1 +1,8 @@
-"""Benchmarks of controllers: tasks, the runs of a benchmark, and their summary and page."""
+"""Compares controllers on tasks with power caps.
+
+``session.py`` has ``Benchmark``. ``tasks.py`` reads tasks, ``devices.py`` has what they run on,
+``results.py`` the folder of their results.
+"""
+
+from energy_callbacks.inference.bench.devices import SimulatedDevice as SimulatedDevice
+from energy_callbacks.inference.bench.session import Benchmark as Benchmark

@@ -37,16 +37,14 @@ class Settings:
     """What all runs in a results folder have in common.
 
     Attributes:
-        gpu: name of the GPU in file names.
+        gpu: name of the GPU.
         window_s: length of a window, s.
         points: number of windows of a profile.
-        is_simulated: whether the GPU is simulated.
     """
 
     gpu: str
     window_s: float
     points: int
-    is_simulated: bool
 
 
 class Results:

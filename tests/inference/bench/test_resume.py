@@ -21,7 +21,7 @@ from energy_callbacks.inference.control import controllers
 from tests.inference.bench import stand_ins
 
 ROOT = Path(__file__).parents[3]
-SETTINGS = Settings(gpu="steady", window_s=1.0, points=4, is_simulated=True)
+SETTINGS = Settings(gpu="steady", window_s=1.0, points=4)
 COMMAND = (
     *(sys.executable, "-m", "energy_callbacks", "powercap", "bench", "--gpu", "sim:a100"),
     *("--task-id", "20", "29", "--algorithm", "model", "--seeds", "2", "--iterations", "40"),
@@ -152,7 +152,7 @@ def test_results_are_not_mixed_by_accident(tmp_path: Path) -> None:
     make(tmp_path)
     before = contents(tmp_path)
     results = Results(tmp_path)
-    other = Settings(gpu="steady", window_s=2.0, points=4, is_simulated=True)
+    other = Settings(gpu="steady", window_s=2.0, points=4)
     task = stand_ins.task(1, cap_w=90.0)
     for settings, tasks, resume, error, message in (
         (SETTINGS, [], False, FileExistsError, "add --resume to continue it"),
