@@ -130,10 +130,11 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Make all runs and print the summary; return 1 if a run failed, else 0."""
-    from energy_callbacks.inference.bench import Benchmark, tables
+    from energy_callbacks.inference.bench import Benchmark
+    from energy_callbacks.inference.bench.report import tables
+    from energy_callbacks.inference.bench.report.summary import as_json
     from energy_callbacks.inference.bench.runs import runs
     from energy_callbacks.inference.bench.session import POINTS
-    from energy_callbacks.inference.bench.summary import as_json
 
     algorithms, gpu = _algorithms(arguments), bench_gpu.choose(arguments)
     tasks = _tasks(arguments, gpu)
@@ -225,8 +226,8 @@ def _lasting(arguments: argparse.Namespace, task: "Task") -> "Task":
 
 def _print_plan(arguments: argparse.Namespace, todo: "Sequence[Run]", gpu: "bench_gpu.Gpu") -> None:
     """Print every run with its file, and what may be changed; nothing is opened or changed."""
+    from energy_callbacks.inference.bench.report.tables import task_text
     from energy_callbacks.inference.bench.results import Results
-    from energy_callbacks.inference.bench.tables import task_text
 
     results = Results(arguments.out)
     files = [one.file(gpu.device_of(one.task).label) for one in todo]

@@ -1,7 +1,7 @@
 """Compares controllers on tasks with power caps.
 
 ``session.py`` has ``Benchmark``. ``tasks.py`` reads tasks, ``devices.py`` has what they run on,
-``results.py`` the folder of their results.
+``results.py`` the folder of their results, and ``report/`` what the results show.
 """
 
 from energy_callbacks.inference.bench.devices import SimulatedDevice as SimulatedDevice

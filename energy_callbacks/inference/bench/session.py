@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.inference.bench import collect, pages
 from energy_callbacks.inference.bench.benchmark import DeviceOf, Outcome, make
 from energy_callbacks.inference.bench.predictors import Predictors
+from energy_callbacks.inference.bench.report import collect, pages
+from energy_callbacks.inference.bench.report.summary import Summary, summary
 from energy_callbacks.inference.bench.results import Results, Settings
 from energy_callbacks.inference.bench.runs import Run, runs
-from energy_callbacks.inference.bench.summary import Summary, summary
 from energy_callbacks.inference.bench.tasks import Task
 
 # Windows of a profile: with 12 to 18, predictors err by 4 to 6 % (docs/inference.md).

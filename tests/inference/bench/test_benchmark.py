@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.inference.bench import benchmark, collect, pages, rows
-from energy_callbacks.inference.bench.curves import Curves, power, throughput
+from energy_callbacks.inference.bench import benchmark, rows
+from energy_callbacks.inference.bench.report import collect, pages
+from energy_callbacks.inference.bench.report.curves import Curves, power, throughput
+from energy_callbacks.inference.bench.report.summary import summary
 from energy_callbacks.inference.bench.results import Results
 from energy_callbacks.inference.bench.runs import Run, runs
-from energy_callbacks.inference.bench.summary import summary
 from energy_callbacks.inference.bench.tasks import Task
 from energy_callbacks.inference.control import controllers
 from tests.inference.bench import stand_ins

@@ -2,7 +2,7 @@
 
 import pytest
 
-from energy_callbacks.inference.bench.figures import figures, settling_s
+from energy_callbacks.inference.bench.report.figures import figures, settling_s
 from energy_callbacks.inference.bench.rows import Row
 
 

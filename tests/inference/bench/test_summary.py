@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from energy_callbacks.inference.bench import summary as module
-from energy_callbacks.inference.bench import tables
-from energy_callbacks.inference.bench.figures import Figures
-from energy_callbacks.inference.bench.summary import Finished, mean_of_seeds, summary
+from energy_callbacks.inference.bench.report import summary as module
+from energy_callbacks.inference.bench.report import tables
+from energy_callbacks.inference.bench.report.figures import Figures
+from energy_callbacks.inference.bench.report.summary import Finished, mean_of_seeds, summary
 from energy_callbacks.inference.records import Source
 from tests.inference.bench import stand_ins
 

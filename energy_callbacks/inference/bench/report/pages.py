@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core.atomic_files import write
-from energy_callbacks.inference.bench import summary, tables
-from energy_callbacks.inference.bench.curves import CHARTS, Curves
-from energy_callbacks.inference.bench.summary import Summary, SummaryRow
+from energy_callbacks.inference.bench.report import summary, tables
+from energy_callbacks.inference.bench.report.curves import CHARTS, Curves
+from energy_callbacks.inference.bench.report.summary import Summary, SummaryRow
 from energy_callbacks.inference.bench.tasks import Task
 from energy_callbacks.report.render.html import drawn, template
 

@@ -13,7 +13,7 @@ from statistics import mean
 from typing import Any, Final
 
 from energy_callbacks.compare import statistics
-from energy_callbacks.inference.bench.figures import Figures
+from energy_callbacks.inference.bench.report.figures import Figures
 from energy_callbacks.inference.bench.tasks import Task
 from energy_callbacks.inference.records import Source
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from energy_callbacks.inference.bench import rows
 from energy_callbacks.inference.bench.benchmark import DeviceOf
-from energy_callbacks.inference.bench.curves import Curves
-from energy_callbacks.inference.bench.figures import Figures, figures
+from energy_callbacks.inference.bench.report.curves import Curves
+from energy_callbacks.inference.bench.report.figures import Figures, figures
+from energy_callbacks.inference.bench.report.summary import Finished
 from energy_callbacks.inference.bench.results import Results
 from energy_callbacks.inference.bench.rows import Row
 from energy_callbacks.inference.bench.runs import Run
-from energy_callbacks.inference.bench.summary import Finished
 from energy_callbacks.inference.bench.tasks import Task
 
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned
-from energy_callbacks.inference.bench.summary import (
+from energy_callbacks.inference.bench.report.summary import (
     AlgorithmRow,
     MeanOfSeeds,
     Summary,
