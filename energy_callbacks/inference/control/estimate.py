@@ -22,7 +22,7 @@ _DRIFT: Final = 5e-4
 # Standard deviation of the error of a predicted change of power, relative to the change. Held-out
 # errors over clocks are 1.3 to 1.6 % where the power halves (powercap.md, section 4b); the form of
 # the card may be another one, so that it is taken three times as large.
-SLOPE: Final = 0.1
+SLOPE: Final = 0.15
 # In the first window at another level, the clock passes through those between: a part of the
 # window, and so of the change.
 _PASSAGE: Final = 0.1

@@ -40,8 +40,9 @@ _Z_UP: Final = 2.75
 _GAIN: Final = 0.02
 # The throughput of a partition that was not measured counts less by this many standard deviations
 # of its prediction: the one that promises most is most often too optimistic. Other batches of the
-# same processes are tried at once, so that theirs counts more.
+# same processes cost no time to try, so that theirs counts more by this many.
 _CAUTION: Final = 0.5
+_HOPE: Final = 0.75
 # Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
 _SETTLED: Final = 5
 
@@ -180,13 +181,14 @@ class ModelInverse:
     @property
     def _same(self) -> NDArray[np.bool_]:
         """Whether each partition has the processes of the present one; batches may differ."""
-        return self._table.processes == self._table.processes[self._at]
+        processes = self._table.processes
+        return np.asarray(processes == processes[self._at])
 
     def _reachable(self) -> Array:
         """Return the logarithm of the throughput of each partition once its power is known."""
         table, estimates = self._table, self._estimates
         factors, biases, errors = estimates.everywhere()
-        biases += np.where(self._same, _CAUTION, -_CAUTION) * errors * table.rate_errors
+        biases += np.where(self._same, _HOPE, -_CAUTION) * errors * table.errors
         for at, one in estimates.measured.items():
             factors[at], biases[at] = one.power.factors, one.rate.value
         powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)

@@ -212,17 +212,17 @@ class Dispatcher:
             one for one in self._fleet.serving if one.tenant.model == model and one.state == "ready"
         ]
         for worker in sorted(workers, key=lambda one: len(one.sent)):
-            opens_s = worker.gate.opens_s(now_s)
+            opens_s = worker.opens_s(now_s)
             if opens_s <= now_s and not worker.sent and queue:
                 self._send(worker, queue, now_s)
             elif opens_s > now_s:
                 wake_s = min(wake_s, opens_s)
         for worker in workers:
             while len(worker.sent) < worker.most_sent and len(queue) >= worker.tenant.batch:
-                if worker.gate.opens_s(now_s) > now_s:
+                if worker.opens_s(now_s) > now_s:
                     break
                 self._send(worker, queue, now_s)
-            if not worker.sent and not queue and worker.gate.opens_s(now_s) <= now_s:
+            if not worker.sent and not queue and worker.opens_s(now_s) <= now_s:
                 self._starved_s = now_s
         return wake_s
 

@@ -1,10 +1,13 @@
 """Pauses a tenant for a part of the time, so that the GPU needs less power on average."""
 
+import math
 from typing import Final
 
 PERIOD_S: Final = 0.1
 """Time of one pause and the work until the next one, s: a tenth of the windows of 1 s in which
 power is compared with a cap, so that a window has about the same work as any other."""
+# A batch may begin this part of a period after the end of the pause without a loss of work.
+_LATE: Final = 0.1
 
 
 class DutyGate:
@@ -45,24 +48,35 @@ class DutyGate:
             self._is_open = False
         self._credit_s = min(self._credit_s, self._most_s)
 
-    def opens_s(self, now_s: float) -> float:
-        """Return when the next batch may begin: ``now_s``, or a later time."""
+    def opens_s(self, now_s: float, ahead_s: float = 0.0) -> float:
+        """Return when the next batch may be sent: ``now_s``, or a later time.
+
+        Args:
+            now_s: present time, s.
+            ahead_s: expected time of the batches that the tenant has and that have not ended, s.
+
+        Returns:
+            The time; infinity if a batch must end before.
+        """
         if self._duty == 1.0:
             return now_s
         self._earn(now_s)
+        if ahead_s <= 0.0:  # what an idle tenant does not use is lost
+            self._credit_s = min(self._credit_s, self._most_s + _LATE * self._period_s)
         # Times of 1 ns are rounding errors.
-        if self._credit_s <= 1e-9 and self._is_open:
-            self._is_open = False
-        if not self._is_open and self._credit_s >= self._most_s - 1e-9:
-            self._is_open = True
         if self._is_open:
-            return now_s
-        return now_s + (self._most_s - self._credit_s) / self._duty
+            self._is_open = self._credit_s > 1e-9
+        else:
+            self._is_open = self._credit_s >= self._most_s - 1e-9
+        if not self._is_open:
+            return now_s + (self._most_s - self._credit_s) / self._duty
+        is_left = self._credit_s > (1.0 - self._duty) * ahead_s
+        return now_s if is_left else math.inf
 
-    def use(self, busy_s: float) -> None:
-        """Use credit for work, s; negative if work was shorter than the time already used."""
-        if self._duty < 1.0:
-            self._credit_s -= busy_s
+    def use(self, busy_s: float, now_s: float) -> None:
+        """Use credit for a batch of ``busy_s`` seconds that has ended."""
+        self._earn(now_s)
+        self._credit_s -= busy_s
 
     @property
     def _most_s(self) -> float:
@@ -70,7 +84,5 @@ class DutyGate:
         return self._duty * (1.0 - self._duty) * self._period_s
 
     def _earn(self, now_s: float) -> None:
-        earned_s = self._duty * max(now_s - self._at_s, 0.0)
+        self._credit_s += self._duty * max(now_s - self._at_s, 0.0)
         self._at_s = max(now_s, self._at_s)
-        if self._duty < 1.0:
-            self._credit_s = min(self._credit_s + earned_s, self._most_s)

@@ -34,12 +34,10 @@ class Sent(NamedTuple):
     Attributes:
         arrivals_s: arrivals of its requests, s.
         sent_s: time at which it was sent, s.
-        expected_s: its expected duration, s.
     """
 
     arrivals_s: tuple[float, ...]
     sent_s: float
-    expected_s: float
 
 
 @dataclass(slots=True)
@@ -75,16 +73,18 @@ class Worker:
         return 1 + max(math.ceil(AHEAD_S / max(self.batch_s, 1e-4)), 1)
 
     def send(self, arrivals_s: tuple[float, ...], now_s: float) -> None:
-        """Note a batch that is sent, and count its expected time as work."""
-        self.sent.append(Sent(arrivals_s, now_s, self.batch_s))
-        self.gate.use(self.batch_s)
+        """Note a batch that is sent."""
+        self.sent.append(Sent(arrivals_s, now_s))
 
     def done(self, start_s: float, end_s: float) -> Sent:
         """Note the end of the oldest batch, and return it."""
-        sent = self.sent.popleft()
         self.batch_s, self.last_end_s = end_s - start_s, end_s
-        self.gate.use(self.batch_s - sent.expected_s)
-        return sent
+        self.gate.use(self.batch_s, end_s)
+        return self.sent.popleft()
+
+    def opens_s(self, now_s: float) -> float:
+        """Return when it may be sent a batch; see ``DutyGate.opens_s``."""
+        return self.gate.opens_s(now_s, len(self.sent) * self.batch_s)
 
 
 class Fleet:

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,17 @@ class _Worker:
     sizes: deque[int] = field(default_factory=deque)
     start_s: float = 0.0
     is_ending: bool = False
+
+    @property
+    def present(self) -> Tenant:
+        """The tenant with the number of samples of the batch that runs."""
+        return replace(self.tenant, batch=self.sizes[0]) if self.sizes else self.tenant
+
+    @property
+    def samples(self) -> float:
+        """Samples left of the batch that runs and of the next ones that are equal to it."""
+        is_equal = all(size == self.sizes[0] for size in self.sizes)
+        return sum(self.left) if is_equal else self.left[0]
 
 
 class SimulatedPool:
@@ -115,7 +126,7 @@ class SimulatedPool:
     def _advance(self, until_s: float) -> None:
         """Let time pass until a batch may have ended, and note the batches that have."""
         busy = {number: one for number, one in self._workers.items() if one.left}
-        tenants = tuple(one.tenant for one in (busy or self._workers).values())
+        tenants = tuple(one.present for one in (busy or self._workers).values())
         self._run(tenants, is_waiting=not busy)
         begin_s = self.now_s()
         loading = [one.ready_s for one in self._workers.values() if one.ready_s is not None]
@@ -133,9 +144,9 @@ class SimulatedPool:
             self._work(number, one, samples, begin_s, passed.duration_s)
 
     def _shortest_s(self, busy: Sequence[_Worker]) -> float:
-        """Return the time until the first worker has no batch, at the present clock, s."""
+        """Return the time until the first worker has no such batch, at the present clock, s."""
         rates = self._gpu.rates_per_s
-        times = [sum(one.left) / max(rate, 1e-9) for one, rate in zip(busy, rates, strict=False)]
+        times = [one.samples / max(rate, 1e-9) for one, rate in zip(busy, rates, strict=False)]
         return min(times, default=1e9)
 
     def _work(

@@ -14,10 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.inference.planner.problem import Footprint, Problem
-from energy_callbacks.inference.records import Configuration, Tenant, most_tenants
+from energy_callbacks.inference.records import Tenant, most_tenants
 from energy_callbacks.inference.simulated import presets
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
-from energy_callbacks.inference.simulated.physics import Card, Running, Workload, memory_gib, running
+from energy_callbacks.inference.simulated.physics import (
+    Card,
+    Running,
+    Workload,
+    memory_gib,
+    running,
+)
 
 Array = NDArray[np.float64]
 Tenants = tuple[Tenant, ...]
@@ -83,9 +89,7 @@ class DrawnPlant:
             shares_pct=SHARES_PCT,
             batches=BATCHES,
             memory_gib=self.card.memory_gib,
-            footprints={
-                self.model: Footprint(workload.memory_gib, workload.sample_mib / 1024.0)
-            },
+            footprints={self.model: Footprint(workload.memory_gib, workload.sample_mib / 1024.0)},
         )
 
     def at_work(self, tenants: Tenants) -> Running:
@@ -99,7 +103,7 @@ class DrawnPlant:
         All plans at all clocks are tried: every number of equal tenants, and all packings of two
         kinds. Power is that at the temperature that it causes.
         """
-        curves = [self._steady(tenants) for tenants in plans(self)]
+        curves = [self.steady(tenants) for tenants in plans(self)]
         powers_w, rates = (np.concatenate(column) for column in zip(*curves, strict=True))
         found = {}
         for cap_w in caps_w:
@@ -109,7 +113,7 @@ class DrawnPlant:
             found[cap_w] = float(rates[below].max())
         return found
 
-    def _steady(self, tenants: Tenants) -> tuple[Array, Array]:
+    def steady(self, tenants: Tenants) -> tuple[Array, Array]:
         """Return steady power in W and throughput at each clock."""
         work, card = self.at_work(tenants), self.card
         on = 1.0 - work.pause
@@ -122,9 +126,7 @@ class ContendedGpu(SimulatedGpu):
     """A simulated GPU whose tenants change each other's speed in another way."""
 
     def __init__(self, plant: DrawnPlant, seed: int) -> None:
-        super().__init__(
-            plant.card, {plant.model: plant.workload}, uuid=f"SIM-{seed}", seed=seed
-        )
+        super().__init__(plant.card, {plant.model: plant.workload}, uuid=f"SIM-{seed}", seed=seed)
         self._contention = plant.contention
         self._start()
 
@@ -138,9 +140,7 @@ class ContendedGpu(SimulatedGpu):
 def contended(work: Running, contention: float, tenants: int) -> Running:
     """Return the work of tenants whose speed depends on their number."""
     factor = 1.0 + contention * (1.0 - 1.0 / max(tenants, 1))
-    return replace(
-        work, rates_per_s=work.rates_per_s * factor, dynamic_w=work.dynamic_w * factor
-    )
+    return replace(work, rates_per_s=work.rates_per_s * factor, dynamic_w=work.dynamic_w * factor)
 
 
 def plans(plant: DrawnPlant) -> list[Tenants]:
@@ -175,9 +175,7 @@ def _fits(plant: DrawnPlant, tenants: Sequence[Tenant]) -> bool:
     return used <= plant.card.memory_gib
 
 
-def _scaled(
-    workload: Workload, time: float, memory: float, energy: float, host: float
-) -> Workload:
+def _scaled(workload: Workload, time: float, memory: float, energy: float, host: float) -> Workload:
     factors = {
         **dict.fromkeys(("k1", "k2", "k3", "k5", "k6", "pause_us"), time),
         **dict.fromkeys(("sample_us", "batch_us"), memory),
@@ -187,8 +185,3 @@ def _scaled(
     return replace(
         workload, **{field: getattr(workload, field) * by for field, by in factors.items()}
     )
-
-
-def configuration(tenants: Tenants, sm_mhz: float | None) -> Configuration:
-    """Return a configuration at a clock."""
-    return Configuration(tenants=tenants, sm_mhz=sm_mhz)
