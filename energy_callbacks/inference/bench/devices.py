@@ -169,9 +169,12 @@ def spread(clocks_mhz: Sequence[float]) -> tuple[float, ...]:
 
     >>> spread([200.0, 400.0, 600.0, 800.0, 1000.0])
     (400.0, 600.0, 1000.0)
+    >>> spread([200.0, 1000.0])
+    (200.0, 1000.0)
     """
     ordered = sorted(clocks_mhz)
-    return tuple(ordered[round(part * (len(ordered) - 1))] for part in _CLOCKS)
+    chosen = (ordered[round(part * (len(ordered) - 1))] for part in _CLOCKS)
+    return tuple(dict.fromkeys(chosen))
 
 
 def simulated(task: Task) -> SimulatedDevice:

@@ -58,7 +58,8 @@ class RealDevice:
         self.label: str = gpu
         self.clocks_mhz: tuple[float, ...] = ()
         if "clock" in ranges:
-            self.clocks_mhz = spread(ranges["clock"].steps)
+            clock = ranges["clock"]
+            self.clocks_mhz = spread(clock.steps or (clock.lowest, clock.highest))
 
     def check(self, task: Task) -> None:
         """See ``Device``."""

@@ -174,6 +174,8 @@ class Server:
             latency_p95_ms=found.get("latency_p95_ms"),
             sm_mhz_measured=found.get("sm_mhz_measured"),
             temperature_c=found.get("temperature_c"),
+            sm_util_pct=found.get("sm_util_pct"),
+            mem_util_pct=found.get("mem_util_pct"),
         )
 
     def _write_row(self, window: Window, found: dict[str, Any], duration_s: float) -> None:
