@@ -194,7 +194,7 @@ def test_kill_9(times: int, tmp_path: Path) -> None:
     expected = contents(whole)
     broken, chance = tmp_path / "broken", random.Random(times)
     ends = [killed(broken, chance.randint(1, 70 // times)) for _ in range(times)]
-    assert not any(ends[:2])
+    assert False in ends  # it was killed at least once
     subprocess.run([*COMMAND, "--out", str(broken)], cwd=ROOT, check=True, capture_output=True)
     assert contents(broken) == expected
     runs_ = [name for name in expected if name.startswith("sim-a100_model")]

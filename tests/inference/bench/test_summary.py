@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,3 +122,21 @@ def test_failures_are_shown() -> None:
     shown = tables.text(summary([failed, finished(1, "b", [0.8, 0.8])]))
     assert "0, 2 failed" in shown
     assert shown.count("a failed: no power limit") == 1
+
+
+def test_cells() -> None:
+    """Shares can exceed 100 %; a run that has not settled is named; equal ends are left out."""
+    results = [
+        replace(
+            finished(1, "a", []),
+            by_seed={
+                seed: replace(figures(share), settling_s=None)
+                for seed, share in enumerate([1.25, 1.45])
+            },
+        )
+    ]
+    (row,) = summary(results).rows
+    shown = dict(zip(tables.heads(), tables.cells(row), strict=True))
+    assert re.fullmatch(r"135\.0 % \[\d+\.\d %, \d+\.\d %\]", shown["of optimum"])
+    assert shown["settling"] == "not settled"
+    assert (shown["samples/s"], shown["seeds"]) == ("100", "2")
