@@ -34,7 +34,7 @@ class Predictors:
 
     Args:
         results: the results folder.
-        points: number of windows of a profile.
+        points: number of windows of a profile; another one has tenants that wait.
 
     Raises:
         ValueError: if there are too few points for a fit.
@@ -64,10 +64,11 @@ class Predictors:
         return self._fitted[file]
 
     def _measure(self, file: Path, task: Task, device: Device) -> None:
-        jobs = [
-            Job(configuration=one, phase="anchor", mode=task.mode)
-            for one in configurations(task.model, device.clocks_mhz, self._points)
-        ]
+        every = configurations(task.model, device.clocks_mhz, self._points)
+        jobs = [Job(configuration=one, phase="anchor", mode=task.mode) for one in every]
+        # Power of tenants that wait, which controllers with duty cycling need.
+        waiting = Configuration(tenants=every[0].tenants)
+        jobs.append(Job(configuration=waiting, phase="static", mode=task.mode))
         with self._results.part_of(file) as path, device.bench(task) as bench:
             for _ in profile.measured(
                 bench,
