@@ -15,7 +15,6 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from energy_callbacks.inference.control.candidates import (
     Array,
@@ -35,16 +34,19 @@ from energy_callbacks.inference.protocols import PredictionModel
 _Z: Final = 2.33
 _Z_UP: Final = 2.75
 # Another partition must promise this much more throughput, as a part. Each one that was tried under
-# the same cap raises it by the same, because predictions are the more often wrong the more of them
-# are compared.
+# the same cap raises it by the same, because the more predictions are compared, the more often the
+# best one is wrong.
 _GAIN: Final = 0.02
-# The throughput of a partition that was not measured counts less by this many standard deviations
-# of its prediction: the one that promises most is most often too optimistic. Other batches of the
-# same processes cost no time to try, so that theirs counts more by this many.
+# Processes need some seconds to start. What other processes promise counts less by this many
+# standard deviations of the prediction, because the one that promises most is most often too
+# optimistic. Other batches of the same processes cost little to try: what they promise counts more
+# by this many, unless the prediction is lower than the present throughput by this part.
 _CAUTION: Final = 0.5
-_HOPE: Final = 0.75
+_HOPE: Final = 1.0
+_LOWER: Final = 0.05
 # Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
 _SETTLED: Final = 5
+_NEVER: Final = -1e6  # logarithm of the throughput of a partition that is always above the cap
 
 
 class ModelInverse:
@@ -91,11 +93,12 @@ class ModelInverse:
     def cap_changed(self, cap_w: float) -> OperatingPoint:
         """See ``Controller``."""
         self._cap_w = cap_w
-        self._tried = self._held = 0
-        is_first = self._last is None
-        best, gain = self._best()
-        if is_first or gain > _GAIN:
-            self._at = best
+        self._tried = 0
+        if self._estimates.measured:
+            self._reconsider()
+        else:
+            rates, errors = self._reachable()
+            self._at = int((rates - _CAUTION * errors).argmax())
         self._level = self._highest(_Z)
         return self._point
 
@@ -106,7 +109,7 @@ class ModelInverse:
             self._learn(window)
         is_above = window.power_mean_w > self._cap_w
         self._move(is_above=is_above and is_present)
-        if not is_above and self._held >= _SETTLED:
+        if self._held >= _SETTLED and (not is_above or self._level == 0):
             self._reconsider()
         return self._point
 
@@ -152,8 +155,14 @@ class ModelInverse:
             self._level = max(self._level, self._highest(_Z_UP))
 
     def _reconsider(self) -> None:
-        best, gain = self._best()
-        if gain > _GAIN * (1 + self._tried):
+        """Change the partition, if another one is expected to improve the throughput enough."""
+        rates, errors = self._reachable()
+        promised = rates - rates[self._at]
+        processes = self._table.processes
+        is_near = (processes == processes[self._at]) & (promised > -_LOWER)
+        gains = promised + np.where(is_near, _HOPE, -_CAUTION) * errors
+        best = int(gains.argmax())
+        if gains[best] > _GAIN * (1 + self._tried):
             self._at = best
             self._level = self._highest(_Z)
             self._held = 0
@@ -172,29 +181,17 @@ class ModelInverse:
         rates = np.where(is_below, table.rates[self._at], -np.inf)
         return int(rates.argmax()) if is_below.any() else 0
 
-    def _best(self) -> tuple[int, float]:
-        """Return the partition with the most throughput, and its gain over the present one."""
-        rates = self._reachable()
-        best = int(rates.argmax())
-        return best, math.expm1(min(float(rates[best] - rates[self._at]), 1.0))
-
-    @property
-    def _same(self) -> NDArray[np.bool_]:
-        """Whether each partition has the processes of the present one; batches may differ."""
-        processes = self._table.processes
-        return np.asarray(processes == processes[self._at])
-
-    def _reachable(self) -> Array:
-        """Return the logarithm of the throughput of each partition once its power is known."""
+    def _reachable(self) -> tuple[Array, Array]:
+        """Return the logarithm of each partition's throughput below the cap, and its error."""
         table, estimates = self._table, self._estimates
-        factors, biases, errors = estimates.everywhere()
-        biases += np.where(self._same, _HOPE, -_CAUTION) * errors * table.errors
+        factors, biases, parts = estimates.everywhere()
+        errors = parts * table.errors
         for at, one in estimates.measured.items():
-            factors[at], biases[at] = one.power.factors, one.rate.value
+            factors[at], biases[at], errors[at] = one.power.factors, one.rate.value, 0.0
         powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)
         is_below = powers_w * (1.0 + _Z * math.sqrt(estimates.noise.variance)) <= self._cap_w
-        rates: Array = np.where(is_below, table.rates + biases[:, None], -1e6).max(axis=1)
-        return rates
+        rates: Array = np.where(is_below, table.rates + biases[:, None], _NEVER).max(axis=1)
+        return rates, errors
 
 
 def _weighted(problem: Problem, window: Window) -> float:
