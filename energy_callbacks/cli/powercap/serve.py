@@ -39,6 +39,9 @@ from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 HELP = "answer requests under a power cap"
 _FIXED: Final = "fixed"
+# Choices among which a plan for two models is found within seconds.
+_SHARES: Final = (10, 20, 25, 50, 100)
+_BATCHES: Final = (4, 16, 64)
 _FREE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
 # Requests that arrive at random need more than their mean rate: at 80 % of the capacity, a queue of
 # one server with a constant time of service is two requests long on average (M/D/1).
@@ -66,6 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--params", type=Path, default=None, metavar="FILE", help=text)
     text = "plan that energy-callbacks powercap plan has written: limits, and tenants that are kept"
     add("--plan", type=Path, default=None, metavar="FILE", help=text)
+    text = "shares that may be chosen, in percent (default: 10 20 25 50 100)"
+    add("--share", nargs="+", type=int, default=None, metavar="P", help=text)
+    text = "batches that may be chosen (default: 4 16 64)"
+    add("--batch", nargs="+", type=int, default=None, metavar="B", help=text)
     add("--seconds", type=int, default=60, metavar="N", help="windows of one second (default: 60)")
     _add_requests(parser)
     add(
@@ -172,6 +179,12 @@ class _Chosen:
 
     def _problem(self, rates: Rates) -> Problem:
         base = self._plan.problem if self._plan else Problem(models=tuple(self.models))
+        if self._plan is None or self._arguments.share or self._arguments.batch:
+            base = replace(
+                base,
+                shares_pct=tuple(self._arguments.share or _SHARES),
+                batches=tuple(sorted(set(self._arguments.batch or _BATCHES))),
+            )
         least: dict[str, float] = dict(base.min_rates_per_s)
         for model, rate in rates.items():
             if rate is not None:

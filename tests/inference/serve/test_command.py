@@ -1,0 +1,158 @@
+"""``powercap serve`` on simulated GPUs, and its errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.cli import main
+from energy_callbacks.inference.predictor.predictor import Predictor
+from energy_callbacks.inference.profile.sweeps import anchor, designed
+from energy_callbacks.inference.simulated.presets import simulated_gpu
+from energy_callbacks.inference.traces import read
+
+SERVE = ["powercap", "serve", "--gpu", "sim:h200"]
+RESNET = ["--model", "resnet50", "--cap", "400"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide a folder with a predictor and a plan."""
+    found = tmp_path_factory.mktemp("serve")
+    gpu = simulated_gpu("sim:h200")
+    models = ["resnet50", "mobilenet_v2"]
+    candidates = designed(anchor(models, share_step=25.0), 8)
+    rows = [gpu.measure(one, window_s=1.0, warmup_s=1.0) for one in candidates]
+    Predictor.fit(rows).save(found / "predictor.json")
+    words = ["--predictor", str(found / "predictor.json"), "--model", "resnet50", "--share", "25"]
+    words += ["50", "--batch", "4", "16", "--cap-w", "450", "--out", str(found / "plan.json")]
+    assert main(["powercap", "plan", *words]) == 0
+    return found
+
+
+@pytest.fixture
+def params(folder: Path) -> list[str]:
+    """Provide the option that names the predictor."""
+    return ["--params", str(folder / "predictor.json")]
+
+
+def test_a_cap_is_held(
+    params: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without privilege, our controller holds caps by pauses; every window is a row."""
+    out = tmp_path / "rows.csv"
+    words = ["--model", "resnet50", "--cap", "0:400,20:300", "--seconds", "40", "--no-privilege"]
+    assert main([*SERVE, *words, *params, "--out", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["source"] == "simulated"
+    assert found["algorithm"] == "model"
+    assert found["degraded"]
+    assert found["above_cap_s"] <= 2.0
+    settled = found["windows"][15:20] + found["windows"][35:]
+    assert all(one["power_mean_w"] > 0.7 * one["cap_w"] for one in settled)
+    rows = read(out)
+    assert len(rows) == 40
+    assert {(row.phase, row.source) for row in rows} == {("online", "simulated")}
+    assert "cap 300 W" in rows[-1].note
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["model", "pctodl", "morak", "batchdvfs", "directcap", "powercap"]
+)
+def test_every_algorithm(
+    algorithm: str, params: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It serves with what it needs, and without privilege, or says why it cannot."""
+    words = [*RESNET, "--algorithm", algorithm, "--seconds", "5", "--json"]
+    assert main([*SERVE, *words, *params]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["algorithm"], found["degraded"]) == (algorithm, "")
+    assert found["total"]["answered"] > 1000
+
+
+def test_requests_at_random(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Rates may differ between models and change; the report counts the requests of each."""
+    words = ["--model", "resnet50", "mobilenet_v2", "--cap", "500", "--seconds", "20"]
+    words += ["--rate", "500", "resnet50=0:200,10:600", "--share", "25", "50", "--batch", "4"]
+    words += ["16", "--json"]
+    assert main([*SERVE, *words, *params]) == 0
+    found = json.loads(capsys.readouterr().out)["requests"]
+    assert found["mobilenet_v2"]["arrived"] == pytest.approx(10_000, rel=0.05)
+    assert found["resnet50"]["arrived"] == pytest.approx(8_000, rel=0.05)
+    for one in found.values():
+        assert one["answered"] + one["waiting"] == one["arrived"]
+        assert one["answered"] > 0.5 * one["arrived"]
+        assert one["latencies_ms"]["p50"] < 1000.0
+
+
+def test_recorded_requests(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All requests of a file are answered, with a plan that stays as it is."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time_s,requests\n" + "".join(f"{at / 10},7\n" for at in range(40)))
+    words = ["--algorithm", "fixed", "--plan", str(folder / "plan.json"), "--cap", "400"]
+    assert main([*SERVE, *words, "--arrivals", str(trace), "--seconds", "5"]) == 0
+    text = capsys.readouterr().out
+    assert "fixed on NVIDIA H200 (simulated), 5.0 s" in text
+    row = next(line for line in text.splitlines() if line.startswith("resnet50"))
+    assert row.split()[:4] == ["resnet50", "280", "280", "0"]
+
+
+def test_the_shadow(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a part of the report."""
+    words = [*RESNET, "--enable-shadow", "--seconds", "30", "--no-privilege", "--json"]
+    assert main([*SERVE, *words, *params]) == 0
+    assert json.loads(capsys.readouterr().out)["algorithm"] == "model+shadow"
+
+
+def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the operating point of each cap, and each privileged change; nothing is served."""
+    words = ["--model", "resnet50", "--cap", "0:400,60:300", "--dry-run"]
+    assert main([*SERVE, *words, *params]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        *("from 0 s, cap 400 W", "privileged", "from 60 s, cap 300 W", "privileged"),
+        "60 s; nothing was served",
+    ]
+    assert main([*SERVE, *words, *params, "--json", "--no-privilege"]) == 0
+    points = json.loads(capsys.readouterr().out)
+    assert [one["cap_w"] for one in points] == [400.0, 300.0]
+    assert points[0]["point"]["configuration"]["sm_mhz"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cap", "400"], "serve needs --model, or --plan with the models"),
+        ([*RESNET], "this algorithm needs a predictor: name one with --params"),
+        ([*RESNET, "--algorithm", "fixed"], "--algorithm fixed needs --plan"),
+        ([*RESNET, "--algorithm", "powercap", "--enable-shadow"], "needs --params"),
+        (["--model", "resnet50", "--cap", "5:400"], "the first time must be 0"),
+        (["--model", "resnet50", "--cap", "caps.csv"], "caps.csv"),
+        (["--model", "unknown", "--cap", "400", "--algorithm", "powercap"], "no model 'unknown'"),
+        ([*RESNET, "--algorithm", "powercap", "--seconds", "0"], "seconds must be at least 1"),
+        ([*RESNET, "--algorithm", "powercap", "--rate", "x"], "--rate must be"),
+        ([*RESNET, "--algorithm", "powercap", "--clients", "0"], "clients must be at least 1"),
+        ([*RESNET, "--algorithm", "powercap", "--arrivals", "none.csv"], "none.csv"),
+        (
+            [
+                *RESNET,
+                "--model",
+                "resnet50",
+                "vgg19",
+                "--algorithm",
+                "powercap",
+                "--rate",
+                "vgg19=5",
+            ],
+            "--rate has no value for resnet50",
+        ),
+    ],
+)
+def test_wrong_arguments(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is served, and the message says what to change."""
+    assert main([*SERVE, *words]) in (1, 2)
+    assert message in capsys.readouterr().err
