@@ -58,7 +58,7 @@ class BatchDvfs:
         if law not in _HOLD:
             raise ValueError(f"law must be one of {', '.join(_HOLD)}, got {law!r}")
         self.degraded = ""
-        self._law = law
+        self._law: Law = law
         batches = range(1, _MOST_BATCH + 1) if law == "authors" else _BATCHES
         self._tenants = partition or reference.whole_gpu(problem, batches[0])
         self._batches = reference.fitting(problem, self._tenants, batches)

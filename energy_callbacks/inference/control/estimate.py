@@ -216,9 +216,10 @@ class Estimates:
             (partitions, 2) factors of the power, (partitions,) biases of the throughput, and
             (partitions,) standard deviations relative to those of the predictor.
 
-        The bias of a partition is expected to be a part of that of the nearest measured one: their
-        correlation, which is 1/2 far away and 1 at the same place. Tenants that wait need the same
-        power everywhere.
+        Power is expected to differ from its prediction as that of the nearest measured partition.
+        Of its bias of the throughput, only a part is expected, their correlation, which is 1/2 far
+        away and 1 at the same place: so that a partition that was slower than predicted is replaced
+        by one of another kind. Tenants that wait need the same power everywhere.
         """
         count = len(self._table.partitions)
         factors, biases, errors = np.ones((count, 2)), np.zeros(count), np.ones(count)
@@ -233,6 +234,6 @@ class Estimates:
         work = np.array([one.power.factors[1] for one in known])
         if self._last is not None:
             factors[:, 0] = self.measured[self._last].power.factors[0]
-        factors[:, 1] = 1.0 + alike * (work[nearest] - 1.0)
+        factors[:, 1] = work[nearest]
         biases = alike * np.array([one.rate.value for one in known])[nearest]
         return factors, biases, np.sqrt(1.0 - alike**2)

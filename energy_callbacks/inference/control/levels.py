@@ -8,6 +8,7 @@ import numpy as np
 
 from energy_callbacks.inference.control.protocols import Abilities, OperatingPoint
 from energy_callbacks.inference.records import Configuration, Tenant
+from energy_callbacks.powercap.settings import Knob
 
 # Steps where every value is allowed: 15 MHz as in the ladders of NVIDIA's GPUs, and limits and
 # duties that change the power by about as much.
@@ -63,7 +64,7 @@ def levels(abilities: Abilities) -> tuple[Level, ...]:
     return (*parts, *whole)
 
 
-def values(abilities: Abilities, knob: str, step: float) -> list[float]:
+def values(abilities: Abilities, knob: Knob, step: float) -> list[float]:
     """Return the accepted values of a setting, in ascending order.
 
     Args:
@@ -74,13 +75,12 @@ def values(abilities: Abilities, knob: str, step: float) -> list[float]:
     Raises:
         ValueError: if the setting has no range.
     """
-    known = {name: one for name, one in abilities.ranges.items() if name == knob}
-    if not known:
+    found = abilities.ranges.get(knob)
+    if found is None:
         raise ValueError(
             f"the plant can change {knob}, but does not state its range; add it to ranges, got "
             f"{sorted(abilities.ranges)}"
         )
-    (found,) = known.values()
     if found.steps:
         return [float(one) for one in found.steps]
     count = int((found.highest - found.lowest) / step + 1e-9)

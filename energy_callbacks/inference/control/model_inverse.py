@@ -12,6 +12,7 @@ windows have replaced or corrected.
 """
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -30,7 +31,7 @@ from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 
 # Quantiles of the normal distribution. 1 % of the windows may be above the cap; a level is left for
-# a higher one only if 0.3 % would be above, so that it does not change to and fro.
+# a higher one only if 0.3 % would be above, so that levels do not alternate.
 _Z: Final = 2.33
 _Z_UP: Final = 2.75
 # Another partition must promise this much more throughput, as a part. Each one that was tried under
@@ -46,6 +47,7 @@ _HOPE: Final = 1.0
 _LOWER: Final = 0.05
 # Windows at a partition before another one is considered: the noise of throughput is 0.5 %.
 _SETTLED: Final = 5
+_LEAST_W: Final = 0.001  # sensors that fail show 0
 _NEVER: Final = -1e6  # logarithm of the throughput of a partition that is always above the cap
 
 
@@ -84,10 +86,13 @@ class ModelInverse:
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
-        self._table = self._tabulate(abilities)
+        asked = self._problem
+        if "batch" not in abilities.can:
+            asked = replace(asked, batches=asked.batches[-1:])
+        self._table = self._tabulate(asked, abilities)
         self._estimates = Estimates(self._table)
         self._last = None
-        self.degraded = _degraded(abilities)
+        self.degraded = _degraded(abilities, asked)
         return self.cap_changed(cap_w)
 
     def cap_changed(self, cap_w: float) -> OperatingPoint:
@@ -118,23 +123,23 @@ class ModelInverse:
         table = self._table
         return table.levels[self._level].point(table.partitions[self._at])
 
-    def _tabulate(self, abilities: Abilities) -> Candidates:
+    def _tabulate(self, problem: Problem, abilities: Abilities) -> Candidates:
         choices = levels(abilities)
         if self._fixed is not None:
-            return candidates(self._problem, self._model, choices, [self._fixed])
+            return candidates(problem, self._model, choices, [self._fixed])
         if "partition" not in abilities.can:
             raise ValueError(
                 "the plant cannot change its partition, and none is given; give the tenants that "
                 "it has"
             )
-        found = partitions(self._problem, self._model, choices)
-        return candidates(self._problem, self._model, choices, found)
+        found = partitions(problem, self._model, choices)
+        return candidates(problem, self._model, choices, found)
 
     def _learn(self, window: Window) -> None:
         table, at, level = self._table, self._at, self._level
         known, noise = self._now(), self._estimates.noise
         self._estimates.add(at, known)
-        measured_w = window.power_mean_w
+        measured_w = max(window.power_mean_w, _LEAST_W)
         if self._last is not None and self._last[0] == window.point:
             noise.add(math.log(measured_w / self._last[1]))
         known.power.add(level, measured_w, float(table.powers_w[at, level]), noise.variance)
@@ -205,7 +210,7 @@ def _weighted(problem: Problem, window: Window) -> float:
     )
 
 
-def _degraded(abilities: Abilities) -> str:
+def _degraded(abilities: Abilities, problem: Problem) -> str:
     """Return how the controller works without what it needs."""
     found = []
     if "clock" not in abilities.can:
@@ -222,4 +227,6 @@ def _degraded(abilities: Abilities) -> str:
             )
     if "partition" not in abilities.can:
         found.append("the tenants stay as they are")
+    elif "batch" not in abilities.can:
+        found.append(f"batches cannot be changed: all are {problem.batches[0]}")
     return "; ".join(found)

@@ -126,5 +126,8 @@ def degraded(abilities: Abilities, texts: Mapping[Need, str]) -> str:
         abilities: what can be changed.
         texts: how a controller works without each of its needs.
     """
-    missing = [need for need in texts if need not in abilities.can]
-    return "; ".join(f"{one.replace('_', ' ')} cannot be changed: {texts[one]}" for one in missing)
+    return "; ".join(
+        f"{need.replace('_', ' ')} cannot be changed: {text}"
+        for need, text in texts.items()
+        if need not in abilities.can
+    )

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
 from energy_callbacks.inference.records import Configuration, Tenant, needed
 from energy_callbacks.inference.simulated.gpu import Passed, SimulatedGpu
-from energy_callbacks.powercap.settings import Knob, Setting
+from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 ALL: Final[frozenset[Need]] = frozenset(
     {"partition", "batch", "clock", "memory_clock", "limit", "duty"}
@@ -59,8 +59,11 @@ class SimulatedPlant:
     @property
     def abilities(self) -> Abilities:
         """See ``Plant``."""
-        knobs = [knob for knob in _KNOBS if knob in self._can]
-        return Abilities(can=self._can, ranges={knob: self.gpu.range(knob) for knob in knobs})
+        ranges: dict[Knob, KnobRange] = {}
+        for knob in _KNOBS:
+            if knob in self._can:
+                ranges[knob] = self.gpu.range(knob)
+        return Abilities(can=self._can, ranges=ranges)
 
     def apply(self, point: OperatingPoint) -> None:
         """See ``Plant``.

@@ -10,7 +10,7 @@ Seeds that judge were not used in development. All of it is simulated.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -24,10 +24,11 @@ from tests.benchmarks.controllers.runs import (
     OURS,
     OURS_UNPRIVILEGED,
     Outcome,
+    call,
     outcomes,
     unprivileged,
 )
-from tests.benchmarks.controllers.tasks import TASKS, UNPRIVILEGED, Task
+from tests.benchmarks.controllers.tasks import TASKS, UNPRIVILEGED
 
 # Development used the seeds from 100 to 199.
 JUDGED: Final = tuple(range(2700, 2710))
@@ -40,57 +41,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and judge; returns the exit status."""
     told = bars.parser(__doc__).parse_args(arguments)
     seeds = _QUICK if told.quick else JUDGED
-    jobs: list[Callable[[], Iterable[Outcome]]] = [
+    jobs: list[Callable[[], list[Outcome]]] = [
         partial(outcomes, task, seed)
         for task in (_QUICK_TASKS if told.quick else TASKS)
         for seed in seeds
     ]
     for task in UNPRIVILEGED[:1] if told.quick else UNPRIVILEGED:
-        jobs += [partial(_alone, task, seed) for seed in seeds]
+        jobs += [partial(unprivileged, task, seed) for seed in seeds]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes, which use all cores together
     with ProcessPoolExecutor(_PROCESSES, mp_context=get_context("spawn")) as pool:
-        found = [one for each in pool.map(_call, jobs) for one in each]
+        found = [one for each in pool.map(call, jobs) for one in each]
     _print(found)
-    return bars.finish("controllers", told, _bars(found), outcomes=[asdict(one) for one in found])
-
-
-def _call(job: Callable[[], Iterable[Outcome]]) -> list[Outcome]:
-    return list(job())
-
-
-def _alone(task: Task, seed: int) -> list[Outcome]:
-    return [unprivileged(task, seed)]
-
-
-def _bars(found: Sequence[Outcome]) -> list[Bar]:
-    """Return the bars; each task is a mean over seeds, and the worst task counts."""
-    judged = []
-    ours = [one for one in found if one.name == OURS]
-    for kind, is_dynamic, least, most in (
-        ("fixed caps", False, 0.95, 0.02),
-        ("dynamic caps", True, 0.93, 0.03),
-    ):
-        worst = _worst([one for one in ours if one.is_dynamic == is_dynamic])
-        judged += _pair(kind, worst, least, most)
-    others = [one for one in found if one.name == OURS_UNPRIVILEGED]
-    return [*judged, *_pair("without privileges", _worst(others), 0.90, 0.02)]
-
-
-def _pair(kind: str, worst: tuple[float, float], least: float, most: float) -> list[Bar]:
-    return [
-        Bar(name=f"{kind}: throughput / best, worst task", value=worst[0], at_least=least),
-        Bar(name=f"{kind}: share of windows above, worst task", value=worst[1], at_most=most),
-    ]
-
-
-def _worst(found: Sequence[Outcome]) -> tuple[float, float]:
-    """Return the least throughput and the largest share above of any task, as means over seeds."""
-    tasks = {one.task for one in found}
-    each = [[one for one in found if one.task == task] for task in sorted(tasks)]
-    return (
-        min(mean(one.throughput for one in some) for some in each),
-        max(mean(one.above for one in some) for some in each),
+    return bars.finish(
+        "controllers",
+        told,
+        _bars(found, is_quick=told.quick),
+        outcomes=[asdict(one) for one in found],
     )
+
+
+def _bars(found: Sequence[Outcome], *, is_quick: bool) -> list[Bar]:
+    """Return the bars of ours: the mean of all runs, and the worst task as a mean over its seeds.
+
+    A quick run has one seed, so that its worst task is not judged.
+    """
+    ours = [one for one in found if one.name == OURS]
+    unprivileged_ = [one for one in found if one.name == OURS_UNPRIVILEGED]
+    kinds = (
+        ("fixed caps", [one for one in ours if not one.is_dynamic], 0.95, 0.02),
+        ("dynamic caps", [one for one in ours if one.is_dynamic], 0.93, 0.03),
+        ("without privileges", unprivileged_, 0.90, 0.02),
+    )
+    judged = []
+    for kind, some, least, most in kinds:
+        rates, above = _by_task(some, "throughput"), _by_task(some, "above")
+        for which, rate, share, is_judged in (
+            ("mean", mean(rates), mean(above), True),
+            ("worst task", min(rates), max(above), not is_quick),
+        ):
+            name = f"{kind}, {which}"
+            judged += [
+                Bar(name=f"{name}: part of best", value=rate, at_least=least, is_judged=is_judged),
+                Bar(name=f"{name}: share above", value=share, at_most=most, is_judged=is_judged),
+            ]
+    return judged
+
+
+def _by_task(found: Sequence[Outcome], field: str) -> list[float]:
+    """Return the mean of a field over the seeds of each task."""
+    tasks = dict.fromkeys(one.task for one in found)
+    return [mean(getattr(one, field) for one in found if one.task == task) for task in tasks]
 
 
 def _print(found: Sequence[Outcome]) -> None:

@@ -83,13 +83,18 @@ def outcomes(task: Task, seed: int, *, others: bool = True) -> list[Outcome]:
     return found
 
 
-def unprivileged(task: Task, seed: int) -> Outcome:
+def call(job: Callable[[], list[Outcome]]) -> list[Outcome]:
+    """Return what a job returns; a process pool cannot call functions of a main module."""
+    return job()
+
+
+def unprivileged(task: Task, seed: int) -> list[Outcome]:
     """Return what ours achieves by shares, batches and duty, relative to the best fixed plan."""
     plant = DrawnPlant.drawn(task.key, task.model, seed)
     predictor = profiled(plant, seed + 1, has_clocks=False)
     controller = create(OURS, plant.problem(), predictor)
     best = {cap_w: _best_plan(plant, cap_w) for cap_w in task.caps_w}
-    return _outcome(
+    found = _outcome(
         OURS_UNPRIVILEGED,
         controller,
         plant,
@@ -98,6 +103,7 @@ def unprivileged(task: Task, seed: int) -> Outcome:
         can=UNPRIVILEGED,
         settling_s=SETTLING_UNPRIVILEGED_S,
     )
+    return [found]
 
 
 def _best_plan(plant: DrawnPlant, cap_w: float) -> float:
