@@ -95,6 +95,14 @@ def device(name: str) -> LocalDevice:
     return LocalDevice(uuid=chosen[0], name=names[chosen[0]]) if chosen else cpu
 
 
+def announced_device(arguments: argparse.Namespace) -> LocalDevice:
+    """Return the device that ``--gpu`` names, with a message if no GPU was found."""
+    where = device(arguments.gpu)
+    if arguments.gpu == "auto" and where.uuid is None:
+        logger.info("no GPU that CUDA may use was found; the CPU is measured")
+    return where
+
+
 def _one(name: str) -> list[int | str]:
     given = options.device_list(name)
     if isinstance(given, str) or len(given) != 1:
@@ -137,9 +145,7 @@ def opened(
     if is_simulated(arguments):
         yield simulated(arguments)
         return
-    where = device(arguments.gpu)
-    if arguments.gpu == "auto" and where.uuid is None:
-        logger.info("no GPU that CUDA may use was found; the CPU is measured")
+    where = announced_device(arguments)
     settings = None
     values = {pair for one in configurations for pair in needed(one).items()}
     if values:
@@ -170,7 +176,7 @@ def changeable(
         ConsentError: without ``--yes``.
     """
     chosen = actuator(uuid, knobs)
-    ranges = {knob: chosen.range(uuid, knob) for knob in knobs}
+    ranges: dict[Knob, KnobRange] = {knob: chosen.range(uuid, knob) for knob in knobs}
     return GpuSettings(chosen, uuid, allow_changes=arguments.yes), ranges
 
 

@@ -210,11 +210,12 @@ def _opened(
 ) -> AbstractContextManager[Machine]:
     """Return what serves; settings may be changed with consent, if the controller needs them."""
     if open_bench.is_simulated(arguments):
-        can = _FREE | {*_wanted(arguments, needs)}
+        can: frozenset[Need] = _FREE.union(_wanted(arguments, needs))
         return nullcontext(SimulatedMachine(open_bench.simulated(arguments), can=can))
+    where = open_bench.announced_device(arguments)
     settings, ranges = _settings(arguments, needs)
     return LocalMachine(
-        open_bench.device(arguments.gpu),
+        where,
         data=arguments.data,
         settings=settings,
         ranges=ranges,
@@ -303,7 +304,10 @@ def _print_plan(arguments: argparse.Namespace, chosen: _Chosen, schedule: CapSch
 def _abilities(arguments: argparse.Namespace, needs: frozenset[Need]) -> Abilities:
     if open_bench.is_simulated(arguments):
         gpu = open_bench.simulated(arguments)
-        ranges = {knob: gpu.range(knob) for knob in _wanted(arguments, needs)}
+        ranges: dict[Knob, KnobRange] = {
+            knob: gpu.range(knob) for knob in _wanted(arguments, needs)
+        }
     else:
         _, ranges = _settings(arguments, needs)
-    return Abilities(can=_FREE | {*ranges}, ranges=ranges)
+    can: frozenset[Need] = _FREE.union(ranges)
+    return Abilities(can=can, ranges=ranges)

@@ -12,7 +12,7 @@ from energy_callbacks.inference.serve.arrivals import Arrivals
 from energy_callbacks.inference.serve.batch_log import Batch, BatchLog
 from energy_callbacks.inference.serve.duty import DutyGate
 from energy_callbacks.inference.serve.fleet import Fleet, Worker, most_waiting
-from energy_callbacks.inference.serve.pool import Done, Ended, Event, Failed, Pool, Ready
+from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, Failed, Pool, Ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,7 @@ class Dispatcher:
         self._start_s = math.inf
         self._duty = self._meanwhile = 1.0
         self._asked: tuple[Tenant, ...] | None = None
+        self._target: tuple[Tenant, ...] = ()
         self._changed_s = self._starved_s = -math.inf
         self._arrived: Counter[str] = Counter()
         self._returned = 0
@@ -78,10 +79,12 @@ class Dispatcher:
         Args:
             tenants: the tenants.
             duty: share of time in which they work.
-            meanwhile: share of time in which the old tenants work until the change.
+            meanwhile: share of time in which other tenants work until the change, or if these
+                cannot be loaded.
         """
         with self._lock:
-            self._duty, self._meanwhile, self._asked = duty, meanwhile, tenants
+            self._duty, self._meanwhile = duty, meanwhile
+            self._asked = self._target = tenants
         self._pool.wake()
 
     def stop(self) -> None:
@@ -182,7 +185,7 @@ class Dispatcher:
             self._place_gates(now_s)
         wake_s = math.inf
         if now_s >= self._start_s:
-            duty = self._duty if self._fleet.wanted is None else self._meanwhile
+            duty = self._duty if self._fleet.present == self._target else self._meanwhile
             for worker in self._fleet.serving:
                 worker.gate.set(duty, now_s)
             for model, arrivals in self._arrivals.items():

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.records import Status, Tenant
 from energy_callbacks.inference.serve.duty import DutyGate
-from energy_callbacks.inference.serve.pool import Failed, Pool
+from energy_callbacks.inference.serve.pools.protocol import Failed, Pool
 
 # A tenant is started again this often after crashes; then serving ends with an error.
 _RESTARTS: Final = 3

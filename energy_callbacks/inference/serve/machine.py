@@ -12,11 +12,11 @@ from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.profile.open_device import LocalDevice, OpenDevice
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, needed
-from energy_callbacks.inference.serve import simulated_pool
 from energy_callbacks.inference.serve.dispatcher import Dispatcher
-from energy_callbacks.inference.serve.pool import Pool
-from energy_callbacks.inference.serve.process_pool import ProcessPool
-from energy_callbacks.inference.serve.simulated_pool import SimulatedPool
+from energy_callbacks.inference.serve.pools import simulated
+from energy_callbacks.inference.serve.pools.processes import ProcessPool
+from energy_callbacks.inference.serve.pools.protocol import Pool
+from energy_callbacks.inference.serve.pools.simulated import SimulatedPool
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.sensing.clock import SystemClock
@@ -110,7 +110,8 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         self._clock = SystemClock()
         self._device = OpenDevice(device, settings, self._clock)
         self._ranges = {} if settings is None else dict(ranges or {})
-        self._data, self._mode, self._load_s = data, mode, load_s
+        self._mode: Mode = mode
+        self._data, self._load_s = data, load_s
         self._thread: threading.Thread | None = None
         self._dispatcher: Dispatcher | None = None
         self._close = ExitStack()
@@ -196,24 +197,23 @@ class SimulatedMachine:
         load_s: time to load a tenant, s.
     """
 
-    not_attributed: Final = ""
-
     def __init__(
         self,
         gpu: SimulatedGpu,
         *,
         can: frozenset[Need] = _WITHOUT_PRIVILEGE,
         mode: Mode = "infer",
-        load_s: float = simulated_pool.LOAD_S,
+        load_s: float = simulated.LOAD_S,
     ) -> None:
         self.gpu: Final = gpu
         self.pool: Final = SimulatedPool(gpu, mode, load_s)
         self.sensors: Final = _SimulatedSensors(gpu, self.pool)
-        ranges = {knob: gpu.range(knob) for knob in KNOBS if knob in can}
+        ranges: dict[Knob, KnobRange] = {knob: gpu.range(knob) for knob in KNOBS if knob in can}
         self.abilities: Final = Abilities(can=can, ranges=ranges)
-        self._found = {knob: one.present for knob, one in ranges.items()}
+        self._found: dict[Knob, float | None] = {k: one.present for k, one in ranges.items()}
         self._present = dict(self._found)
         self._dispatcher: Dispatcher | None = None
+        self.not_attributed = ""
         self.row: Final = MeasuredWindow(
             configuration=Configuration(tenants=()),
             source="simulated",
@@ -230,7 +230,8 @@ class SimulatedMachine:
         wanted = needed(configuration)
         if lacking := wanted.keys() - self._found.keys():
             raise ValueError(f"{configuration} changes {', '.join(lacking)}, which is not allowed")
-        for knob, value in {**self._found, **wanted}.items():
+        values: dict[Knob, float | None] = {**self._found, **wanted}
+        for knob, value in values.items():
             if value != self._present[knob]:
                 self.gpu.change(Setting(knob=knob, value=value))
                 self._present[knob] = value

@@ -39,8 +39,9 @@ class Server:
         write: called with a row for each window.
 
     Attributes:
-        cap_w: present power cap, W. Only while tenants change, the server keeps below it by itself:
-            the old tenants pause more. Otherwise, this is the task of the controller.
+        cap_w: present power cap, W. While other tenants serve than those of the point, because
+            these load or cannot be loaded, the server keeps below it by itself: the tenants pause
+            more. Otherwise, this is the task of the controller.
         energies: energies of the tenants.
         dispatcher: queues and tenants.
     """
@@ -193,9 +194,9 @@ class Server:
         self._write(replace(row, note="; ".join(filter(None, (row.note, own)))))
 
     def _learn(self, window: Window, seen: Seen) -> None:
-        """Learn the power without pauses, and pause enough if tenants still change."""
+        """Learn the power without pauses, and pause enough while other tenants serve."""
         duty = window.point.duty
-        if seen.is_changing:
+        if seen.tenants != self._point.configuration.tenants:
             duty = min(duty, self._meanwhile)
         self._full_w = self._idle_w + max(window.power_mean_w - self._idle_w, 0.0) / duty
         self._guard()

@@ -60,7 +60,8 @@ class ShadowTuner:
         self._inner, self._model = inner, model
         self._batches, self._weight = sorted(batches), weight
         self.name = f"{inner.name}+shadow"
-        self.needs: frozenset[Need] = inner.needs | {"partition", "batch"}
+        own: frozenset[Need] = frozenset({"partition", "batch"})
+        self.needs = inner.needs | own
         self.degraded = inner.degraded
         self.tried: list[str] = []
         self._cap_w = math.inf

@@ -10,9 +10,9 @@ from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.sweeps import equal, single
 from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.records import Configuration
-from energy_callbacks.inference.serve import process_pool
 from energy_callbacks.inference.serve.arrivals import Arrivals, ClosedLoop, Recorded
 from energy_callbacks.inference.serve.machine import LocalMachine
+from energy_callbacks.inference.serve.pools import processes
 from energy_callbacks.inference.serve.server import Server
 from tests.inference.profile.conftest import ROOT, STEADY, until
 
@@ -96,7 +96,7 @@ def test_a_tenant_that_is_killed_again_and_again(start: Start) -> None:
 def test_a_tenant_that_does_not_answer(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended after the longest time of a batch, and its requests wait again."""
     server = start(equal(STEADY, 50.0, 200, 1), Recorded([0.2] * 200))
-    monkeypatch.setattr(process_pool, "_BATCH_S", 0.1)  # a batch takes 0.4 s
+    monkeypatch.setattr(processes, "_BATCH_S", 0.1)  # a batch takes 0.4 s
     until(lambda: server.dispatcher.returned > 0)
 
 
@@ -114,5 +114,6 @@ def test_later_models_that_cannot_be_loaded(start: Start, caplog: pytest.LogCapt
         OperatingPoint(configuration=equal("tests.inference.profile.models:hungry", 50.0, 8, 1))
     )
     until(lambda: server.dispatcher.refused)
-    until(lambda: server.window(0.2).is_steady)
+    until(lambda: server.window(0.2).throughput_per_s > 0.0)
+    assert server.window(0.2).point.configuration.tenants[0].model == STEADY
     assert "could not be loaded" in caplog.text

@@ -160,6 +160,10 @@ def test_tenants_that_do_not_fit_at_all(caplog: pytest.LogCaptureFixture) -> Non
     assert windows[-1].point.configuration == FOUR
     assert windows[-1].throughput_per_s > 9000.0
     assert "out of memory" in caplog.text
+    lab.server.cap_w = 400.0  # a controller does not know that these tenants serve
+    assert lab.windows(4)[-1].power_mean_w <= 400.0
+    lab.server.cap_w = 1000.0
+    lab.windows(2)
     lab.apply(equal("resnet50", 50.0, 10**6, 1))  # is not tried again
     assert lab.server.window(1.0).throughput_per_s > 9000.0
     lab.all_answered_once()

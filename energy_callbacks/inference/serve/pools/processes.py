@@ -18,7 +18,7 @@ from energy_callbacks.inference.profile.tenant_process import (
     load_command,
 )
 from energy_callbacks.inference.records import Mode, Tenant
-from energy_callbacks.inference.serve.pool import Done, Ended, Event, Failed, Ready
+from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, Failed, Ready
 
 # Time until a batch has ended, s: as for the longest batch of a profile.
 _BATCH_S: Final = 60.0
@@ -42,7 +42,8 @@ class ProcessPool:
     """
 
     def __init__(self, device: OpenDevice, *, data: Path | None, mode: Mode, load_s: float) -> None:
-        self._device, self._data, self._mode, self._load_s = device, data, mode, load_s
+        self._mode: Mode = mode
+        self._device, self._data, self._load_s = device, data, load_s
         self._workers: dict[int, _Worker] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.inference.records import Mode, Tenant
-from energy_callbacks.inference.serve.pool import Done, Ended, Event, Failed, Ready
+from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, Failed, Ready
 from energy_callbacks.inference.simulated.gpu import OutOfMemory, SimulatedGpu
 from energy_callbacks.inference.simulated.state import SENSOR_S, STEP_S
 
@@ -56,7 +56,8 @@ class SimulatedPool:
     """
 
     def __init__(self, gpu: SimulatedGpu, mode: Mode = "infer", load_s: float = LOAD_S) -> None:
-        self._gpu, self._mode, self._load_s = gpu, mode, load_s
+        self._mode: Mode = mode
+        self._gpu, self._load_s = gpu, load_s
         self._workers: dict[int, _Worker] = {}
         self._events: list[Event] = []
         self._running: tuple[tuple[Tenant, ...], bool] | None = None
@@ -129,8 +130,9 @@ class SimulatedPool:
         tenants = tuple(one.present for one in (busy or self._workers).values())
         self._run(tenants, is_waiting=not busy)
         begin_s = self.now_s()
-        loading = [one.ready_s for one in self._workers.values() if one.ready_s is not None]
-        end_s = min([until_s, *loading, *([begin_s + _STEP_S] if busy else [])])
+        ends_s = [one.ready_s for one in self._workers.values() if one.ready_s is not None]
+        ends_s += [until_s, begin_s + _STEP_S] if busy else [until_s]
+        end_s = min(ends_s)
         steps = math.ceil((end_s - begin_s) / STEP_S - 1e-6)
         # No worker may run out of work within the step: the dispatcher can send more before that.
         steps = min(steps, math.floor(self._shortest_s(list(busy.values())) / STEP_S))
