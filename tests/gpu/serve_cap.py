@@ -75,11 +75,10 @@ def main() -> int:
         caps_w = _caps_w(problem, predictor)
         for cap_w in caps_w:
             rows += _verified(bench, problem, predictor, cap_w)
-        predictor = Predictor.fit(rows)
         bests = [_best(rows, problem, cap_w) for cap_w in caps_w]
     print(f"{time.monotonic() - start_s:.0f} s before serving", flush=True)
     with _machine(options) as machine:
-        report = _serve(machine, problem, predictor, rows, caps_w, given)
+        report = _serve(machine, problem, rows, caps_w, given)
     print(f"\n{report.text()}\n")
     (given.out / "serve.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
     write_power(given.out / "power.png", report)
@@ -176,11 +175,12 @@ def _machine(options: Namespace) -> AbstractContextManager[Machine]:
 def _serve(
     machine: Machine,
     problem: Problem,
-    predictor: Predictor,
     rows: Sequence[MeasuredWindow],
     caps_w: tuple[float, float],
     given: Namespace,
 ) -> ServeReport:
+    predictor = Predictor.fit(rows)
+
     def write(row: MeasuredWindow) -> None:
         append(given.out / "windows.csv", row)
 

@@ -24,6 +24,7 @@ ACTIONS: Final = {
     "plan": "plan",
     "verify": "verify",
     "serve": "serve",
+    "bench": "bench",
 }
 
 

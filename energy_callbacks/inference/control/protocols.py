@@ -41,6 +41,8 @@ class Window:
         sm_mhz_measured: mean clock of the multiprocessors, MHz.
         temperature_c: temperature of the GPU, degrees Celsius.
         refused: tenants that were asked for and cannot be loaded, while those of ``point`` go on.
+        sm_util_pct: time in which a kernel ran, percent.
+        mem_util_pct: time in which memory was read or written, percent.
     """
 
     start_s: float
@@ -55,6 +57,8 @@ class Window:
     sm_mhz_measured: float | None = None
     temperature_c: float | None = None
     refused: tuple[Tenant, ...] | None = None
+    sm_util_pct: float | None = None
+    mem_util_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

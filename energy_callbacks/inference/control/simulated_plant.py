@@ -108,6 +108,8 @@ class SimulatedPlant:
             latency_p95_ms=_latency_ms(tenants, rates),
             sm_mhz_measured=_mean_mhz(parts),
             temperature_c=gpu.temperature_c,
+            sm_util_pct=gpu.sm_util_pct * _working_share(parts),
+            mem_util_pct=gpu.mem_util_pct * _working_share(parts),
         )
 
     def _check(self, point: OperatingPoint) -> None:
@@ -187,3 +189,9 @@ def _latency_ms(tenants: tuple[Tenant, ...], rates: tuple[float, ...]) -> float 
 def _mean_mhz(parts: list[Passed]) -> float:
     total_s = math.fsum(one.duration_s for one in parts)
     return math.fsum(one.sm_mhz * one.duration_s for one in parts) / total_s
+
+
+def _working_share(parts: list[Passed]) -> float:
+    """Return the share of the time in which tenants worked."""
+    working_s = math.fsum(one.duration_s for one in parts if any(one.samples))
+    return working_s / math.fsum(one.duration_s for one in parts)

@@ -23,8 +23,9 @@ class Seen:
         tenants: the present tenants.
         workers: numbers of their workers.
         is_changing: whether a change to other tenants is under way.
-        changed_s: time at which all tenants have answered since the last change, s; infinite
-            before.
+        changed_s: time at which the last change was complete, s; infinite before. Then all new
+            tenants have answered, and the old processes have ended: their end stops the GPU for a
+            second or two.
         starved_s: last time at which a tenant had nothing to do because no request waited, s.
         batches: batches that ran in the window, with those that still run.
         refused: tenants that cannot be loaded.
@@ -64,7 +65,7 @@ class Dispatcher:
         self._asked: tuple[Tenant, ...] | None = None
         self._target: tuple[Tenant, ...] = ()
         self._changed_s = self._starved_s = -math.inf
-        self._silent: set[int] = set()  # workers that have not answered since the last change
+        self._awaited: dict[int, int] = {}  # answers of workers until the change is complete
         self._arrived: Counter[str] = Counter()
         self._returned = 0
         self._is_stopped = False
@@ -169,11 +170,19 @@ class Dispatcher:
                 tenants=self._fleet.present,
                 workers=workers,
                 is_changing=self.is_changing,
-                changed_s=self._changed_s if self._silent.isdisjoint(workers) else math.inf,
+                changed_s=math.inf if self._is_incomplete(workers) else self._changed_s,
                 starved_s=self._starved_s,
                 batches=(*self.log.overlapping(start_s, end_s), *running),
                 refused=frozenset(self._fleet.refused),
             )
+
+    def _is_incomplete(self, serving: tuple[int, ...]) -> bool:
+        return self._fleet.is_ending or any(self._awaited.get(number, 0) for number in serving)
+
+    def _await_all(self) -> None:
+        """Begin to wait for a new batch of each worker, after those that it has."""
+        serving = self._fleet.serving
+        self._awaited = {one.number: len(one.sent) + 1 for one in serving if one.state != "ending"}
 
     def _running(self, worker: Worker, now_s: float) -> Batch:
         first = worker.sent[0]
@@ -187,7 +196,7 @@ class Dispatcher:
             self._fleet.request(self._asked)
             self._asked = None
         if self._fleet.progress():
-            self._silent = {one.number for one in self._fleet.serving if one.state != "ending"}
+            self._await_all()
             self._place_gates(now_s)
         wake_s = math.inf
         if now_s >= self._start_s:
@@ -244,10 +253,12 @@ class Dispatcher:
         match event:
             case Ready(number):
                 self._fleet.is_ready(number)
+                self._await_all()
             case Done(number, start_s, end_s):
                 self._done(self._fleet[number], start_s, end_s)
             case Ended(number):
                 self._fleet.has_ended(number)
+                self._await_all()
             case Failed(number):
                 tenant = self._fleet[number].tenant
                 queue = self._queues.get(tenant.model)
@@ -258,8 +269,8 @@ class Dispatcher:
 
     def _done(self, worker: Worker, start_s: float, end_s: float) -> None:
         sent = worker.done(start_s, end_s)
-        if worker.number in self._silent:
-            self._silent.remove(worker.number)
+        if self._awaited.get(worker.number, 0):
+            self._awaited[worker.number] -= 1
             self._changed_s = end_s
         tenant, count = worker.tenant, len(sent.arrivals_s)
         self.log.add(Batch(worker.number, tenant, count, start_s, end_s), sent.arrivals_s)

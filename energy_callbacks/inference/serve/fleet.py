@@ -123,6 +123,11 @@ class Fleet:
         return [worker for worker, _ in self._serving]
 
     @property
+    def is_ending(self) -> bool:
+        """Whether workers have still to end."""
+        return any(one.state == "ending" for one in self._workers.values())
+
+    @property
     def _serving(self) -> list[tuple[Worker, Tenant]]:
         found = [(one, one.tenant) for one in self._workers.values() if one.is_serving]
         return sorted(found, key=lambda pair: self._place(pair[1]))

@@ -180,6 +180,8 @@ class Server:
             sm_mhz_measured=found.get("sm_mhz_measured"),
             temperature_c=found.get("temperature_c"),
             refused=asked if (asked := point.configuration.tenants) in seen.refused else None,
+            sm_util_pct=found.get("sm_util_pct"),
+            mem_util_pct=found.get("mem_util_pct"),
         )
 
     def _write_row(self, window: Window, found: dict[str, Any], duration_s: float) -> None:

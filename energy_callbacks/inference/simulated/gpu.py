@@ -75,6 +75,7 @@ class SimulatedGpu:
         uuid: its UUID.
         seed: seed of all noise.
         failures: what fails; ``None`` for nothing.
+        mode: inference or training, where ``run`` is not given a mode.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class SimulatedGpu:
         uuid: str,
         seed: int = 0,
         failures: Failures | None = None,
+        mode: Mode = "infer",
     ) -> None:
         self.card = card
         self.uuid = uuid
@@ -99,7 +101,7 @@ class SimulatedGpu:
         }
         self._foreign = sorted(self.failures.foreign_limits)
         self._tenants: tuple[Tenant, ...] = ()
-        self._mode: Mode = "infer"
+        self._mode = self._usual_mode = mode
         self._is_waiting = False
 
     @property
@@ -142,6 +144,16 @@ class SimulatedGpu:
     def sm_mhz(self) -> float:
         """Present clock of the multiprocessors, MHz."""
         return self._state.sm_mhz
+
+    @property
+    def sm_util_pct(self) -> float:
+        """Time in which kernels run, percent."""
+        return 100.0 * self._now(self._state.running.busy)
+
+    @property
+    def mem_util_pct(self) -> float:
+        """Time in which the memory is read or written, percent."""
+        return self.card.memory_util_pct * self._now(self._state.running.memory_use)
 
     @property
     def rates_per_s(self) -> tuple[float, ...]:
@@ -196,22 +208,22 @@ class SimulatedGpu:
             self._start()
 
     def run(
-        self, tenants: Sequence[Tenant], *, mode: Mode = "infer", is_waiting: bool = False
+        self, tenants: Sequence[Tenant], *, mode: Mode | None = None, is_waiting: bool = False
     ) -> None:
         """Run these processes from now on instead of the present ones.
 
         Args:
             tenants: the processes; empty for an idle GPU.
-            mode: inference or training.
+            mode: inference or training; ``None`` for the mode of the GPU.
             is_waiting: whether they are loaded, but have nothing to do.
 
         Raises:
             ValueError: if a model is unknown.
             OutOfMemory: if the memory does not suffice; the GPU is idle then.
         """
-        self._tenants, self._mode, self._is_waiting = (), mode, is_waiting
+        self._tenants, self._mode, self._is_waiting = (), mode or self._usual_mode, is_waiting
         self._start()
-        total = math.fsum(memory_gib(one, self._workload(one), mode) for one in tenants)
+        total = math.fsum(memory_gib(one, self._workload(one), self._mode) for one in tenants)
         if total > self.card.memory_gib:
             raise OutOfMemory(
                 f"out of memory: {total:.1f} GiB needed, {self.card.memory_gib:g} GiB available "
@@ -305,8 +317,8 @@ class SimulatedGpu:
             "power_max_w": max(power_w),
             "energy_j": round(passed.energy_j, 3),
             "temperature_c": float(round(state.temperature_c)),
-            "sm_util_pct": 100.0 * self._now(work.busy),
-            "mem_util_pct": self.card.memory_util_pct * self._now(work.memory_use),
+            "sm_util_pct": self.sm_util_pct,
+            "mem_util_pct": self.mem_util_pct,
         }
         if any(rates):
             figures |= {

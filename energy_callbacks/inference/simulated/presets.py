@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from energy_callbacks.inference.records import Mode
 from energy_callbacks.inference.simulated.failures import Failures
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 from energy_callbacks.inference.simulated.physics import TRAINING_FACTOR, Card, Workload
@@ -29,7 +30,12 @@ def names() -> tuple[str, ...]:
 
 
 def simulated_gpu(
-    name: str, *, seed: int = 0, variation: float = 0.0, failures: Failures | None = None
+    name: str,
+    *,
+    seed: int = 0,
+    variation: float = 0.0,
+    failures: Failures | None = None,
+    mode: Mode = "infer",
 ) -> SimulatedGpu:
     """Return a new simulated GPU.
 
@@ -40,6 +46,7 @@ def simulated_gpu(
             workload, from those of the preset: a GPU that a model of the preset does not describe
             exactly.
         failures: what fails; ``None`` for nothing.
+        mode: inference or training, where ``run`` is not given a mode.
 
     Raises:
         ValueError: if there is no such preset.
@@ -52,7 +59,9 @@ def simulated_gpu(
         model: _scaled(one, *np.exp(variation * rng.standard_normal(4)).tolist())
         for model, one in workloads(key).items()
     }
-    return SimulatedGpu(card(key), known, uuid=f"SIM-{key}-{seed}", seed=seed, failures=failures)
+    return SimulatedGpu(
+        card(key), known, uuid=f"SIM-{key}-{seed}", seed=seed, failures=failures, mode=mode
+    )
 
 
 def card(key: str) -> Card:

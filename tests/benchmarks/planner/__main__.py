@@ -14,10 +14,10 @@ from random import Random
 from statistics import mean
 from typing import Final
 
+from energy_callbacks.inference.bench.tasks import tasks
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import GpuSetting, Problem
 from energy_callbacks.inference.planner.search import plan
-from energy_callbacks.inference.planner.tasks import tasks
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.inference.planner import task_gpus

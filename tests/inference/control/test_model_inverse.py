@@ -1,13 +1,14 @@
 """Our controller, on a plant by a law and on simulated GPUs."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from energy_callbacks.inference.control.loop import CapSchedule, run, share_above
 from energy_callbacks.inference.control.model_inverse import ModelInverse
-from energy_callbacks.inference.control.protocols import Need, Window
-from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.control.protocols import Abilities, Need, Window
+from energy_callbacks.inference.records import Configuration, MeasuredWindow
 from tests.inference.control.law import LawModel, LawPlant, power_w, problem, rate, tenants
 
 _CAP_W = 150.0
@@ -183,3 +184,49 @@ def test_other_objectives_are_refused() -> None:
     """A controller maximises throughput; least energy is refused at construction."""
     with pytest.raises(ValueError, match="maximises throughput"):
         ModelInverse(problem(objective="energy"), LawModel())
+
+
+def _measured(configuration: Configuration, rate_per_s: float, power_w: float) -> MeasuredWindow:
+    return MeasuredWindow(
+        configuration=configuration,
+        source="measured",
+        throughput_per_s=rate_per_s,
+        power_mean_w=power_w,
+    )
+
+
+def test_partitions_that_were_measured_are_known() -> None:
+    """A partition that was twice as fast as predicted is the first one, unless it is too hot."""
+    small = Configuration(tenants=tenants(2, 25.0, 16))
+    can: frozenset[Need] = frozenset({"partition", "batch"})
+    for power, is_chosen in ((0.9 * _CAP_W, True), (1.1 * _CAP_W, False)):
+        controller = _controller(measured=[_measured(small, 1e5, power)])
+        point = controller.start(_CAP_W, Abilities(can=can))
+        assert (point.configuration.tenants == small.tenants) is is_chosen
+
+
+def test_a_measurement_at_another_limit_says_nothing() -> None:
+    """It would be taken for one without a limit."""
+    slow = Configuration(tenants=tenants(2, 25.0, 16), power_limit_w=100.0)
+    controller = _controller(measured=[_measured(slow, 1e5, 90.0)])
+    point = controller.start(_CAP_W, Abilities(can=frozenset({"partition", "batch"})))
+    assert point.configuration.tenants != slow.tenants
+
+
+def test_tenants_that_cannot_be_loaded_are_not_asked_for_again() -> None:
+    """It returns to the tenants that go on."""
+    plant, controller = LawPlant(), _controller()
+    asked = controller.start(_CAP_W, plant.abilities)
+    plant.apply(replace(asked, configuration=Configuration(tenants=tenants(4, 25.0, 4))))
+    for _ in range(20):
+        window = replace(plant.window(1.0), refused=asked.configuration.tenants)
+        point = controller.step(window)
+        assert point.configuration.tenants != asked.configuration.tenants
+        plant.apply(point)
+
+
+def test_power_far_above_the_cap_comes_down_in_proportion() -> None:
+    """A window with 40 % too much is followed by one that the law predicts below the cap."""
+    found = _run(LawPlant(power=lambda t_s: 1.4 if t_s >= 30.0 else 1.0), 60)
+    assert found[30][0].power_mean_w > 1.3 * _CAP_W
+    assert _highest_w(found[32:]) <= _CAP_W

@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
+from energy_callbacks.inference.bench.tasks import Task
 from energy_callbacks.inference.planner.problem import GpuSetting, Problem
-from energy_callbacks.inference.planner.tasks import Task
 from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
 from energy_callbacks.inference.simulated import presets
 from energy_callbacks.inference.simulated.physics import Running, running

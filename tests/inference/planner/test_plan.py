@@ -9,7 +9,6 @@ import pytest
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import plan
-from energy_callbacks.inference.planner.tasks import tasks
 from tests.inference.planner.synthetic import random_gpu
 
 
@@ -87,13 +86,3 @@ def test_wrong_problems_are_errors(changes: dict[str, object], message: str) -> 
     """Values out of range and unknown models are errors at construction."""
     with pytest.raises(ValueError, match=message):
         Problem(**{"models": ("a",), **changes})  # type: ignore[arg-type]
-
-
-def test_the_tasks_are_the_published_ones() -> None:
-    """There are 28 tasks with a fixed cap, 14 for each GPU, and two with a changing cap."""
-    found = tasks()
-    assert [one.number for one in found] == list(range(1, 31))
-    assert sum(one.cap_w is not None and one.gpu == "a100" for one in found) == 14
-    assert sum(one.cap_w is not None and one.gpu == "rtx3080ti" for one in found) == 14
-    assert (found[14].model, found[14].cap_w) == ("mnasnet", 70.0)
-    assert found[28].schedule == ((0, 200.0), (50, 160.0), (100, 120.0))

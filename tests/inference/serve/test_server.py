@@ -94,10 +94,41 @@ def test_tenants_change_without_a_break() -> None:
     windows = lab.windows(8)
     tenants = [window.point.configuration.tenants for window in windows]
     assert tenants == [FOUR.tenants] * 4 + [TWO.tenants] * 4
-    assert [window.is_steady for window in windows] == [False] * 4 + [True] * 4
+    assert [window.is_steady for window in windows] == [False] * 5 + [True] * 3
     assert min(window.throughput_per_s for window in windows) > 9000.0
     lab.all_answered_once()
     assert lab.server.dispatcher.switches == 2
+
+
+def test_windows_are_steady_once_the_old_processes_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of processes that share a GPU stops it for a second or two."""
+    lab = Lab(load_s=1.0)
+    lab.apply(FOUR)
+    lab.windows(2)
+    pool = lab.machine.pool
+    ended: list[int] = []
+    end = pool.end
+    monkeypatch.setattr(pool, "end", ended.append)
+    lab.apply(TWO)
+    before = lab.windows(5)
+    assert before[-1].point.configuration.tenants == TWO.tenants
+    assert not any(window.is_steady for window in before)
+    for worker in ended:
+        end(worker)
+    assert [window.is_steady for window in lab.windows(3)] == [False, True, True]
+
+
+def test_a_late_change_of_the_duty_is_steady() -> None:
+    """A controller takes some milliseconds; after a tenth of the window it is too late."""
+    lab = Lab()
+    lab.apply(FOUR)
+    lab.windows(2)
+    for late_s, is_steady in ((0.05, True), (0.3, False)):
+        lab.machine.pass_until(lab.machine.pool.now_s() + late_s)
+        lab.apply(FOUR, duty=1.0 - late_s)
+        assert lab.windows(1)[0].is_steady is is_steady
 
 
 def test_a_change_that_is_given_up() -> None:
