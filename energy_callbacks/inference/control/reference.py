@@ -115,7 +115,10 @@ def planned(
         settings = tuple(GpuSetting(sm_mhz=ladder[at]) for at in places)
     found = plan(replace(problem, cap_w=cap_w, settings=settings), model, method="greedy")
     if not isinstance(found, Plan):
-        raise ValueError(f"{found.text()} Use a higher cap.")
+        raise ValueError(
+            f"PctoDL's greedy algorithm finds no plan for {cap_w:g} W: {found.message}; give the "
+            "tenants, or use the controller 'model'"
+        )
     return found.configuration
 
 
