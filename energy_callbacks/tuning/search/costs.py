@@ -34,6 +34,20 @@ def fitted_curves(trials: Sequence[Trial], energy_weight: float, at: Sequence[in
     return drawn_curves(sizes, costs * sizes, errors, at)
 
 
+def expected_errors(
+    trials: Sequence[Trial], energy_weight: float, curves: Curves, sizes: Sequence[int]
+) -> Array:
+    """Return the relative standard errors that further trials would have, (sizes,).
+
+    They are interpolated between the errors of trials with a known cost, which are those that they
+    state and what is missing in them.
+    """
+    stated = {trial.size: _cost(trial, energy_weight)[1] for trial in trials}
+    tried, errors = np.array(sorted(stated.items())).T
+    at = np.interp(np.log(sizes), np.log(tried), errors)
+    return np.asarray(np.hypot(at, curves.added_errors(at)))
+
+
 def with_spread(trials: Iterable[Trial]) -> list[Trial]:
     """Add the variance between trials of the same size to the random errors of trials.
 
@@ -41,14 +55,18 @@ def with_spread(trials: Iterable[Trial]) -> list[Trial]:
     size. It is estimated from all trials together, for time and for energy.
     """
     trials = list(trials)
-    time, energy = (_spread(trials, weight) for weight in (0.0, 1.0))
-    return [_widened(trial, time, energy) for trial in trials]
+    time, energy = (_added_errors(trials, weight) for weight in (0.0, 1.0))
+    return [_widened(*both) for both in zip(trials, time, energy, strict=True)]
 
 
-def _spread(trials: Iterable[Trial], energy_weight: float) -> float:
-    """Return the relative standard deviation between trials of the same size."""
+def _added_errors(trials: Sequence[Trial], energy_weight: float) -> list[float]:
+    """Return the relative standard deviation that each trial lacks; 0 if its cost is unknown."""
     known = [trial for trial in trials if is_known(trial, energy_weight)]
-    return rms(fitted_curves(known, energy_weight).spreads) if known else 0.0
+    if not known:
+        return [0.0] * len(trials)
+    errors = np.array([_cost(trial, energy_weight)[1] for trial in known])
+    added = iter(fitted_curves(known, energy_weight).added_errors(errors))
+    return [float(next(added)) if is_known(trial, energy_weight) else 0.0 for trial in trials]
 
 
 def _widened(trial: Trial, time: float, energy: float) -> Trial:
@@ -59,8 +77,3 @@ def _widened(trial: Trial, time: float, energy: float) -> Trial:
         stderr_s=math.hypot(trial.stderr_s, time * trial.duration_s),
         energy=replace(trial.energy, stderr_j=stderr_j),
     )
-
-
-def rms(spreads: Array) -> float:
-    """Return the root of the mean square."""
-    return float(np.sqrt(np.mean(spreads**2)))

@@ -13,14 +13,21 @@ deviations from this family of curves. It is rough (an Ornstein-Uhlenbeck proces
 tiles are. The strength of the deviations is estimated from the trials, so that the curves follow
 the measured points even if the family does not fit.
 
-Two trials of the same size differ by more than the error that each of them states, because clock
-rates, temperatures and the load of the host change between trials. The standard deviation of these
-differences is estimated too: from repeats, and from trials of all sizes that lie beside the curve.
-Repeats differ by it alone, so they separate it from deviations of the curve.
+Two trials of the same size differ by more than the error that each of them states. The variance of
+a trial has two parts, and both are estimated::
+
+    variance = (factor * stated error)^2 + spread^2
+
+The stated error assumes that the blocks of a trial are independent. Where steps wait for the host,
+the speed of the host also changes more slowly than that, so the mean of a trial varies by a
+multiple of it. ``factor`` is this multiple; sizes whose blocks do not vary are not affected.
+``spread`` is the same for all sizes: clock rates and temperatures change between trials. Repeats,
+and trials of all sizes that lie beside the curve, show both. Repeats differ by this variance alone,
+so they separate it from deviations of the curve.
 
 Curves are drawn from the posterior distribution of all parameters (``core.stats.tempered`` for
-``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength and the standard deviation
-between trials are integrated analytically.
+``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``factor`` and ``spread``
+are integrated analytically.
 """
 
 import math
@@ -39,10 +46,12 @@ Array = npt.NDArray[np.float64]
 _DRAWS: Final = 400
 # Possible strengths (relative sizes) of the deviations, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
-# Possible standard deviations between trials (relative), with equal prior probability. On an H200,
-# large sizes measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 %
-# (docs/h200.md).
+# Possible values of ``spread`` (relative), with equal prior probability. On an H200, large sizes
+# measured twice differed by 0.1 to 1 % (docs/h200.md).
 _SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
+# Possible values of ``factor``, with equal prior probability. On an H100, trials of 2.5 s whose
+# steps waited for the host varied by three times the error that they stated (docs/h200.md).
+_FACTORS: Final = (1.0, 2.0, 4.0, 8.0)
 # Correlation length of the deviations, in octaves (factors of two) of the size.
 _OCTAVES: Final = 3.0
 # The additional loss ``a`` is 0 if log a is below this.
@@ -56,11 +65,25 @@ class Curves(NamedTuple):
 
     Attributes:
         costs: (draws, sizes) natural logarithms of the cost of a step.
-        spreads: (draws,) relative standard deviation between trials of the same size.
+        factors: (draws,) factor by which the error of a trial is larger than it states.
+        spreads: (draws,) further relative standard deviation of each trial.
     """
 
     costs: Array
+    factors: Array
     spreads: Array
+
+    def added_errors(self, errors: Array) -> Array:
+        """Return what is missing in stated errors of trials, as root of the mean square.
+
+        Args:
+            errors: (n,) relative standard errors that trials state.
+
+        Returns:
+            (n,) relative standard deviations, to be added in squares.
+        """
+        factors, spreads = float(np.mean(self.factors**2)), float(np.mean(self.spreads**2))
+        return np.asarray(np.sqrt((factors - 1.0) * errors**2 + spreads))
 
 
 def drawn_curves(
@@ -84,7 +107,7 @@ def drawn_curves(
 class _Posterior:
     """The posterior distribution of the curves.
 
-    A *model* is a pair of a strength of the deviations and a standard deviation between trials.
+    A *model* consists of a strength of the deviations, ``factor`` and ``spread``.
     """
 
     def __init__(self, logs: Array, values: Array, errors: Array, targets: Array) -> None:
@@ -98,10 +121,10 @@ class _Posterior:
         # is below ``_NO_LOSS``, a is 0.
         self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
         self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
-        self._models = list(product(_STRENGTHS, _SPREADS))
+        self._models = list(product(_STRENGTHS, _FACTORS, _SPREADS))
         covariances = [
-            _kernel(strength, logs, logs) + np.diag(errors**2 + spread**2)
-            for strength, spread in self._models
+            _kernel(strength, logs, logs) + np.diag((factor * errors) ** 2 + spread**2)
+            for strength, factor, spread in self._models
         ]
         self._precisions = np.linalg.inv(covariances)
         self._pulls = self._precisions.sum(axis=2)
@@ -121,11 +144,12 @@ class _Posterior:
         for model in np.unique(models):
             rows = models == model
             costs[rows] += self._rest(model, residuals[rows])
-        return Curves(costs, np.array(self._models)[models, 1])
+        _, factors, spreads = np.array(self._models)[models].T
+        return Curves(costs, factors, spreads)
 
     def _rest(self, model: int, residuals: Array) -> Array:
         """Draw log k plus the Gaussian process at the targets, (draws, m)."""
-        (strength, _), targets = self._models[model], self._targets
+        (strength, *_), targets = self._models[model], self._targets
         precision, weight = self._precisions[model], self._weights[model]
         level = residuals @ self._pulls[model] / weight
         level = level + self._rng.normal(size=len(residuals)) / math.sqrt(weight)
@@ -149,8 +173,8 @@ class _Posterior:
     def _by_model(self, points: Array) -> Array:
         """Return the log-likelihoods with ``k`` integrated out, (draws, models)."""
         residuals = self._values - self._shapes(points, self._logs)
-        pulled = np.tensordot(residuals, self._precisions, (1, 1))
-        squares = np.einsum("dmi,di->dm", pulled, residuals)
+        pairs = residuals[:, :, None] * residuals[:, None, :]
+        squares = np.tensordot(pairs, self._precisions, ((1, 2), (1, 2)))
         levels = residuals @ self._pulls.T
         return np.asarray(self._base - 0.5 * (squares - levels**2 / self._weights))
 
