@@ -70,9 +70,7 @@ class Device:
     def _work(self, sizes: Array) -> Array:
         """Return the time of the work over that of launching it."""
         whole = self.tile * np.ceil(sizes / self.tile)
-        return np.asarray(
-            ((1.0 - self.tile_share) * sizes + self.tile_share * whole) / self.corner
-        )
+        return np.asarray(((1.0 - self.tile_share) * sizes + self.tile_share * whole) / self.corner)
 
     def step_s(self, sizes: Array) -> Array:
         way = np.clip(np.log2(sizes / self.decline_from) / 3.0, 0.0, 1.0)
