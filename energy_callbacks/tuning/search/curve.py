@@ -13,20 +13,20 @@ deviations from this family of curves. It is rough (an Ornstein-Uhlenbeck proces
 tiles are. The strength of the deviations is estimated from the trials, so that the curves follow
 the measured points even if the family does not fit.
 
-Two trials of the same size differ by more than the error that each of them states. The variance of
-a trial has two parts, and both are estimated::
+Two trials of the same size differ by more than the error that each of them states, because clock
+rates, temperatures and the load of the host change between trials. The variance of a trial is::
 
-    variance = (factor * stated error)^2 + spread^2
+    variance = error^2 + spread^2 (1 - share + share error^2 / mean(errors^2))
 
-The stated error assumes that the blocks of a trial are independent. Where steps wait for the host,
-the speed of the host also changes more slowly than that, so the mean of a trial varies by a
-multiple of it. ``factor`` is this multiple; sizes whose blocks do not vary are not affected.
-``spread`` is the same for all sizes: clock rates and temperatures change between trials. Repeats,
-and trials of all sizes that lie beside the curve, show both. Repeats differ by this variance alone,
-so they separate it from deviations of the curve.
+``error`` is the relative error that the trial states, from the scatter of its steps, and
+``spread^2`` the mean variance between trials of the same size. ``share`` is the part of this
+variance that is in proportion to ``error^2``: where steps wait for the host, they vary both within
+a trial and from trial to trial. The other part is the same for all trials. Both parameters are
+estimated from repeats, and from trials of all sizes that lie beside the curve. Repeats differ by
+this variance alone, so they separate it from deviations of the curve.
 
 Curves are drawn from the posterior distribution of all parameters (``core.stats.tempered`` for
-``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``factor`` and ``spread``
+``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``share`` and ``spread``
 are integrated analytically.
 """
 
@@ -47,11 +47,11 @@ _DRAWS: Final = 400
 # Possible strengths (relative sizes) of the deviations, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Possible values of ``spread`` (relative), with equal prior probability. On an H200, large sizes
-# measured twice differed by 0.1 to 1 % (docs/h200.md).
+# measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 % (docs/h200.md).
 _SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
-# Possible values of ``factor``, with equal prior probability. On an H100, trials of 2.5 s whose
-# steps waited for the host varied by three times the error that they stated (docs/h200.md).
-_FACTORS: Final = (1.0, 2.0, 4.0, 8.0)
+# Possible values of ``share``, with equal prior probability. On an H100, sizes that wait for the
+# host stated 2 % and varied by 6 %; others stated 0.03 % and varied by 0.02 % (docs/h200.md).
+_SHARES: Final = (0.0, 0.5, 0.9, 0.99)
 # Correlation length of the deviations, in octaves (factors of two) of the size.
 _OCTAVES: Final = 3.0
 # The additional loss ``a`` is 0 if log a is below this.
@@ -65,16 +65,17 @@ class Curves(NamedTuple):
 
     Attributes:
         costs: (draws, sizes) natural logarithms of the cost of a step.
-        factors: (draws,) factor by which the error of a trial is larger than it states.
-        spreads: (draws,) further relative standard deviation of each trial.
+        scaled: (draws,) variance between trials of the same size, divided by ``error^2``, of the
+            part that is in proportion to it.
+        common: (draws,) relative variance between trials of the same size, of the other part.
     """
 
     costs: Array
-    factors: Array
-    spreads: Array
+    scaled: Array
+    common: Array
 
     def added_errors(self, errors: Array) -> Array:
-        """Return what is missing in stated errors of trials, as root of the mean square.
+        """Return the standard deviations between trials of the same size, as root mean squares.
 
         Args:
             errors: (n,) relative standard errors that trials state.
@@ -82,8 +83,7 @@ class Curves(NamedTuple):
         Returns:
             (n,) relative standard deviations, to be added in squares.
         """
-        factors, spreads = float(np.mean(self.factors**2)), float(np.mean(self.spreads**2))
-        return np.asarray(np.sqrt((factors - 1.0) * errors**2 + spreads))
+        return np.asarray(np.sqrt(self.scaled.mean() * errors**2 + self.common.mean()))
 
 
 def drawn_curves(
@@ -107,7 +107,7 @@ def drawn_curves(
 class _Posterior:
     """The posterior distribution of the curves.
 
-    A *model* consists of a strength of the deviations, ``factor`` and ``spread``.
+    A *model* consists of a strength of the deviations, ``spread`` and ``share``.
     """
 
     def __init__(self, logs: Array, values: Array, errors: Array, targets: Array) -> None:
@@ -121,10 +121,14 @@ class _Posterior:
         # is below ``_NO_LOSS``, a is 0.
         self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
         self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
-        self._models = list(product(_STRENGTHS, _FACTORS, _SPREADS))
+        self._models = list(product(_STRENGTHS, _SPREADS, _SHARES))
+        # With equal errors, or none, all trials have the same variance.
+        self._mean_square = float(np.mean(errors**2))
+        weights = errors**2 / self._mean_square if self._mean_square else np.ones(len(errors))
         covariances = [
-            _kernel(strength, logs, logs) + np.diag((factor * errors) ** 2 + spread**2)
-            for strength, factor, spread in self._models
+            _kernel(strength, logs, logs)
+            + np.diag(errors**2 + spread**2 * (1.0 - share + share * weights))
+            for strength, spread, share in self._models
         ]
         self._precisions = np.linalg.inv(covariances)
         self._pulls = self._precisions.sum(axis=2)
@@ -144,8 +148,11 @@ class _Posterior:
         for model in np.unique(models):
             rows = models == model
             costs[rows] += self._rest(model, residuals[rows])
-        _, factors, spreads = np.array(self._models)[models].T
-        return Curves(costs, factors, spreads)
+        _, spreads, shares = np.array(self._models)[models].T
+        if not self._mean_square:
+            return Curves(costs, np.zeros(len(models)), spreads**2)
+        scaled = shares * spreads**2 / self._mean_square
+        return Curves(costs, scaled, (1.0 - shares) * spreads**2)
 
     def _rest(self, model: int, residuals: Array) -> Array:
         """Draw log k plus the Gaussian process at the targets, (draws, m)."""
