@@ -51,7 +51,7 @@ _STRENGTHS: Final = (0.0, 0.03, 0.12)
 _SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
 # Possible values of ``share``, with equal prior probability. On an H100, sizes that wait for the
 # host stated 2 % and varied by 6 %; others stated 0.03 % and varied by 0.02 % (docs/h200.md).
-_SHARES: Final = (0.0, 0.5, 0.9, 0.99)
+_SHARES: Final = (0.0, 0.9, 0.99, 0.999)
 # Correlation length of the deviations, in octaves (factors of two) of the size.
 _OCTAVES: Final = 3.0
 # The additional loss ``a`` is 0 if log a is below this.
