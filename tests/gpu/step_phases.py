@@ -169,6 +169,7 @@ class Bench:
         self.case, self.out, self.seconds = case, out, seconds
         torch.manual_seed(0)
         self.batches = [pinned(case.batch()) for _ in range(3)]
+        self.trained: tuple[nn.Module, torch.optim.Optimizer] | None = None
 
     def folder(self, way: str) -> Path:
         return self.out / f"{self.case.name}-{way}"
@@ -204,6 +205,7 @@ class Bench:
                 if start_s is not None and time.monotonic() - start_s > self.seconds + 1.0:
                     break
             synchronise()
+        self.trained = model, optimizer
         return build(meter.run_folder), steps
 
     def lightning(self, steps: int) -> EnergyReport:
@@ -276,36 +278,47 @@ class Bench:
         return callback.report()
 
     def alone(self) -> dict[str, dict[str, float]]:
-        """Return the power of each phase when it runs alone for some seconds."""
-        model, optimizer = self.fresh()
-        batch = moved(self.batches[0], DEVICE)
-        loss = model(**batch)["loss"]
-        loss.backward(retain_graph=True)
+        """Return the power of each phase when it runs alone for some seconds.
+
+        Power depends on data and weights, so these are those of ``plain``, if it has run.
+        """
+        model, optimizer = self.trained or self.fresh()
+        batches = self.forever()
+        loss = model(**moved(self.batches[0], DEVICE))["loss"]
 
         def forward() -> None:
-            model(**batch)
+            model(**moved(next(batches), DEVICE))
+
+        def backward() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward(retain_graph=True)
 
         found = {}
         with EnergyMeter(config=EnergyConfig(report_dir=self.folder("alone"))) as meter:
             for name, work in (
                 ("forward", forward),
-                ("backward", lambda: loss.backward(retain_graph=True)),
+                ("backward", backward),
                 ("optimizer", optimizer.step),
             ):
                 found[name] = self.repeated(meter, work)
         return found
 
     def repeated(self, meter: EnergyMeter, work: Callable[[], Any]) -> dict[str, float]:
-        """Return time and power of one phase, over three seconds after one of warming up."""
+        """Return time and power of one phase, over three seconds after one of warming up.
+
+        The host waits for the device every half second, because the device is idle meanwhile.
+        """
+        block = 1
         for duration_s in (1.0, 3.0):
             synchronise()
             start_s, count = time.monotonic(), 0
             while time.monotonic() - start_s < duration_s:
-                for _ in range(4):
+                for _ in range(block):
                     work()
-                count += 4
+                count += block
                 synchronise()
             end_s = time.monotonic()
+            block = max(count // 2, 1)
         scope = "gpu" if DEVICE == "cuda" else "total"
         meter._wait_until_seen(end_s, 3.0)
         energy_j = meter.energy(start_s, end_s, scope).energy_j or 0.0
