@@ -225,11 +225,8 @@ def judged_rows(seeds: Sequence[int]) -> list[Row]:
 
 def host_rows(seeds: Sequence[int]) -> list[Row]:
     """Return the rows of devices whose host varies."""
-    noise = {"noise": LESS_NOISE, "host_noise": HOST_NOISE}
-    return [
-        row(f"{name}, host varies", seeds, away, name, at_least=0.95, **noise)
-        for name, away in _DISTANCES.items()
-    ]
+    varied = partial(row, noise=LESS_NOISE, host_noise=HOST_NOISE, at_least=0.95)
+    return [varied(f"{name}, host varies", seeds, away, name) for name, away in _DISTANCES.items()]
 
 
 def host_bars(rows: Sequence[Row]) -> Iterator[Bar]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.tuning.search.costs import expected_errors, fitted_curves
+from energy_callbacks.tuning.search.costs import fitted_curves, rms
 from energy_callbacks.tuning.search.curve import Array
 from energy_callbacks.tuning.search.trial import Trial
 
@@ -50,7 +50,7 @@ class Choice:
         curves = fitted_curves(trials, energy_weight, [*self._at, probe])
         costs = curves.costs - np.log([*self._at, probe])
         self._costs, self._probe_cost = costs[:, :-1], costs[:, -1]
-        self._errors = expected_errors(trials, energy_weight, curves, self._candidates)
+        self._spread = rms(curves.spreads)
         self._least = self._costs.min(axis=1)
 
     @property
@@ -130,7 +130,7 @@ class Choice:
         # How much a trial lowers the variance of the gap, if both depend on each other linearly.
         costs = self._costs[:, [self._at.index(size) for size in self._candidates]]
         shared = (gaps - gaps.mean()) @ (costs - costs.mean(axis=0)) / len(gaps)
-        reductions = shared**2 / (costs.var(axis=0) + self._errors**2)
+        reductions = shared**2 / (costs.var(axis=0) + self._spread**2)
         return self._candidates[int(reductions.argmax())]
 
     def _gaps(self, size: int, share: float) -> Array:

@@ -13,20 +13,20 @@ deviations from this family of curves. It is rough (an Ornstein-Uhlenbeck proces
 tiles are. The strength of the deviations is estimated from the trials, so that the curves follow
 the measured points even if the family does not fit.
 
-Two trials of the same size differ by more than the error that each of them states, because clock
-rates, temperatures and the load of the host change between trials. The variance of a trial is::
+Two trials of the same size differ by more than the error that each of them states. The variance of
+a trial has two parts::
 
-    variance = error^2 + spread^2 (1 - share + share error^2 / mean(errors^2))
+    variance = (factor * stated error)^2 + spread^2
 
-``error`` is the relative error that the trial states, from the scatter of its steps, and
-``spread^2`` the mean variance between trials of the same size. ``share`` is the part of this
-variance that is in proportion to ``error^2``: where steps wait for the host, they vary both within
-a trial and from trial to trial. The other part is the same for all trials. Both parameters are
-estimated from repeats, and from trials of all sizes that lie beside the curve. Repeats differ by
-this variance alone, so they separate it from deviations of the curve.
+``spread`` is the same for all sizes: clock rates and temperatures change between trials. The stated
+error assumes that the blocks of a trial are independent. Where steps wait for the host, its speed
+also changes more slowly than that, so that the mean of a trial varies by a multiple of this error,
+the ``factor``. It does not matter for sizes whose blocks do not vary. Both are estimated from
+repeats, and from trials of all sizes that lie beside the curve. Repeats differ by this variance
+alone, so they separate it from deviations of the curve.
 
 Curves are drawn from the posterior distribution of all parameters (``core.stats.tempered`` for
-``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``share`` and ``spread``
+``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``factor`` and ``spread``
 are integrated analytically.
 """
 
@@ -49,9 +49,6 @@ _STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Possible values of ``spread`` (relative), with equal prior probability. On an H200, large sizes
 # measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 % (docs/h200.md).
 _SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
-# Possible values of ``share``, with equal prior probability. On an H100, sizes that wait for the
-# host stated 2 % and varied by 6 %; others stated 0.03 % and varied by 0.02 % (docs/h200.md).
-_SHARES: Final = (0.0, 0.9, 0.99, 0.999)
 # Correlation length of the deviations, in octaves (factors of two) of the size.
 _OCTAVES: Final = 3.0
 # The additional loss ``a`` is 0 if log a is below this.
@@ -65,29 +62,21 @@ class Curves(NamedTuple):
 
     Attributes:
         costs: (draws, sizes) natural logarithms of the cost of a step.
-        scaled: (draws,) variance between trials of the same size, divided by ``error^2``, of the
-            part that is in proportion to it.
-        common: (draws,) relative variance between trials of the same size, of the other part.
+        factors: (draws,) factor by which errors are larger than trials state.
+        spreads: (draws,) relative standard deviation between trials, the same for all sizes.
     """
 
     costs: Array
-    scaled: Array
-    common: Array
-
-    def added_errors(self, errors: Array) -> Array:
-        """Return the standard deviations between trials of the same size, as root mean squares.
-
-        Args:
-            errors: (n,) relative standard errors that trials state.
-
-        Returns:
-            (n,) relative standard deviations, to be added in squares.
-        """
-        return np.asarray(np.sqrt(self.scaled.mean() * errors**2 + self.common.mean()))
+    factors: Array
+    spreads: Array
 
 
 def drawn_curves(
-    sizes: Sequence[int], costs: Array, errors: Array, at: Sequence[int] = ()
+    sizes: Sequence[int],
+    costs: Array,
+    errors: Array,
+    at: Sequence[int] = (),
+    factors: Sequence[float] = (1.0,),
 ) -> Curves:
     """Draw curves from the posterior distribution, given the trials.
 
@@ -96,21 +85,24 @@ def drawn_curves(
         costs: (n,) costs of a step, in any unit.
         errors: (n,) relative standard errors of ``costs`` within each trial.
         at: (m,) sizes at which the curves are evaluated.
+        factors: possible values of ``factor``, with equal prior probability.
 
     Returns:
         The curves; they are the same in each call with the same arguments.
     """
     logs, targets = np.log(np.asarray(sizes, float)), np.log(np.asarray(at, float))
-    return _Posterior(logs, np.log(costs), errors, targets).curves()
+    return _Posterior(logs, np.log(costs), errors, targets, factors).curves()
 
 
 class _Posterior:
     """The posterior distribution of the curves.
 
-    A *model* consists of a strength of the deviations, ``spread`` and ``share``.
+    A *model* consists of a strength of the deviations, ``spread`` and ``factor``.
     """
 
-    def __init__(self, logs: Array, values: Array, errors: Array, targets: Array) -> None:
+    def __init__(
+        self, logs: Array, values: Array, errors: Array, targets: Array, factors: Sequence[float]
+    ) -> None:
         self._logs = logs
         self._values = values
         self._targets = targets
@@ -121,14 +113,10 @@ class _Posterior:
         # is below ``_NO_LOSS``, a is 0.
         self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
         self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
-        self._models = list(product(_STRENGTHS, _SPREADS, _SHARES))
-        # With equal errors, or none, all trials have the same variance.
-        self._mean_square = float(np.mean(errors**2))
-        weights = errors**2 / self._mean_square if self._mean_square else np.ones(len(errors))
+        self._models = list(product(_STRENGTHS, _SPREADS, factors))
         covariances = [
-            _kernel(strength, logs, logs)
-            + np.diag(errors**2 + spread**2 * (1.0 - share + share * weights))
-            for strength, spread, share in self._models
+            _kernel(strength, logs, logs) + np.diag((factor * errors) ** 2 + spread**2)
+            for strength, spread, factor in self._models
         ]
         self._precisions = np.linalg.inv(covariances)
         self._pulls = self._precisions.sum(axis=2)
@@ -148,11 +136,8 @@ class _Posterior:
         for model in np.unique(models):
             rows = models == model
             costs[rows] += self._rest(model, residuals[rows])
-        _, spreads, shares = np.array(self._models)[models].T
-        if not self._mean_square:
-            return Curves(costs, np.zeros(len(models)), spreads**2)
-        scaled = shares * spreads**2 / self._mean_square
-        return Curves(costs, scaled, (1.0 - shares) * spreads**2)
+        _, spreads, factors = np.array(self._models)[models].T
+        return Curves(costs, factors, spreads)
 
     def _rest(self, model: int, residuals: Array) -> Array:
         """Draw log k plus the Gaussian process at the targets, (draws, m)."""

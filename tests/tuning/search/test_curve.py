@@ -5,7 +5,7 @@ import pytest
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.search.choice import Choice
-from energy_callbacks.tuning.search.costs import is_known, with_spread
+from energy_callbacks.tuning.search.costs import is_known, rms, with_spread
 from energy_callbacks.tuning.search.curve import drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
@@ -93,7 +93,7 @@ def repeated(spread, seed=0):
 def test_variance_between_trials_is_found(spread):
     """Trials that state 0.1 % and scatter by up to 8 % get errors of about that size."""
     found = [with_spread(repeated(spread, seed))[0].time_error for seed in range(5)]
-    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(spread, rel=0.4)
+    assert rms(np.array(found)) == pytest.approx(spread, rel=0.4)
 
 
 def test_variance_between_trials_is_found_without_repeats():

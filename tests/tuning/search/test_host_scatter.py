@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from energy_callbacks.core.records import NORMAL_95, Energy
-from energy_callbacks.tuning.search.costs import expected_errors, fitted_curves, with_spread
+from energy_callbacks.tuning.search.costs import with_spread
 from energy_callbacks.tuning.search.trial import Trial
 from tests.benchmarks.common.device_model import FREEDOM, STATED_OF_HOST, Device
 
@@ -120,18 +120,6 @@ def test_errors_follow_the_scatter_of_their_size():
     large = np.median([trial.time_error for trial in found if trial.size > 100])
     assert small == pytest.approx(0.06, rel=0.5)
     assert large == pytest.approx(0.004, rel=0.5)
-
-
-def test_a_further_trial_is_expected_to_err_as_those_of_its_size():
-    """Between two sizes, the expected error is between theirs."""
-    trials = search(0)
-    curves = fitted_curves(trials, 0.0)
-    errors = expected_errors(trials, 0.0, curves, [8, 100, 200, 256, 2048])
-    widened = {trial.size: trial.time_error for trial in with_spread(trials)}
-    assert errors[0] == pytest.approx(widened[8])
-    assert errors[3] == pytest.approx(widened[256])
-    assert errors[4] == pytest.approx(widened[1024])
-    assert errors[0] > errors[1] > errors[2] > errors[3]
 
 
 def test_simulated_hosts_change_the_time_of_steps_that_wait_for_them():
