@@ -13,14 +13,21 @@ deviations from this family of curves. It is rough (an Ornstein-Uhlenbeck proces
 tiles are. The strength of the deviations is estimated from the trials, so that the curves follow
 the measured points even if the family does not fit.
 
-Two trials of the same size differ by more than the error that each of them states, because clock
-rates, temperatures and the load of the host change between trials. The standard deviation of these
-differences is estimated too: from repeats, and from trials of all sizes that lie beside the curve.
-Repeats differ by it alone, so they separate it from deviations of the curve.
+Two trials of the same size differ by more than the error that each of them states. The variance of
+a trial has two parts::
+
+    variance = (factor * stated error)^2 + spread^2
+
+``spread`` is the same for all sizes: clock rates and temperatures change between trials. The stated
+error assumes that the blocks of a trial are independent. Where steps wait for the host, its speed
+also changes more slowly than that, so that the mean of a trial varies by a multiple of this error,
+the ``factor``. It does not matter for sizes whose blocks do not vary. Both are estimated from
+repeats, and from trials of all sizes that lie beside the curve. Repeats differ by this variance
+alone, so they separate it from deviations of the curve.
 
 Curves are drawn from the posterior distribution of all parameters (``core.stats.tempered`` for
-``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength and the standard deviation
-between trials are integrated analytically.
+``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``factor`` and ``spread``
+are integrated analytically.
 """
 
 import math
@@ -39,9 +46,8 @@ Array = npt.NDArray[np.float64]
 _DRAWS: Final = 400
 # Possible strengths (relative sizes) of the deviations, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
-# Possible standard deviations between trials (relative), with equal prior probability. On an H200,
-# large sizes measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 %
-# (docs/h200.md).
+# Possible values of ``spread`` (relative), with equal prior probability. On an H200, large sizes
+# measured twice differed by 0.1 to 1 %, and sizes that wait for the host by 7 % (docs/h200.md).
 _SPREADS: Final = (0.003, 0.006, 0.012, 0.025, 0.05, 0.1)
 # Correlation length of the deviations, in octaves (factors of two) of the size.
 _OCTAVES: Final = 3.0
@@ -56,15 +62,21 @@ class Curves(NamedTuple):
 
     Attributes:
         costs: (draws, sizes) natural logarithms of the cost of a step.
-        spreads: (draws,) relative standard deviation between trials of the same size.
+        factors: (draws,) factor by which errors are larger than trials state.
+        spreads: (draws,) relative standard deviation between trials, the same for all sizes.
     """
 
     costs: Array
+    factors: Array
     spreads: Array
 
 
 def drawn_curves(
-    sizes: Sequence[int], costs: Array, errors: Array, at: Sequence[int] = ()
+    sizes: Sequence[int],
+    costs: Array,
+    errors: Array,
+    at: Sequence[int] = (),
+    factors: Sequence[float] = (1.0,),
 ) -> Curves:
     """Draw curves from the posterior distribution, given the trials.
 
@@ -73,21 +85,24 @@ def drawn_curves(
         costs: (n,) costs of a step, in any unit.
         errors: (n,) relative standard errors of ``costs`` within each trial.
         at: (m,) sizes at which the curves are evaluated.
+        factors: possible values of ``factor``, with equal prior probability.
 
     Returns:
         The curves; they are the same in each call with the same arguments.
     """
     logs, targets = np.log(np.asarray(sizes, float)), np.log(np.asarray(at, float))
-    return _Posterior(logs, np.log(costs), errors, targets).curves()
+    return _Posterior(logs, np.log(costs), errors, targets, factors).curves()
 
 
 class _Posterior:
     """The posterior distribution of the curves.
 
-    A *model* is a pair of a strength of the deviations and a standard deviation between trials.
+    A *model* consists of a strength of the deviations, ``spread`` and ``factor``.
     """
 
-    def __init__(self, logs: Array, values: Array, errors: Array, targets: Array) -> None:
+    def __init__(
+        self, logs: Array, values: Array, errors: Array, targets: Array, factors: Sequence[float]
+    ) -> None:
         self._logs = logs
         self._values = values
         self._targets = targets
@@ -98,10 +113,10 @@ class _Posterior:
         # is below ``_NO_LOSS``, a is 0.
         self._low = np.array([low - 1.5, -1.0, low - 0.7, 2.0 * _NO_LOSS])
         self._high = np.array([high + 1.5, math.log(8.0), high + 1.5, 0.0])
-        self._models = list(product(_STRENGTHS, _SPREADS))
+        self._models = list(product(_STRENGTHS, _SPREADS, factors))
         covariances = [
-            _kernel(strength, logs, logs) + np.diag(errors**2 + spread**2)
-            for strength, spread in self._models
+            _kernel(strength, logs, logs) + np.diag((factor * errors) ** 2 + spread**2)
+            for strength, spread, factor in self._models
         ]
         self._precisions = np.linalg.inv(covariances)
         self._pulls = self._precisions.sum(axis=2)
@@ -121,11 +136,12 @@ class _Posterior:
         for model in np.unique(models):
             rows = models == model
             costs[rows] += self._rest(model, residuals[rows])
-        return Curves(costs, np.array(self._models)[models, 1])
+        _, spreads, factors = np.array(self._models)[models].T
+        return Curves(costs, factors, spreads)
 
     def _rest(self, model: int, residuals: Array) -> Array:
         """Draw log k plus the Gaussian process at the targets, (draws, m)."""
-        (strength, _), targets = self._models[model], self._targets
+        (strength, *_), targets = self._models[model], self._targets
         precision, weight = self._precisions[model], self._weights[model]
         level = residuals @ self._pulls[model] / weight
         level = level + self._rng.normal(size=len(residuals)) / math.sqrt(weight)
@@ -149,8 +165,8 @@ class _Posterior:
     def _by_model(self, points: Array) -> Array:
         """Return the log-likelihoods with ``k`` integrated out, (draws, models)."""
         residuals = self._values - self._shapes(points, self._logs)
-        pulled = np.tensordot(residuals, self._precisions, (1, 1))
-        squares = np.einsum("dmi,di->dm", pulled, residuals)
+        pairs = residuals[:, :, None] * residuals[:, None, :]
+        squares = np.tensordot(pairs, self._precisions, ((1, 2), (1, 2)))
         levels = residuals @ self._pulls.T
         return np.asarray(self._base - 0.5 * (squares - levels**2 / self._weights))
 

@@ -15,6 +15,11 @@ With ``gamma`` above 1 joules per sample have their own optimum below the satura
 affine in the size, rounded up to whole blocks of the allocator (2 MiB, PyTorch's
 ``kLargeBuffer`` rounding), and a step needs a few per cent more than its peak (fragmentation).
 The search's own family has no tiles, no such decline and no such power.
+
+Trials of the same size differ. All sizes have the same relative scatter; sizes whose steps wait for
+the host have a further one, because the speed of the host changes::
+
+    d log(step_s) / d log(s_launch) = 1 / (1 + (q / r)^p)      share of the host's scatter
 """
 
 import math
@@ -29,7 +34,13 @@ from energy_callbacks.tuning.search.trial import Trial
 Array = npt.NDArray[np.float64]
 BLOCK = 2 * 2**20
 LARGEST = 8192
+# Share of the scatter between trials that a trial states, as its blocks show it. The second is of
+# the host's scatter. On an H100, 25 trials of 2.5 s whose steps waited for the host scattered by
+# 6.3 %, and stated 2.2 % (docs/h200.md).
 STATED = 0.1
+STATED_OF_HOST = 1.0 / 3.0
+# Degrees of freedom of the stated error: ten blocks of a quarter of a second.
+FREEDOM = 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +61,21 @@ class Device:
     fixed_bytes: int = 4 * 2**30
     sample_bytes: int = 4 * 2**20
     fragmentation: float = 0.03
+    host_noise: float = 0.0
+
+    def host_share(self, sizes: Array) -> Array:
+        """Return the change of log(step time) per change of log(launch time), 0 to 1."""
+        return np.asarray(1.0 / (1.0 + self._work(sizes) ** self.sharpness))
+
+    def _work(self, sizes: Array) -> Array:
+        """Return the time of the work over that of launching it."""
+        whole = self.tile * np.ceil(sizes / self.tile)
+        return np.asarray(((1.0 - self.tile_share) * sizes + self.tile_share * whole) / self.corner)
 
     def step_s(self, sizes: Array) -> Array:
-        whole = self.tile * np.ceil(sizes / self.tile)
-        work = ((1.0 - self.tile_share) * sizes + self.tile_share * whole) / self.corner
         way = np.clip(np.log2(sizes / self.decline_from) / 3.0, 0.0, 1.0)
         decline = 1.0 + self.decline * way**2 * (3.0 - 2.0 * way)
-        step = (1.0 + work**self.sharpness) ** (1.0 / self.sharpness)
+        step = (1.0 + self._work(sizes) ** self.sharpness) ** (1.0 / self.sharpness)
         return np.asarray(self.launch_s * step * decline)
 
     def power_w(self, sizes: Array) -> Array:
@@ -98,7 +117,8 @@ class Device:
 
         Time and energy differ from trial to trial by independent relative errors of ``noise``. A
         trial states only ``STATED`` of it, because what changes between trials does not show
-        within one of them.
+        within one of them. Time also differs by ``host_noise``, times the share of the host; a
+        longer step then draws the idle power for longer.
         """
         sizes = np.array([float(size)])
         peak = int(self.peak_bytes(sizes)[0])
@@ -108,12 +128,19 @@ class Device:
         true_j = float(self.power_w(sizes)[0]) * true_s
         duration_s = true_s * math.exp(noise * dice.normal())
         energy_j = true_j * math.exp(noise * dice.normal())
+        error = STATED * noise
+        if self.host_noise:
+            host_noise = self.host_noise * float(self.host_share(sizes)[0])
+            longer_s = duration_s * math.expm1(host_noise * dice.normal())
+            duration_s, energy_j = duration_s + longer_s, energy_j + self.idle_w * longer_s
+            blocks = math.sqrt(dice.chisquare(FREEDOM) / FREEDOM)
+            error = math.hypot(error, STATED_OF_HOST * host_noise * blocks)
         return Trial(
             size=size,
             steps=steps,
             duration_s=duration_s,
-            stderr_s=STATED * noise * duration_s,
-            energy=Energy(energy_j=energy_j, stderr_j=STATED * noise * energy_j, method="counter"),
+            stderr_s=error * duration_s,
+            energy=Energy(energy_j=energy_j, stderr_j=error * energy_j, method="counter"),
             peak_bytes=peak,
             cost_s=1.5 * true_s + 1.0,
         )
