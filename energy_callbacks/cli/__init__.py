@@ -73,12 +73,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments; for an unknown option, exit with a message that has a similar one."""
-    arguments, unknown = build_parser().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    # The modules of all subcommands take longer to import than those that one of them needs.
+    names = words[:1] if words and words[0] in COMMANDS else COMMANDS
+    arguments, unknown = build_parser(names).parse_known_args(words)
     if unknown:
         command: argparse.ArgumentParser = arguments.parser
         known = command._option_string_actions  # noqa: SLF001 - argparse has no public access
-        names = [word.partition("=")[0] for word in unknown]
-        close = [one for name in names for one in get_close_matches(name, known, 1, _SIMILAR)]
+        options = [word.partition("=")[0] for word in unknown]
+        close = [one for name in options for one in get_close_matches(name, known, 1, _SIMILAR)]
         hint = f"; did you mean {', '.join(close)}?" if close else ""
         command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return arguments
@@ -111,8 +114,8 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all subcommands and their arguments."""
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of subcommands and their arguments, by default of all subcommands."""
     parser = argparse.ArgumentParser(
         prog="energy-callbacks", description=_DESCRIPTION, epilog=_EXIT_CODES
     )
@@ -125,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
         "PowerShell",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in names:
         module = import_module(f"{__name__}.{name}")
         text = module.HELP
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")

@@ -5,6 +5,7 @@ import json
 import logging
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,18 @@ def test_every_command_has_the_same_options() -> None:
         assert len(options[name]) == len(COMMANDS), name
         assert len({(kind, text) for kind, text, _ in options[name]}) == 1, name
     assert set(RESULTS) == {arguments[0] for arguments, _ in WRONG} == set(COMMANDS)
+
+
+def test_a_command_imports_no_other_command() -> None:
+    """``list`` starts without the modules of power limits and of other commands."""
+    code = (
+        "import sys; from energy_callbacks import cli; cli._parse(['list', '--json']);"
+        "found = [name for name in sys.modules if name.startswith('energy_callbacks.')];"
+        "print([name for name in cli.COMMANDS if f'energy_callbacks.cli.{name}' in found],"
+        "'energy_callbacks.inference' in found)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['list'] False\n"
 
 
 def result_of(name: str, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:

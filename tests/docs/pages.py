@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.integrations.no_tensorflow import keep_tensorflow_out
+
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _DOOR = re.compile(r"from energy_callbacks\.(lightning|keras|huggingface) import")
@@ -89,4 +91,5 @@ _AT_HAND: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 if __name__ == "__main__":
+    keep_tensorflow_out()
     run(Path(sys.argv[1]), sys.argv[2])

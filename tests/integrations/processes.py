@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
 from energy_callbacks.report_process.queue import PROCESS_VARIABLE
-from tests.integrations.run_script import serve_in_a_fork
+from tests.integrations.run_script import import_late_modules, serve_in_a_fork
 
 ROOT = Path(__file__).parents[2]
 # Modules that every training with our callback imports.
@@ -148,6 +148,7 @@ class Forking:
     @classmethod
     def this_process(cls) -> "Forking":
         """Fork this process as it is now to be the server; call this before the first test."""
+        import_late_modules()
         (asked, questions), (answers, answered) = os.pipe(), os.pipe()
         server = os.fork()
         if not server:

@@ -1,10 +1,8 @@
 """Two ranks under DDP: the same settings everywhere, and no card stays changed."""
 
 import json
-import os
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +12,12 @@ from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE
 from tests.fake_nvml import Constant, PowerModel, Scenario, h200
 from tests.fake_nvml.changes import read_changes
 from tests.fake_nvml.library import env
+from tests.integrations.processes import Forking, Script, wait
 
 pytest.importorskip("torch")
+RANK = "tests.powercap.ranks_script"
+# Modules that both ranks need at the start of a training.
+IMPORTED = ("torch._dynamo", "energy_callbacks.powercap.coordinator")
 FOUND_W = 700.0
 # The watchdog restores within this time after a kill, s.
 RESTORED_S = 2.0
@@ -57,34 +59,42 @@ class Ranks:
             time.sleep(0.01)
 
 
-def trained(folder: Path, dying: int) -> Ranks:
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    """Starts ranks in forks of a process that has imported PyTorch."""
+    one = Forking.importing(RANK, *IMPORTED)
+    yield one
+    one.close()
+
+
+def trained(forking: Forking, folder: Path, dying: int) -> Ranks:
     """Run both ranks to their ends."""
     model = PowerModel(busy_w=650.0)
     cards = tuple(h200(Constant(650.0), model=model) for _ in range(2))
-    base = {
-        **os.environ,
+    shared = {
         FOLDER_VARIABLE: str(folder / "state"),
         "LOCAL_WORLD_SIZE": "2",
         "WORLD_SIZE": "2",
         "MASTER_PORT": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    variables = env(Scenario(cards=cards).write(folder / "cards.txt"), base=base)
-    words = [sys.executable, "-m", "tests.powercap.ranks_script"]
-    ranks = [
-        subprocess.Popen(
-            [*words, str(rank), str(folder), str(dying)],
-            env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+    shared = env(Scenario(cards=cards).write(folder / "cards.txt"), base=shared)
+    ranks = []
+    for rank in (0, 1):
+        (folder / f"rank{rank}").mkdir()
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        script = Script(
+            module=RANK,
+            folder=folder / f"rank{rank}",
+            arguments=(str(rank), str(folder), str(dying)),
+            environment=shared | own,
         )
-        for rank in range(2)
-    ]
-    return Ranks(folder, [rank.wait(120) for rank in ranks])
+        ranks.append(forking.start(script))
+    return Ranks(folder, [wait(rank, 120.0) for rank in ranks])
 
 
-def test_two_ranks_agree_on_every_setting(tmp_path: Path) -> None:
+def test_two_ranks_agree_on_every_setting(forking: Forking, tmp_path: Path) -> None:
     """Both cards have had the same limits, both journals have them, and the limit is restored."""
-    ranks = trained(tmp_path, dying=-1)
+    ranks = trained(forking, tmp_path, dying=-1)
     assert ranks.statuses == [0, 0]
     ranks.assert_restored()
     assert ranks.limits(0) == ranks.limits(1)
@@ -95,9 +105,11 @@ def test_two_ranks_agree_on_every_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dying", [0, 1])
-def test_a_rank_that_dies_leaves_no_card_changed(tmp_path: Path, dying: int) -> None:
+def test_a_rank_that_dies_leaves_no_card_changed(
+    forking: Forking, tmp_path: Path, dying: int
+) -> None:
     """Killed by SIGKILL; the first rank is the one that has changed both cards."""
-    ranks = trained(tmp_path, dying)
+    ranks = trained(forking, tmp_path, dying)
     assert ranks.statuses[dying] == -9
     assert max(min(ranks.limits(card)) for card in (0, 1)) < FOUND_W
     ranks.assert_restored()
