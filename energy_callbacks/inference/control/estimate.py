@@ -11,6 +11,9 @@ from energy_callbacks.inference.control.candidates import Array, Candidates
 # Relative standard deviation of the mean power of a window before it was measured: the sensor
 # error of the planner. It counts as this many windows.
 _NOISE: Final = 0.007
+# The same if tenants pause: batches begin and end at the edges of a window. On an H100, it was 1.9
+# to 3.5 % (docs/serving.md).
+_PAUSING_NOISE: Final = 0.03
 _NOISE_WINDOWS: Final = 4.0
 _LEAST_NOISE: Final = 1e-3
 # Windows over which the noise is learned; long, because it is a property of sensor and work.
@@ -108,19 +111,20 @@ class Power:
             variances = variances + (SLOPE * (predicted_w - self.last_w)) ** 2
         return means, variances
 
-    def lowest_above(self, cap_w: float, z: float, noise: float) -> int | None:
+    def lowest_above(self, cap_w: float, z: float, noises: Array) -> int | None:
         """Return the lowest level whose measured power is too close to a cap; ``None`` if none is.
 
         Args:
             cap_w: the cap, W.
             z: standard deviations of a window by which it must be below the cap.
-            noise: relative variance of the power of a window.
+            noises: relative variance of the power of a window at each level.
         """
         above = [
             level
             for level, (mean, last) in self.seen.items()
             if self.windows - last < _FORGET
-            and mean.value * (1.0 + z * math.sqrt(noise * (1.0 + 1.0 / mean.windows))) > cap_w
+            and mean.value * (1.0 + z * math.sqrt(noises[level] * (1.0 + 1.0 / mean.windows)))
+            > cap_w
         ]
         return min(above, default=None)
 
@@ -182,15 +186,26 @@ class Estimates:
 
     Attributes:
         table: the same; partitions may be added at its end.
-        noise: noise of the power of a window.
+        whole: noise of the power of a window in which tenants work all the time.
+        pausing: the same if they pause.
         measured: what was measured, by number of the partition.
     """
 
     def __init__(self, table: Candidates) -> None:
-        self.noise = Noise()
+        self.whole = Noise()
+        self.pausing = Noise(_PAUSING_NOISE**2)
         self.measured: dict[int, Partition] = {}
         self.table = table
         self._last: int | None = None
+
+    def noise(self, level: int) -> Noise:
+        """Return the noise at a level."""
+        return self.whole if self.table.levels[level].duty == 1.0 else self.pausing
+
+    @property
+    def variances(self) -> Array:
+        """Relative variances of the power of a window at all levels, (levels,)."""
+        return np.array([self.noise(at).variance for at in range(len(self.table.levels))])
 
     def add(self, partition: int, known: Partition) -> None:
         """Remember a partition that is measured now."""

@@ -185,7 +185,7 @@ class ModelInverse:
         known = self._estimates.of(at)
         self._estimates.add(at, known)
         predicted_w = float(self._table.powers_w[at, level])
-        power_w, noise = row.power_mean_w or 0.0, self._estimates.noise.variance
+        power_w, noise = row.power_mean_w or 0.0, self._estimates.whole.variance
         known.power.add(len(self._levels) - 1, power_w, predicted_w, noise)
         rate = weighted(
             self._problem,
@@ -206,7 +206,7 @@ class ModelInverse:
 
     def _learn(self, window: Window) -> None:
         table, at, level = self._table, self._at, self._level
-        known, noise = self._now(), self._estimates.noise
+        known, noise = self._now(), self._estimates.noise(level)
         self._estimates.add(at, known)
         measured_w = max(window.power_mean_w, _LEAST_W)
         if self._last is not None and self._last[0] == window.point:
@@ -262,7 +262,7 @@ class ModelInverse:
 
     def _highest(self, z: float) -> int:
         """Return the best level of the present partition; the lowest if all are above the cap."""
-        table, power, noise = self._table, self._now().power, self._estimates.noise.variance
+        table, power, noise = self._table, self._now().power, self._estimates.variances
         means_w, variances = power.at(table.powers_w[self._at])
         is_below = means_w + z * np.sqrt(variances + noise * means_w**2) <= self._cap_w
         if (above := power.lowest_above(self._cap_w, z, noise)) is not None:
@@ -278,7 +278,7 @@ class ModelInverse:
         for at, one in estimates.measured.items():
             factors[at], biases[at], errors[at] = one.power.factors, one.rate.value, 0.0
         powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)
-        is_below = powers_w * (1.0 + _Z * math.sqrt(estimates.noise.variance)) <= self._cap_w
+        is_below = powers_w * (1.0 + _Z * np.sqrt(estimates.variances)) <= self._cap_w
         rates: Array = np.where(is_below, table.rates + biases[:, None], _NEVER).max(axis=1)
         rates[list(self._refused)] = _NEVER
         return rates, errors

@@ -53,10 +53,10 @@ def test_a_level_that_was_measured_above_the_cap_is_remembered_for_a_minute() ->
     power = _power()
     power.add(7, 155.0, 149.0, _NOISE)
     power.add(6, 140.0, 145.0, _NOISE)
-    assert power.lowest_above(150.0, 2.33, _NOISE) == 7
+    assert power.lowest_above(150.0, 2.33, np.full(9, _NOISE)) == 7
     for _ in range(60):
         power.add(6, 140.0, 145.0, _NOISE)
-    assert power.lowest_above(150.0, 2.33, _NOISE) is None
+    assert power.lowest_above(150.0, 2.33, np.full(9, _NOISE)) is None
 
 
 def test_another_power_at_a_level_makes_older_ones_void() -> None:
@@ -65,7 +65,7 @@ def test_another_power_at_a_level_makes_older_ones_void() -> None:
     power.add(7, 155.0, 149.0, _NOISE)
     power.add(6, 148.0, 145.0, _NOISE)
     power.add(6, 120.0, 145.0, _NOISE)
-    assert power.lowest_above(150.0, 2.33, _NOISE) is None
+    assert power.lowest_above(150.0, 2.33, np.full(9, _NOISE)) is None
 
 
 @pytest.mark.parametrize("sigma", [0.002, 0.01, 0.03])
