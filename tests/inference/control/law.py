@@ -89,6 +89,7 @@ class LawPlant:
         power: factor of the power, over the time in s.
         rates: factor of the throughput by configuration.
         peak: largest reading of a window, relative to its mean.
+        seed: seed of the noise.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class LawPlant:
         power: Callable[[float], float] = lambda t_s: 1.0,
         rates: Callable[[Configuration], float] = lambda one: 1.0,
         peak: float = 1.0,
+        seed: int = 0,
     ) -> None:
         self.points: list[OperatingPoint] = []
         self._can = can
@@ -106,7 +108,7 @@ class LawPlant:
         self._power = power
         self._rates = rates
         self._peak = peak
-        self._rng = np.random.default_rng(0)
+        self._rng = np.random.default_rng(seed)
         self._t_s = 0.0
 
     @property

@@ -233,10 +233,11 @@ def test_power_far_above_the_cap_comes_down_in_proportion() -> None:
 
 
 def test_windows_with_pauses_are_noisier_from_the_start() -> None:
-    """Without clocks and limits, 3 % of noise is expected: hardly a window is above the cap."""
+    """Without clocks and limits, 3 % of noise is expected: no early window is above the cap."""
     can: frozenset[Need] = frozenset({"partition", "batch", "duty"})
     fixed = tenants(1, 100.0, 64)
-    plant = LawPlant(can, noise=0.03)
-    found = _run(plant, 60, (0.0, 80.0), controller=_controller(partition=fixed))
-    assert found[-1][0].point.duty < 1.0
-    assert share_above(found[1:]) <= 0.04
+    for seed in range(5):
+        plant = LawPlant(can, noise=0.03, seed=seed)
+        found = _run(plant, 20, (0.0, 80.0), controller=_controller(partition=fixed))
+        assert found[-1][0].point.duty < 1.0
+        assert share_above(found[1:]) == 0.0
