@@ -135,12 +135,10 @@ def test_the_curves() -> None:
     """A chart has a line for each controller, and the cap or the best operating point."""
     read = [
         rows.Row(
-            iteration=at,
             start_s=float(at),
             end_s=at + 1.0,
             cap_w=100.0,
             power_mean_w=90.0 + at,
-            power_max_w=99.0,
             throughput_per_s=10.0 * at,
             energy_j=90.0,
         )

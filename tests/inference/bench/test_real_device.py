@@ -82,7 +82,7 @@ def test_settings_are_changed_with_consent_and_restored(
     """With --yes, a controller sets a limit; the value found is back at the end."""
     words = [*command(machine, "powercap"), "--yes"]
     assert main([*words, "--dry-run"]) == 0
-    assert re.search(r"may change .*limit through nvml; the", capsys.readouterr().out)
+    assert re.search(r"may change limit.* through nvml; the", capsys.readouterr().out)
     assert administrator.read(card_uuid(0), "limit") == 650.0
     assert main(words) == 0
     (path,) = machine.folder.glob("out/h200_powercap/*.csv")
@@ -130,6 +130,21 @@ def test_names_of_gpus() -> None:
     assert is_named("NVIDIA A10", "a10")
 
 
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("NVIDIA GeForce RTX 3080 Ti", "rtx3080"),
+        ("NVIDIA GeForce RTX 3080 Laptop GPU", "rtx3080"),
+        ("NVIDIA GH200 480GB", "h200"),
+        ("NVIDIA L40S", "l40"),
+        ("NVIDIA A10G", "a10"),
+    ],
+)
+def test_similar_names_are_other_gpus(name: str, gpu: str) -> None:
+    """A task of one card does not run on a card with a longer name."""
+    assert not is_named(name, gpu)
+
+
 def test_a_task_of_another_card() -> None:
     """It does not run on this one, nor silently on a simulated one."""
     with pytest.raises(ValueError, match="task 20 is for a100, and --gpu is NVIDIA H200; use"):
@@ -144,6 +159,16 @@ def test_data_are_named(tmp_path: Path) -> None:
     device(caltech256=None).check(own)
     assert device(caltech256=None).dataset(own) == "caltech256 (synthetic)"
     assert device(caltech256=tmp_path).dataset(own) == "caltech256"
+
+
+def test_a_folder_without_images(tmp_path: Path) -> None:
+    """It is an error before the first run, also if the folder does not exist."""
+    own = replace(task(27), gpu="h200")
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(FileNotFoundError, match="there are no images"):
+            device(caltech256=folder).check(own)
+    (tmp_path / "1.png").touch()
+    device(caltech256=tmp_path).check(own)
 
 
 def test_a_model_that_does_not_exist() -> None:
