@@ -64,7 +64,8 @@ class Row:
         power_mean_w: mean power, W.
         throughput_per_s: samples per second of all tenants.
         energy_j: energy of the GPU, J.
-        degraded: how the controller works without some of its settings.
+        degraded: how the controller worked in the window without some of its settings, or without
+            a plan for the cap; empty if it had all.
     """
 
     start_s: float

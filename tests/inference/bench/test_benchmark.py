@@ -116,6 +116,27 @@ def test_a_failed_run_does_not_end_the_benchmark(tmp_path: Path) -> None:
         assert path.name == "2_m_d_100W.csv"
 
 
+class WithoutSecondPlan(stand_ins.Still):
+    """A controller that finds no plan when the cap changes."""
+
+    def cap_changed(self, cap_w: float) -> OperatingPoint:
+        """See ``Controller``."""
+        self.degraded = f"no plan for {cap_w:g} W"
+        return stand_ins.POINT
+
+
+def test_a_plan_that_is_missing_later_is_in_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the statements of all windows, not only of the first one."""
+    monkeypatch.setattr(controllers, "CONTROLLERS", {"late": WithoutSecondPlan})
+    changing = replace(stand_ins.task(), schedule=((0, 100.0), (2, 80.0)))
+    todo = runs([changing], ["late"], 2)
+    make(tmp_path, todo)
+    (row,) = summary(collect.finished(todo, device_of, Results(tmp_path), {})).rows
+    assert row.degraded == "nothing is changed; no plan for 80 W"
+
+
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     """A result with too few rows, or with text instead of a number, is not summarised."""
     todo = runs([stand_ins.task()], ["still"], 1)
