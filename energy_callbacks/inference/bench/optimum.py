@@ -8,7 +8,6 @@ from the best of them and from random ones. Such an optimum is not known for a r
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -28,7 +27,6 @@ from energy_callbacks.inference.simulated.physics import (
 
 # Local searches begin with this many configurations of equal tenants, and with random ones.
 _STARTS, _RANDOM_STARTS = 3, 2
-_RANK: Final = attrgetter("rank")
 _BATCH: Final = 256  # any batch: memory is linear in it
 # Temperature, in degrees Celsius, at which the static power of a card is stated (physics.py).
 _REFERENCE_C: Final = 50.0
@@ -66,9 +64,11 @@ def optimum(gpu: str, model: str, mode: Mode, cap_w: float) -> Optimum | None:
     problem = replace(task_problem(gpu, model, mode), cap_w=cap_w, sensor_error_pct=0.0)
     exact = ExactModel(card, workloads, mode, cap_w)
     every = enumeration.homogeneous(problem, problem.settings)
-    equal = sorted(judge(problem, exact, every), key=_RANK, reverse=True)[:_STARTS]
+    equal = sorted(judge(problem, exact, every), key=lambda one: one.rank, reverse=True)
     others = judge(problem, exact, local_search.random_packings(problem, _RANDOM_STARTS))
-    best = max((local_search.improve(problem, exact, one) for one in (*equal, *others)), key=_RANK)
+    starts = (*equal[:_STARTS], *others)
+    found = (local_search.improve(problem, exact, one) for one in starts)
+    best = max(found, key=lambda one: one.rank)
     if best.excess > 0.0:
         return None
     return Optimum(
