@@ -3,8 +3,10 @@
 import csv
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from energy_callbacks.inference.traces import write
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
 from tests.inference.profile.test_local_bench import AdminNvmlActuator, administrator, card_uuid
+from tests.powercap.safety.conftest import RESTORED_S
 
 __all__ = ["administrator"]
 machine, fake_nvml = conftest.machine, conftest.fake_nvml
@@ -115,6 +118,36 @@ def test_processes_serve_and_nothing_is_left(machine: Machine) -> None:
         assert not one["timestamp"].startswith("1970")
     assert lines[0]["degraded"]
     until(lambda: not machine.left())
+
+
+def test_kill_9(administrator: AdminNvmlActuator, machine: Machine) -> None:
+    """The limit found is back within two seconds, no process is left, and the run can resume."""
+    words = [*command(machine, "powercap"), "--yes", "--iterations", "20"]
+    path = machine.folder / "out" / "h200_powercap" / f"1_{STEADY}_noise_350W.csv"
+    part = path.with_name(f"{path.name}.part")
+    job = subprocess.Popen(
+        [sys.executable, "-m", "tests.inference.serve.server_job", *words[1:]],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    machine.jobs.append(job)
+    until(lambda: part.exists() and part.read_text().count("\n") > 2)
+    assert administrator.read(card_uuid(0), "limit") == 350.0
+    begin_s = time.monotonic()
+    os.killpg(job.pid, signal.SIGKILL)
+    until(lambda: administrator.read(card_uuid(0), "limit") == 650.0)
+    assert time.monotonic() - begin_s < RESTORED_S
+    until(lambda: not machine.left())
+    assert not path.exists()
+    assert main([*words, "--resume"]) == 0
+    with path.open(newline="") as file:
+        assert [int(line["iter"]) for line in csv.DictReader(file)] == list(range(20))
+    assert len(list(machine.folder.glob("out/interrupted/*.csv"))) == 1
+    assert administrator.read(card_uuid(0), "limit") == 650.0
 
 
 def test_names_of_gpus() -> None:
