@@ -219,11 +219,11 @@ def test_parts_are_told_apart() -> None:
     assert journal.cpu_us == pytest.approx(1000.0)
 
 
-def test_threads_of_one_name_are_told_apart() -> None:
+def test_threads_of_one_name_are_distinguished() -> None:
     """The journal's thread of an earlier fit does not hide that of the present one."""
     edges = [
         {("journal", 2): 0.25, ("journal", 1): 0.5},
         {("journal", 2): 0.75, ("journal", 1): 0.5},
     ]
     moments = [Moment(wall_s=0.0, process_s=0.0, ours_s=one) for one in ({}, *edges, {})]
-    assert Fit(moments=tuple(moments), median_step_s=1.0).threads_s(1) == {"journal": 0.5}
+    assert Fit(moments=tuple(moments)).threads_s(1) == {"journal": 0.5}

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_choices(parser)
     _add_lengths(parser)
-    _add_ways(parser)
+    _add_switches(parser)
     add(
         "--out",
         type=Path,
@@ -113,7 +113,7 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_ways(parser: argparse.ArgumentParser) -> None:
+def _add_switches(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--interleave",
@@ -225,7 +225,7 @@ def _lasting(arguments: argparse.Namespace, task: "Task") -> "Task":
 
 
 def _print_plan(arguments: argparse.Namespace, todo: "Sequence[Run]", gpu: "bench_gpu.Gpu") -> None:
-    """Print every run with its file, and what may be changed; nothing is opened or changed."""
+    """Print every run with its file, and the settings that may be changed; change nothing."""
     from energy_callbacks.inference.bench.report.tables import task_text
     from energy_callbacks.inference.bench.results import Results
 

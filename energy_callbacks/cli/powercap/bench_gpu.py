@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from energy_callbacks.inference.bench.tasks import Task
 
 SIMULATED: Final = "sim"
-# Settings that controllers may change.
-_KNOBS: Final[tuple[Knob, ...]] = ("clock", "memory_clock", "limit")
 
 
 class Gpu(Protocol):
@@ -25,13 +23,11 @@ class Gpu(Protocol):
 
     Attributes:
         label: its name in the results folder.
-        is_simulated: whether it is simulated.
-        time: which time a run takes, for messages.
-        changes: which of its settings may be changed, for messages.
+        time: the kind of time that runs take, for messages.
+        changes: the settings that may be changed, for messages.
     """
 
     label: str
-    is_simulated: bool
     time: str
     changes: str
 
@@ -62,7 +58,6 @@ class Simulated:
         ValueError: if there is no such preset.
     """
 
-    is_simulated = True
     time = "of virtual time"
     changes = "no setting of a real GPU is changed"
 
@@ -119,7 +114,6 @@ class Real:
         ActuatorError: if settings may be changed, but cannot.
     """
 
-    is_simulated = False
     time = "of measurement, and more for profiles and loading"
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -162,11 +156,13 @@ class Real:
         return open_bench.actuator(self._gpu.uuid, ["limit"])
 
     def _known_ranges(self) -> dict[Knob, KnobRange]:
+        from energy_callbacks.inference.serve.machine import KNOBS
+
         actuator, uuid = self._actuator, self._gpu.uuid
         if actuator is None or uuid is None:
             return {}
         can = actuator.probe(uuid).knobs
-        return {knob: actuator.range(uuid, knob) for knob in _KNOBS if knob in can}
+        return {knob: actuator.range(uuid, knob) for knob in KNOBS if knob in can}
 
     def _settings(self) -> GpuSettings | None:
         if self._actuator is None or self._gpu.uuid is None:

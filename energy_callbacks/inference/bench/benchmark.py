@@ -19,7 +19,7 @@ DeviceOf = Callable[[Task], Device]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
         run: the run.
@@ -42,8 +42,9 @@ def make(
 ) -> Iterator[Outcome]:
     """Make runs one after the other, and yield the outcome of each.
 
-    Runs that are finished in the results folder are not made again. A run that fails, such as that
-    of a controller that cannot work under its cap, has an error, and the next one follows.
+    Runs that are finished in the results folder are not made again. If a run fails, for example
+    because its controller cannot work under the cap, its outcome has the error, and the next run
+    follows.
 
     Args:
         todo: the runs; the number of iterations of their tasks is set.

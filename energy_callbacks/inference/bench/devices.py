@@ -1,4 +1,4 @@
-"""The GPU of a benchmark: what its tasks run on. Here is the simulated one."""
+"""What the tasks of a benchmark run on: the protocol, and the simulated GPU."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ from energy_callbacks.inference.protocols import Bench
 from energy_callbacks.inference.records import Source
 from energy_callbacks.inference.simulated import presets
 
-# Clocks of a profile: parts of the way from the lowest to the highest.
+# Clocks of a profile, as positions in the list of all clocks: 0 is the lowest, 1 the highest.
 _CLOCKS: Final = (0.25, 0.5, 1.0)
-# Virtual time begins here, so that nobody takes it for the time of a measurement.
+# Virtual time begins here, so that it cannot be confused with the time of a measurement.
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,7 +43,9 @@ class Device(Protocol):
         """Check that a task can run.
 
         Raises:
-            ValueError: if the task is for another GPU, or if a model or its data are missing.
+            ValueError: if the task is for another GPU, or if the model is unknown, or if the folder
+                of the data is not given.
+            FileNotFoundError: if that folder has no images.
         """
 
     def dataset(self, task: Task) -> str:
@@ -80,7 +82,7 @@ class Device(Protocol):
 
 
 class SimulatedDevice:
-    """A simulated GPU. All its results depend on task and seed only.
+    """A simulated GPU. Results depend on the arguments of a benchmark only, and can be repeated.
 
     Args:
         name: name of a preset, such as ``sim:a100``.

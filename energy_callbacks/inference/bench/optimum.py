@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.inference.planner import enumeration, local_search
-from energy_callbacks.inference.planner.judge import Judged, judge
+from energy_callbacks.inference.planner.judge import judge
 from energy_callbacks.inference.planner.problem import Footprint, Problem
 from energy_callbacks.inference.records import Configuration, Interval, Mode, Prediction, Tenant
 from energy_callbacks.inference.simulated import presets
@@ -49,7 +49,7 @@ class Optimum:
 
 @cache
 def optimum(gpu: str, model: str, mode: Mode, cap_w: float) -> Optimum | None:
-    """Return the best operating point of a simulated GPU; ``None`` if none is below the cap.
+    """Return the best known operating point of a simulated GPU; ``None`` if all exceed the cap.
 
     Args:
         gpu: name of a preset, such as ``sim:v100``.
@@ -64,9 +64,11 @@ def optimum(gpu: str, model: str, mode: Mode, cap_w: float) -> Optimum | None:
     problem = replace(task_problem(gpu, model, mode), cap_w=cap_w, sensor_error_pct=0.0)
     exact = ExactModel(card, workloads, mode, cap_w)
     every = enumeration.homogeneous(problem, problem.settings)
-    equal = sorted(judge(problem, exact, every), key=_rank)[:_STARTS]
+    equal = sorted(judge(problem, exact, every), key=lambda one: one.rank, reverse=True)
     others = judge(problem, exact, local_search.random_packings(problem, _RANDOM_STARTS))
-    best = min((local_search.improve(problem, exact, one) for one in (*equal, *others)), key=_rank)
+    starts = (*equal[:_STARTS], *others)
+    found = (local_search.improve(problem, exact, one) for one in starts)
+    best = max(found, key=lambda one: one.rank)
     if best.excess > 0.0:
         return None
     return Optimum(
@@ -191,11 +193,6 @@ class ExactModel:
         power_w = cold / (1.0 - static_w * card.leakage_per_k * card.kelvin_per_w)
         is_hot = card.ambient_c + card.kelvin_per_w * power_w > card.throttle_c
         return np.where(is_hot, np.inf, power_w)
-
-
-def _rank(one: Judged) -> tuple[float, float]:
-    excess, score = one.rank
-    return -excess, -score
 
 
 def _exactly(value: float) -> Interval:

@@ -1,7 +1,7 @@
 """The predictor of each model and set of data, fitted to a profile that the benchmark measures.
 
-Controllers that plan need a predictor. It is never one of other data: images of another size or
-another decoder have another speed.
+Controllers that plan need a predictor. A predictor is never used for other data,
+because images of another size or with another decoder have another speed.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,14 @@ from energy_callbacks.inference.traces import append, read
 
 # Shares of a profile in percent: the smallest one, and the step between two.
 _SHARE_STEP: Final = 10.0
-# Its batches, of every share: those that plans choose are at the edge of the rule of sweeps. With
-# these and three clocks, predictors of simulated GPUs err by 8 to 12 % in throughput; with batches
-# that suit the share and five clocks, by 13 to 26 % (16 points, four models on four cards).
+# Its batches, for every share. The batches of sweeps suit the share, but plans choose batches at
+# the edge of their range. With these batches and three clocks, predictors of simulated GPUs err by
+# 8 to 12 % in throughput; with those of sweeps and five clocks, by 13 to 26 % (16 points, four
+# models on four cards).
 _BATCHES: Final = (4, 16, 64, 256)
 # Length of a window of a profile and the time before it, as in ``powercap profile``, s.
 _WINDOW_S, _WARMUP_S = 5.0, 3.0
-_LEAST: Final = 4  # points of a fit
+_LEAST: Final = 4  # smallest number of windows; a fit needs three
 
 
 class Predictors:
@@ -34,7 +35,7 @@ class Predictors:
 
     Args:
         results: the results folder.
-        points: number of windows of a profile; another one has tenants that wait.
+        points: number of windows of a profile, without the one in which tenants wait.
 
     Raises:
         ValueError: if there are too few points for a fit.
@@ -51,7 +52,8 @@ class Predictors:
         """Return the predictor for a task; its profile is measured if it does not exist.
 
         Raises:
-            ValueError: if the profile is of another GPU, model, mode or of other data.
+            ValueError: if the profile is of another GPU, model, mode or of other data, or if too
+                many of its windows failed.
         """
         file = profile_file(task, device)
         if file not in self._fitted:
@@ -60,7 +62,7 @@ class Predictors:
             path = self._results.folder / file
             rows = read(path)
             check(path, rows, task, device)
-            self._fitted[file] = Predictor.fit_only(rows)
+            self._fitted[file] = _fitted(path, rows)
         return self._fitted[file]
 
     def _measure(self, file: Path, task: Task, device: Device) -> None:
@@ -91,6 +93,13 @@ def configurations(model: str, clocks_mhz: Sequence[float], points: int) -> list
     tenants = anchor([model], share_step=_SHARE_STEP, batches=_BATCHES)
     every = with_settings(tenants, sm_mhz=clocks_mhz)
     return designed(every, points)
+
+
+def _fitted(path: Path, rows: Sequence[MeasuredWindow]) -> Predictor:
+    try:
+        return Predictor.fit_only(rows)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; remove the file, and it is measured again") from error
 
 
 def check(path: Path, rows: Sequence[MeasuredWindow], task: Task, device: Device) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ class RealDevice:
         gpu: its name in tasks and file names.
         data: folder of each set of data; ``None`` for synthetic images.
         settings: called for each run.
-        ranges: accepted values of the settings that may be changed; empty for none.
+        ranges: accepted values of the settings that may be changed; empty if none may be changed.
     """
 
     source: Source = "measured"
@@ -74,6 +75,7 @@ class RealDevice:
                 f"task {task.number} needs images of {task.dataset}; add --data "
                 f"{task.dataset}=DIR, or --data {task.dataset}={images.SYNTHETIC} for noise"
             )
+        images.dataset_name(self._data[task.dataset])  # raises an error if there are no images
 
     def dataset(self, task: Task) -> str:
         """See ``Device``."""
@@ -106,9 +108,9 @@ class RealDevice:
             mode=task.mode,
         ) as machine:
             server = Server(machine, {task.model: ClosedLoop()})
-            # It tells the server the cap, which the server keeps while tenants load.
-            informed = Replanning(server, lambda _: controller)
-            yield controlled(task, informed, server, window_s)
+            # The server needs the cap, below which it keeps the power while tenants load.
+            with_cap = Replanning(server, lambda _: controller)
+            yield controlled(task, with_cap, server, window_s)
 
     def best_per_s(self, task: Task, cap_w: float) -> None:
         """See ``Device``. It is not known."""
@@ -118,14 +120,20 @@ class RealDevice:
         return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-_SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
+_WORD: Final = re.compile(r"[a-z0-9]+")
+# Words after the name of a GPU that make it the name of another GPU.
+_VARIANTS: Final = frozenset({"ti", "super", "laptop", "max", "with", "ada", "d"})
 
 
 def is_named(name: str, gpu: str) -> bool:
     """Return whether a GPU with a driver's name is the one that tasks call ``gpu``.
 
-    >>> is_named("NVIDIA GeForce RTX 3080 Ti", "rtx3080ti"), is_named("NVIDIA A100-SXM4", "a10")
+    >>> name = "NVIDIA GeForce RTX 3080 Ti"
+    >>> is_named(name, "rtx3080ti"), is_named(name, "rtx3080")
     (True, False)
     """
-    compact, wanted = (_SEPARATORS.sub("", text.lower()) for text in (name, gpu))
-    return re.search(rf"{re.escape(wanted)}(?!\d)", compact) is not None
+    words, wanted = _WORD.findall(name.lower()), "".join(_WORD.findall(gpu.lower()))
+    return any(
+        "".join(words[first:end]) == wanted and not _VARIANTS.intersection(words[end : end + 1])
+        for first, end in combinations(range(len(words) + 1), 2)
+    )

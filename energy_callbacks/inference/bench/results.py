@@ -2,11 +2,11 @@
 
 ::
 
-    bench.json                        settings and tasks; written before the first run
-    profiles/GPU_MODEL_DATASET.csv    windows from which predictors are fitted
-    GPU_ALGORITHM/TASK.csv            rows of a finished run
-    GPU_ALGORITHM/TASK.csv.part       rows of a run that has not finished
-    interrupted/                      rows of runs that were interrupted, and have started again
+    bench.json                           settings and tasks; written before the first run
+    profiles/GPU_MODEL_DATASET_MODE.csv  windows from which predictors are fitted
+    GPU_ALGORITHM/TASK.csv               rows of a finished run
+    GPU_ALGORITHM/TASK.csv.part          rows of a run that has not finished
+    interrupted/                         rows of runs that were interrupted, and have started again
 
 A file gets its name when it is complete, by a rename, which is atomic. So a crash at any moment
 leaves every run either finished or not. A run that has not finished starts again, because the

@@ -55,26 +55,23 @@ COLUMNS: Final = (*PUBLISHED, *OWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is evaluated of a row.
+    """The columns of a row from which figures and curves are made.
 
     Attributes:
-        iteration: number of the window, from 0.
         start_s: start of the window on the clock of the run, s.
         end_s: its end, s.
         cap_w: the cap, W.
         power_mean_w: mean power, W.
-        power_max_w: largest reading of the sensor, W.
         throughput_per_s: samples per second of all tenants.
         energy_j: energy of the GPU, J.
-        degraded: how the controller works without some of its settings.
+        degraded: how the controller worked in the window without some of its settings, or without
+            a plan for the cap; empty if it had all.
     """
 
-    iteration: int
     start_s: float
     end_s: float
     cap_w: float
     power_mean_w: float
-    power_max_w: float
     throughput_per_s: float
     energy_j: float
     degraded: str = ""
@@ -194,7 +191,7 @@ def read(path: Path) -> list[Row]:
         lines = csv.DictReader(file)
         if missing := [name for name in COLUMNS if name not in (lines.fieldnames or ())]:
             raise ValueError(
-                f"{path} has no column {missing[0]!r}; it is no file of this benchmark"
+                f"{path} has no column {missing[0]!r}; it is not a file of this benchmark"
             )
         return [_row(path, number, line) for number, line in enumerate(lines, start=2)]
 
@@ -202,12 +199,10 @@ def read(path: Path) -> list[Row]:
 def _row(path: Path, number: int, line: Mapping[str, str]) -> Row:
     try:
         return Row(
-            iteration=int(line["iter"]),
             start_s=float(line["start_s"]),
             end_s=float(line["end_s"]),
             cap_w=float(line["power_cap_w"]),
             power_mean_w=float(line["power_avg"]),
-            power_max_w=float(line["power_max"]),
             throughput_per_s=float(line["throughput_total"]),
             energy_j=float(line["energy_j"]),
             degraded=line["degraded"],

@@ -13,7 +13,7 @@ from energy_callbacks.inference.bench.results import Results, Settings
 from energy_callbacks.inference.bench.runs import Run, runs
 from energy_callbacks.inference.bench.tasks import Task
 
-# Windows of a profile: with 12 to 18, predictors err by 4 to 6 % (docs/inference.md).
+# Windows of a profile. docs/inference.md has the errors of predictors with 10 and 12 windows.
 POINTS: Final = 16
 
 
@@ -38,7 +38,7 @@ class Benchmark:
         device_of: returns the GPU of a task.
         gpu: name of the GPU; results of another one are not mixed.
         window_s: length of a window, s.
-        points: number of windows of a profile.
+        points: number of windows of a profile, without the one in which tenants wait.
 
     Raises:
         ValueError: if there are too few points for a fit.

@@ -10,8 +10,8 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, Curves, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# Possible values of ``factor`` in ``curve.py``. On an H100, trials of 2.5 s whose steps waited for
-# the host varied by three times the error that they stated (docs/h200.md).
+# Possible values of ``factor`` in ``curve.py``. On an H100, trials of 1.5 to 2.5 s whose steps
+# waited for the host varied by two to three times the error that they stated (docs/h200.md).
 _FACTORS: Final = (1.0, 2.0, 4.0, 8.0)
 
 
@@ -80,6 +80,6 @@ def _widened(trial: Trial, time: float, energy: float) -> Trial:
     )
 
 
-def rms(spreads: Array) -> float:
+def rms(values: Array) -> float:
     """Return the root of the mean square."""
-    return float(np.sqrt(np.mean(spreads**2)))
+    return float(np.sqrt(np.mean(values**2)))

@@ -19,11 +19,11 @@ a trial has two parts::
     variance = (factor * stated error)^2 + spread^2
 
 ``spread`` is the same for all sizes: clock rates and temperatures change between trials. The stated
-error assumes that the blocks of a trial are independent. Where steps wait for the host, its speed
-also changes more slowly than that, so that the mean of a trial varies by a multiple of this error,
-the ``factor``. It does not matter for sizes whose blocks do not vary. Both are estimated from
-repeats, and from trials of all sizes that lie beside the curve. Repeats differ by this variance
-alone, so they separate it from deviations of the curve.
+error assumes that the blocks of a trial are independent. If steps wait for the host, its speed also
+changes between trials, so that the mean of a trial varies by a multiple of this error, the
+``factor``. The factor does not matter for sizes whose blocks do not vary. Both are estimated from
+repeats, and from the distances of the trials of all sizes from the curve. Repeats differ by this
+variance alone, so they separate it from deviations of the curve.
 
 Curves are drawn from the posterior distribution of all parameters (``core.stats.tempered`` for
 ``r``, ``p``, ``q`` and ``a``). ``k``, the Gaussian process, its strength, ``factor`` and ``spread``
@@ -97,7 +97,7 @@ def drawn_curves(
 class _Posterior:
     """The posterior distribution of the curves.
 
-    A *model* consists of a strength of the deviations, ``spread`` and ``factor``.
+    A *model* is a combination of a strength of the deviations, a ``spread`` and a ``factor``.
     """
 
     def __init__(
@@ -129,17 +129,17 @@ class _Posterior:
         points = self._points()
         chances = self._by_model(points)
         chances = np.exp(chances - chances.max(axis=1, keepdims=True)).cumsum(axis=1)
-        dice = self._rng.uniform(size=(_DRAWS, 1)) * chances[:, -1:]
-        models = (chances < dice).sum(axis=1)
+        drawn = self._rng.uniform(size=(_DRAWS, 1)) * chances[:, -1:]
+        models = (chances < drawn).sum(axis=1)
         costs = self._shapes(points, self._targets)
         residuals = self._values - self._shapes(points, self._logs)
         for model in np.unique(models):
             rows = models == model
-            costs[rows] += self._rest(model, residuals[rows])
+            costs[rows] += self._level_and_deviations(model, residuals[rows])
         _, spreads, factors = np.array(self._models)[models].T
         return Curves(costs, factors, spreads)
 
-    def _rest(self, model: int, residuals: Array) -> Array:
+    def _level_and_deviations(self, model: int, residuals: Array) -> Array:
         """Draw log k plus the Gaussian process at the targets, (draws, m)."""
         (strength, *_), targets = self._models[model], self._targets
         precision, weight = self._precisions[model], self._weights[model]

@@ -1,11 +1,12 @@
-"""Measures controllers on GPUs that no model of them describes, against the best fixed point.
+"""Measures controllers on GPUs that their predictor does not describe exactly.
 
-Each plant is drawn from a seed (``plants.py``). Its best fixed operating point is found by trying
-all plans at all clocks. Controllers see windows of 1 s, whose power comes from a sensor with the
-mean of 1 s; what counts is the true energy, from 5 s after each change of the cap. Predictor and
-greedy plans come from at most 18 measured windows of the same plant (``profiles.py``). Processes
-need 3 s to start. The published controllers run twice: as they are, and with the tenants of ours.
-Seeds that judge were not used in development. All of it is simulated.
+Each plant is drawn from a seed (``plants.py``). Throughput is compared with that of the best fixed
+operating point, which is found by trying all plans at all clocks. Controllers receive windows of 1
+s, whose power comes from a sensor with the mean of 1 s; the bars are for the true power, from 5 s
+after each change of the cap. Predictor and greedy plans come from at most 18 measured windows of
+the same plant (``profiles.py``). Processes need 3 s to start. The published controllers run twice:
+as they are, and with our tenants. The seeds of the bars were not used in development. Everything is
+simulated.
 """
 
 import os
@@ -39,14 +40,14 @@ _PROCESSES: Final = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and judge; returns the exit status."""
-    told = bars.parser(__doc__).parse_args(arguments)
-    seeds = _QUICK if told.quick else JUDGED
+    options = bars.parser(__doc__).parse_args(arguments)
+    seeds = _QUICK if options.quick else JUDGED
     jobs: list[Callable[[], list[Outcome]]] = [
         partial(outcomes, task, seed)
-        for task in (_QUICK_TASKS if told.quick else TASKS)
+        for task in (_QUICK_TASKS if options.quick else TASKS)
         for seed in seeds
     ]
-    for task in UNPRIVILEGED[:1] if told.quick else UNPRIVILEGED:
+    for task in UNPRIVILEGED[:1] if options.quick else UNPRIVILEGED:
         jobs += [partial(unprivileged, task, seed) for seed in seeds]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes, which use all cores together
     with ProcessPoolExecutor(_PROCESSES, mp_context=get_context("spawn")) as pool:
@@ -54,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print(found)
     return bars.finish(
         "controllers",
-        told,
-        _bars(found, is_quick=told.quick),
+        options,
+        _bars(found, is_quick=options.quick),
         outcomes=[asdict(one) for one in found],
     )
 

@@ -1,9 +1,9 @@
-"""Simulated GPUs that no model of a controller describes, and the best that can be done on them.
+"""Simulated GPUs that no predictor describes exactly, and the best operating points on them.
 
 Differences from a preset are drawn from a seed: time, energy and use of the memory of a workload
-(10 %); static power, and the shape of the energy over the clock (10 %); leakage; and the
-temperature around. Tenants beside others are up to 10 % slower or faster than in the preset, the
-more of them there are: the predictor has no such term. The power sensor shows the mean of 1 s.
+(10 %); static power, and the shape of the energy over the clock (10 %); leakage; and the ambient
+temperature. Tenants beside others are up to 10 % slower or faster than in the preset, the more of
+them there are. The predictor has no such term. The power sensor shows the mean of 1 s.
 """
 
 from collections.abc import Iterable, Sequence
@@ -123,18 +123,16 @@ class DrawnPlant:
 
 
 class ContendedGpu(SimulatedGpu):
-    """A simulated GPU whose tenants change each other's speed in another way."""
+    """A simulated GPU whose tenants have another contention than in the presets."""
 
     def __init__(self, plant: DrawnPlant, seed: int) -> None:
-        super().__init__(plant.card, {plant.model: plant.workload}, uuid=f"SIM-{seed}", seed=seed)
         self._contention = plant.contention
-        self._start()
+        super().__init__(plant.card, {plant.model: plant.workload}, uuid=f"SIM-{seed}", seed=seed)
 
     def _start(self) -> None:
         super()._start()
-        if hasattr(self, "_contention"):  # the base class starts idle, before it is known
-            count = len(self._tenants)
-            self._state.run(contended(self._state.running, self._contention, count))
+        work = contended(self._state.running, self._contention, len(self._tenants))
+        self._state.run(work)
 
 
 def contended(work: Running, contention: float, tenants: int) -> Running:

@@ -1,7 +1,7 @@
-"""The profile that a user has before a controller starts: few windows, as the manual says.
+"""The profile that a user has before a controller starts: the windows that docs/inference.md names.
 
-12 configurations that are far from each other (``profile --points 12``), then twice: a fit, and
-the plans for three caps, which are measured (``fit``, ``plan``, ``verify --out``).
+It has 12 configurations that are far from each other (``profile --points 12``). Twice, a predictor
+is then fitted, and the plans for three caps are measured (``fit``, ``plan``, ``verify --out``).
 """
 
 from typing import Final

@@ -1,15 +1,15 @@
 """Fits with and without the callback in turn, in one process, and the ratio of their times.
 
-A fit without has no callback, meter or thread of ours. The order is ABBA (with, without, without,
-with, ...), so that a drift affects both equally. Every fit has a new trainer. Ten pairs share one
-model and its data in memory, because the place of a model in memory may change its speed; the next
-ten pairs have another model.
+A fit without the callback has no meter or thread of ours. The order is ABBA (with, without,
+without, with, ...), so that a drift affects both equally. Every fit has a new trainer. Ten pairs
+share one model and its data in memory, because the place of a model in memory may change its speed;
+the next ten pairs have another model.
 
 A fit gives two blocks of steps: from the call of ``fit`` to the step that begins about 3 s later
 without the callback (start-up), and the next 200 steps or more, which take about 2.4 s or longer
 (steady state). What ``fit`` does after its last step is in neither. The change is the median over
-pairs of with / without, with a bootstrap interval of 95 %. No pair is left out. The mean stands
-beside it, because a median does not show what happens in few blocks.
+pairs of (time with) / (time without), with a bootstrap interval of 95 %. No pair is left out. The
+mean is given, too, because a median does not show what happens in few blocks.
 """
 
 import gc
@@ -29,7 +29,8 @@ from tests.benchmarks.overhead_parts.trainings import Prepare, Ticks, Training
 
 START_S: Final = 3.0
 BLOCK_STEPS: Final = 200
-# Three beats of our threads (BEAT_S in sensing/schedule.py): a block has its share of their work.
+# Three periods of our threads (BEAT_S in sensing/schedule.py), so that each block has the same work
+# of them.
 BLOCK_S: Final = 2.4
 PAIRS_PER_MODEL: Final = 10
 BLOCKS: Final = ("first 3 s", "steady state")
@@ -99,18 +100,11 @@ class Plan:
         return self.start + self.block + _LAST_STEPS
 
     @classmethod
-    def of(
-        cls,
-        training: Training,
-        folder: Path,
-        *,
-        start_s: float = START_S,
-        block_s: float = BLOCK_S,
-    ) -> "Plan":
+    def of(cls, training: Training, folder: Path) -> "Plan":
         """Calibrate a training."""
         work, step_s = training.calibrated(folder)
-        block = max(BLOCK_STEPS, round(block_s / step_s))
-        return cls(work=work, start=round(start_s / step_s), block=block)
+        block = max(BLOCK_STEPS, round(BLOCK_S / step_s))
+        return cls(work=work, start=round(START_S / step_s), block=block)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +113,9 @@ class Fit:
 
     Attributes:
         moments: before it, at both edges of the steady state, and after it.
-        median_step_s: median duration of the steps in the steady state.
     """
 
     moments: tuple[Moment, ...]
-    median_step_s: float
 
     @property
     def total_s(self) -> float:
@@ -141,8 +133,8 @@ class Fit:
     def threads_s(self, block: int) -> dict[str, float]:
         """Return the processor time of our threads in a block, by name.
 
-        Threads that began in the block count from their beginning; those that ended in it are not
-        seen. Between start and end of a training no thread of ours ends.
+        Threads that began in the block count from their beginning, and those that ended in it do
+        not count. No thread of ours ends during a training.
         """
         before_s, after_s = (self.moments[block + i].ours_s for i in (0, 1))
         found: dict[str, float] = {}
@@ -169,11 +161,7 @@ def run(
     gc.collect()
     before = Moment.now()
     fit()
-    steady_s = ticks.begun_s[plan.start : plan.start + plan.block]
-    return Fit(
-        moments=(before, *ticks.noted, Moment.now()),
-        median_step_s=float(np.median(np.diff(steady_s))),
-    )
+    return Fit(moments=(before, *ticks.noted, Moment.now()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

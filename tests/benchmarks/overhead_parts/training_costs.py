@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from tests.benchmarks.overhead_parts.fit_pairs import (
@@ -28,7 +29,7 @@ class Costs:
     """What the callback costs one training.
 
     Attributes:
-        step_s: median duration of a step without the callback, steady state.
+        step_s: median over pairs of the mean duration of a step without the callback, steady state.
         ratios: changes of wall time and processor time, by block.
         fit_s: what the call of ``fit`` takes longer, median of the pairs, s.
         threads: processor time of our threads per second, by thread, in the steady state.
@@ -81,15 +82,11 @@ def _of_pairs(pairs: Sequence[Pair], plan: Plan) -> Costs:
     return Costs(
         step_s=changes[f"{BLOCKS[1]}, wall time"].without_s / plan.block,
         ratios=changes,
-        fit_s=_median([a.total_s - b.total_s for a, b in pairs]),
+        fit_s=median([a.total_s - b.total_s for a, b in pairs]),
         threads=_threads(with_, 1),
         start_threads=_threads(with_, 0),
         hooks_us=None,
     )
-
-
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
 
 
 def _threads(fits: Sequence[Fit], block: int) -> dict[str, float]:

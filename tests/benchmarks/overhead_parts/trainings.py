@@ -19,30 +19,30 @@ from pathlib import Path
 from typing import Any, Final
 
 _WIDTH, _BATCH = 64, 16
-_MATRIX: Final = 4096  # as in ``loops``: below the power limit of an H200
+_MATRIX: Final = 4096  # as in common/loops.py: the power stays below the limit of an H200
 
 
 @dataclass(slots=True)
 class Ticks:
-    """Notes when each step begins, and something else at the beginning of chosen steps.
+    """Counts steps, and takes notes at the beginning of chosen steps.
 
     Attributes:
         at: the chosen steps, counted from 0.
         note: what is called at them.
         noted: its results in this order.
-        begun_s: beginnings of all steps.
+        begun: number of steps that have begun.
     """
 
     at: frozenset[int] = frozenset()
     note: Callable[[], Any] = time.perf_counter
     noted: list[Any] = field(default_factory=list)
-    begun_s: list[float] = field(default_factory=list)
+    begun: int = 0
 
     def __call__(self) -> None:
         """Begin a step."""
-        if len(self.begun_s) in self.at:
+        if self.begun in self.at:
             self.noted.append(self.note())
-        self.begun_s.append(time.perf_counter())
+        self.begun += 1
 
 
 # Prepares a fit of a model: the number of steps, ticks, callbacks and a folder for logs. The
@@ -59,8 +59,8 @@ class Training:
         step_s: intended duration of a step.
         package: package of the framework.
         door: name of the module from which users import the callback, in ``energy_callbacks``.
-        build: returns a model with so much work a step and data for so many steps, as the function
-            that prepares its fits.
+        build: takes the work of a step and the largest number of steps, builds a model and its
+            data, and returns the function that prepares its fits.
         wait: returns when the device has done everything that was launched.
         work: amounts of work with which a step is calibrated.
     """
@@ -102,7 +102,7 @@ class Training:
     def calibrated(self, folder: Path) -> tuple[int, float]:
         """Return the work of a step that takes about ``step_s``, and its duration.
 
-        Where even a step with little work takes longer than ``step_s``, the work is 1.
+        If even a step with little work takes longer than ``step_s``, the work is 1.
         """
         few, more = self.work
         few_s, more_s = self.seconds(few, folder), self.seconds(more, folder)
@@ -304,7 +304,7 @@ ON_CPU: Final = (
     ),
     Training(name="Keras", step_s=1.5e-3, package="keras", door="keras", build=_keras),
 )
-# 3.8 ms is the step of the trainings that took 10 % longer on an H200 with the callback.
+# 3.8 ms is the step of the trainings that an earlier version made 10 % longer (docs/overhead.md).
 ON_GPU: Final = (
     Training(
         name="launch-bound",

@@ -50,7 +50,7 @@ class Still:
 
 
 class SteadyPlant:
-    """A GPU whose power is 90 W plus its seed, and that has another watt in every window."""
+    """A GPU whose power is 90 W plus its seed, and one watt more in each window."""
 
     abilities = Abilities(can=frozenset())
 

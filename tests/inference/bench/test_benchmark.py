@@ -1,6 +1,7 @@
 """The runs of a benchmark, with stand-ins for GPU and controller."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from energy_callbacks.inference.bench.results import Results
 from energy_callbacks.inference.bench.runs import Run, runs
 from energy_callbacks.inference.bench.tasks import Task
 from energy_callbacks.inference.control import controllers
+from energy_callbacks.inference.control.protocols import OperatingPoint
 from tests.inference.bench import stand_ins
 
 DEVICE = stand_ins.SteadyDevice()
@@ -69,6 +71,24 @@ def test_the_columns(tmp_path: Path) -> None:
     assert first["start_s"] == "0.0"
 
 
+@pytest.mark.parametrize(
+    ("set_mhz", "measured_mhz", "shown_mhz"),
+    [(1500.0, 1400.0, 1500.0), (None, 1400.0, 1400.0), (None, None, None)],
+)
+def test_the_clock_of_a_row(
+    set_mhz: float | None, measured_mhz: float | None, shown_mhz: float | None
+) -> None:
+    """It is the clock that was set, or the measured one if none was set."""
+    window = replace(
+        stand_ins.SteadyPlant(0).window(1.0),
+        point=OperatingPoint(configuration=replace(stand_ins.POINT.configuration, sm_mhz=set_mhz)),
+        sm_mhz_measured=measured_mhz,
+    )
+    labels = rows.Labels(source="measured", gpu="g", dataset="d", algorithm="a", seed=0)
+    cells = rows.cells(0, window, 100.0, labels, start_s=0.0, timestamp="")
+    assert (cells["sm_freq_mhz"], cells["sm_mhz_measured"]) == (shown_mhz, measured_mhz)
+
+
 def test_caps_change_at_their_iterations(tmp_path: Path) -> None:
     """An iteration is a window, whatever its length."""
     changing = Task(
@@ -85,12 +105,36 @@ def test_caps_change_at_their_iterations(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_does_not_end_the_benchmark(tmp_path: Path) -> None:
-    """It has an error and no result, and the next one is made."""
-    low, usual = stand_ins.task(1, cap_w=0.5), stand_ins.task(2)
-    failed, finished = make(tmp_path, runs([low, usual], ["still"], 1))
-    assert failed.error == "0.5 W is too low for this controller"
-    assert not finished.error
-    assert [path.parent.name for path in tmp_path.rglob("*.csv")] == ["steady_still"]
+    """It has an error and no result, the next one is made, and it is tried again later."""
+    todo = runs([stand_ins.task(1, cap_w=0.5), stand_ins.task(2)], ["still"], 1)
+    for was_finished in (False, True):
+        failed, finished = make(tmp_path, todo)
+        assert failed.error == "0.5 W is too low for this controller"
+        assert not finished.error
+        assert finished.was_finished is was_finished
+        (path,) = tmp_path.glob("steady_still/*.csv")
+        assert path.name == "2_m_d_100W.csv"
+
+
+class WithoutSecondPlan(stand_ins.Still):
+    """A controller that finds no plan when the cap changes."""
+
+    def cap_changed(self, cap_w: float) -> OperatingPoint:
+        """See ``Controller``."""
+        self.degraded = f"no plan for {cap_w:g} W"
+        return stand_ins.POINT
+
+
+def test_a_plan_that_is_missing_later_is_in_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the statements of all windows, not only of the first one."""
+    monkeypatch.setattr(controllers, "CONTROLLERS", {"late": WithoutSecondPlan})
+    changing = replace(stand_ins.task(), schedule=((0, 100.0), (2, 80.0)))
+    todo = runs([changing], ["late"], 2)
+    make(tmp_path, todo)
+    (row,) = summary(collect.finished(todo, device_of, Results(tmp_path), {})).rows
+    assert row.degraded == "nothing is changed; no plan for 80 W"
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
@@ -135,12 +179,10 @@ def test_the_curves() -> None:
     """A chart has a line for each controller, and the cap or the best operating point."""
     read = [
         rows.Row(
-            iteration=at,
             start_s=float(at),
             end_s=at + 1.0,
             cap_w=100.0,
             power_mean_w=90.0 + at,
-            power_max_w=99.0,
             throughput_per_s=10.0 * at,
             energy_j=90.0,
         )

@@ -12,12 +12,10 @@ def made(
     """Return windows of 1 s with these powers."""
     return [
         Row(
-            iteration=start + at,
             start_s=float(start + at),
             end_s=start + at + 1.0,
             cap_w=cap_w,
             power_mean_w=power_w,
-            power_max_w=power_w,
             throughput_per_s=rate,
             energy_j=power_w,
         )

@@ -54,6 +54,15 @@ def test_other_profiles(changes: dict[str, str], message: str, tmp_path: Path) -
         predictors(tmp_path).of(IMAGENET, A100)
 
 
+def test_a_profile_that_cannot_be_fitted(tmp_path: Path) -> None:
+    """The message has the file and what to do: the profile is not measured again silently."""
+    predictors(tmp_path).of(IMAGENET, A100)
+    path = tmp_path / profile_file(IMAGENET, A100)
+    write(path, [replace(row, status="timeout") for row in read(path)])
+    with pytest.raises(ValueError, match=r"imagenet_infer\.csv: a fit needs .*; remove the file"):
+        predictors(tmp_path).of(IMAGENET, A100)
+
+
 def test_a_profile_is_measured_once(tmp_path: Path) -> None:
     """A second process reads it and fits the same."""
     first = predictors(tmp_path).of(IMAGENET, A100)

@@ -3,8 +3,10 @@
 import csv
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from energy_callbacks.inference.traces import write
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
 from tests.inference.profile.test_local_bench import AdminNvmlActuator, administrator, card_uuid
+from tests.powercap.safety.conftest import RESTORED_S
 
 __all__ = ["administrator"]
 machine, fake_nvml = conftest.machine, conftest.fake_nvml
@@ -82,7 +85,7 @@ def test_settings_are_changed_with_consent_and_restored(
     """With --yes, a controller sets a limit; the value found is back at the end."""
     words = [*command(machine, "powercap"), "--yes"]
     assert main([*words, "--dry-run"]) == 0
-    assert re.search(r"may change .*limit through nvml; the", capsys.readouterr().out)
+    assert re.search(r"may change limit.* through nvml; the", capsys.readouterr().out)
     assert administrator.read(card_uuid(0), "limit") == 650.0
     assert main(words) == 0
     (path,) = machine.folder.glob("out/h200_powercap/*.csv")
@@ -117,6 +120,36 @@ def test_processes_serve_and_nothing_is_left(machine: Machine) -> None:
     until(lambda: not machine.left())
 
 
+def test_kill_9(administrator: AdminNvmlActuator, machine: Machine) -> None:
+    """The limit found is back within two seconds, no process is left, and the run can resume."""
+    words = [*command(machine, "powercap"), "--yes", "--iterations", "20"]
+    path = machine.folder / "out" / "h200_powercap" / f"1_{STEADY}_noise_350W.csv"
+    part = path.with_name(f"{path.name}.part")
+    job = subprocess.Popen(
+        [sys.executable, "-m", "tests.inference.serve.server_job", *words[1:]],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    machine.jobs.append(job)
+    until(lambda: part.exists() and part.read_text().count("\n") > 2)
+    assert administrator.read(card_uuid(0), "limit") == 350.0
+    begin_s = time.monotonic()
+    os.killpg(job.pid, signal.SIGKILL)
+    until(lambda: administrator.read(card_uuid(0), "limit") == 650.0)
+    assert time.monotonic() - begin_s < RESTORED_S
+    until(lambda: not machine.left())
+    assert not path.exists()
+    assert main([*words, "--resume"]) == 0
+    with path.open(newline="") as file:
+        assert [int(line["iter"]) for line in csv.DictReader(file)] == list(range(20))
+    assert len(list(machine.folder.glob("out/interrupted/*.csv"))) == 1
+    assert administrator.read(card_uuid(0), "limit") == 650.0
+
+
 def test_names_of_gpus() -> None:
     """Tasks use the short names of presets."""
     for name, gpu in (
@@ -128,6 +161,21 @@ def test_names_of_gpus() -> None:
         assert is_named(name, gpu)
         assert not is_named(name, "a10")
     assert is_named("NVIDIA A10", "a10")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("NVIDIA GeForce RTX 3080 Ti", "rtx3080"),
+        ("NVIDIA GeForce RTX 3080 Laptop GPU", "rtx3080"),
+        ("NVIDIA GH200 480GB", "h200"),
+        ("NVIDIA L40S", "l40"),
+        ("NVIDIA A10G", "a10"),
+    ],
+)
+def test_similar_names_are_other_gpus(name: str, gpu: str) -> None:
+    """A task of one card does not run on a card with a longer name."""
+    assert not is_named(name, gpu)
 
 
 def test_a_task_of_another_card() -> None:
@@ -144,6 +192,16 @@ def test_data_are_named(tmp_path: Path) -> None:
     device(caltech256=None).check(own)
     assert device(caltech256=None).dataset(own) == "caltech256 (synthetic)"
     assert device(caltech256=tmp_path).dataset(own) == "caltech256"
+
+
+def test_a_folder_without_images(tmp_path: Path) -> None:
+    """It is an error before the first run, also if the folder does not exist."""
+    own = replace(task(27), gpu="h200")
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(FileNotFoundError, match="there are no images"):
+            device(caltech256=folder).check(own)
+    (tmp_path / "1.png").touch()
+    device(caltech256=tmp_path).check(own)
 
 
 def test_a_model_that_does_not_exist() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.inference.bench import tasks as module
 from energy_callbacks.inference.bench.tasks import Task, ordered, own_tasks, read, selected, tasks
 from energy_callbacks.inference.simulated import presets
 
@@ -104,8 +103,24 @@ def test_selection() -> None:
         selected(tasks(), start_from=31)
 
 
-def test_a_task_survives_toml(tmp_path: Path) -> None:
-    """A file in the documented form has the same tasks as the package's file."""
-    path = tmp_path / "copy.toml"
-    path.write_text(module.OWN.read_text())
-    assert read(path) == own_tasks()
+def test_a_file_of_tasks(tmp_path: Path) -> None:
+    """Tasks have the values of the file, and are ordered by number; others have defaults."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        "task = ["
+        '{ id = 9, gpu = "g", model = "m", dataset = "d", mode = "train", cap_w = 450.5 },'
+        '{ id = 2, gpu = "h", model = "n", dataset = "e", iterations = 150, '
+        "schedule = [[0, 500], [50, 400]] }]"
+    )
+    assert read(path) == (
+        Task(
+            number=2,
+            gpu="h",
+            model="n",
+            dataset="e",
+            schedule=((0, 500.0), (50, 400.0)),
+            iterations=150,
+            mode="infer",
+        ),
+        Task(number=9, gpu="g", model="m", dataset="d", schedule=((0, 450.5),), mode="train"),
+    )

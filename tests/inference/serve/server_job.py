@@ -1,4 +1,4 @@
-"""The command ``powercap serve`` with an administrator's permission on the simulated driver."""
+"""A command of ``powercap`` with an administrator's permission on the simulated driver."""
 
 import sys
 
@@ -8,4 +8,4 @@ from tests.powercap.safety.file_cards import AdminNvmlActuator
 
 if __name__ == "__main__":
     choose._MADE_BY["nvml"] = AdminNvmlActuator
-    raise SystemExit(main(["powercap", "serve", *sys.argv[1:]]))
+    raise SystemExit(main(["powercap", *sys.argv[1:]]))

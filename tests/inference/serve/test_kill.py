@@ -60,7 +60,8 @@ def test_a_signal(
 ) -> None:
     """The limit found is back within two seconds; then there is no daemon and no tenant."""
     uuid = card_uuid(0)
-    words = ["--gpu", "0", "--algorithm", "powercap", "--cap", "400", "--yes", "--seconds", "600"]
+    words = ["serve", "--gpu", "0", "--algorithm", "powercap", "--cap", "400", "--yes"]
+    words += ["--seconds", "600"]
     words += ["--plan", str(plan(machine.folder / "plan.json")), "--out", str(machine.out)]
     job = subprocess.Popen(
         [sys.executable, "-m", "tests.inference.serve.server_job", *words],

@@ -1,1 +1,1 @@
-"""What the runs of a benchmark have shown: figures, summary, tables and pages."""
+"""The results of a benchmark: figures, summary, tables and pages."""

@@ -46,7 +46,7 @@ def finished(
                 source=device_of(task).source,
                 by_seed={seed: _figures(each, task, device_of) for seed, each in known.items()},
                 errors=tuple(errors[one] for one in mine if one in errors),
-                degraded=next((each[0].degraded for each in known.values()), ""),
+                degraded=_degraded(known.values()),
             )
         )
     return found
@@ -82,6 +82,12 @@ def _rows(run: Run, device_of: DeviceOf, results: Results) -> list[Row] | None:
             f"{run.task.iterations}; remove the file, and add --resume to run it again"
         )
     return found
+
+
+def _degraded(runs: Iterable[Sequence[Row]]) -> str:
+    """Return everything that the controller stated in any window of any run."""
+    texts = dict.fromkeys(row.degraded for read in runs for row in read if row.degraded)
+    return "; ".join(texts)
 
 
 def _figures(read: Sequence[Row], task: Task, device_of: DeviceOf) -> Figures:

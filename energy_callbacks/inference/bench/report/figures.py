@@ -22,7 +22,7 @@ _BAND: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of one run. ``None`` is not known.
+    """The figures of one run. ``None`` is an unknown value.
 
     Attributes:
         throughput_per_s: mean samples per second of the second half of the windows, as published.
@@ -88,8 +88,8 @@ def is_counted(row: Row, changed_s: float) -> bool:
 def settling_s(part: Sequence[Row]) -> float | None:
     """Return the time until the power has settled after the first window of a part began.
 
-    From then on, no window is above the cap, or farther than 5 % from the mean of the second half
-    of the part. ``None`` if the last window still is.
+    After it, no window is above the cap, or farther than 5 % from the mean of the second half
+    of the part. ``None`` if that is not true of the last window.
     """
     steady_w = mean(row.power_mean_w for row in part[len(part) // 2 :])
 

@@ -23,7 +23,7 @@ _TASK: Final = ("task", "gpu", "model", "dataset", "mode", "caps_w")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanOfSeeds:
-    """The mean of a figure over seeds. ``None`` is not known.
+    """The mean of a figure over seeds. ``None`` is an unknown value.
 
     Attributes:
         value: the mean; ``None`` if the figure of a seed is not known.

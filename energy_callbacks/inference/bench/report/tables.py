@@ -15,11 +15,11 @@ from energy_callbacks.inference.bench.tasks import Task
 
 
 class _Column(NamedTuple):
-    """A column: its figure, its heading, and how values and unknown values are written."""
+    """A column: its figure, its heading, and the text of values and of unknown values."""
 
     name: str
     head: str
-    say: Callable[[float], str]
+    as_text: Callable[[float], str]
     unknown: str = "-"
 
 
@@ -36,12 +36,14 @@ _COLUMNS: Final = (
     _Column("settling_s", "settling", formatting.duration, "not settled"),
     _Column("j_per_request", "per request", formatting.joules),
 )
-# Columns whose means over tasks mean something: the others depend on the model.
+# Columns that have a mean over tasks: the values of the others depend on the model.
 _OVERALL: Final = ("optimum_share", "above_share", "overshoot_w", "settling_s")
-NO_OPTIMUM: Final = "The share of the optimum is not known: that of a real GPU cannot be computed."
+NO_OPTIMUM: Final = (
+    "The share of the optimum is not known: the optimum of a real GPU cannot be computed."
+)
 OPTIMUM: Final = (
-    "The optimum is the best operating point of the simulated GPU, computed from its physics; it "
-    "is not known for a real GPU."
+    "The optimum is the best operating point that a search finds with the exact physics of the "
+    "simulated GPU. It is not known for a real GPU."
 )
 _FIGURES: Final = (
     "Throughput is the mean of the second half of the windows. The share of the optimum and the "
@@ -111,10 +113,10 @@ def _values(figures: Mapping[str, MeanOfSeeds], names: tuple[str, ...] = ()) -> 
 
 
 def _value(one: MeanOfSeeds, column: _Column) -> str:
-    say = column.say
+    as_text = column.as_text
     if one.value is None:
         return column.unknown if one.unknown else "-"
     if one.low is None or one.high is None:
-        return say(one.value)
-    low, high = say(max(one.low, 0.0)), say(one.high)  # no figure can be negative
-    return say(one.value) if low == high else f"{say(one.value)} [{low}, {high}]"
+        return as_text(one.value)
+    low, high = as_text(max(one.low, 0.0)), as_text(one.high)  # no figure can be negative
+    return as_text(one.value) if low == high else f"{as_text(one.value)} [{low}, {high}]"
