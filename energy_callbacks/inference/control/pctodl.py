@@ -66,7 +66,7 @@ class PctoDl:
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
-        self.degraded = reference.degraded(
+        self.degraded = self._without = reference.degraded(
             abilities,
             {
                 "clock": "only the plan keeps the power below the cap",
@@ -87,10 +87,11 @@ class PctoDl:
     def cap_changed(self, cap_w: float) -> OperatingPoint:
         """See ``Controller``; if no plan is found for the cap, the tenants stay."""
         if self._can_plan:
+            self.degraded = self._without
             try:
                 self._tenants = self._planned(cap_w)
             except ValueError as error:
-                self.degraded = str(error)
+                self.degraded = "; ".join(filter(None, (self._without, str(error))))
         return self._feed_forward(cap_w)
 
     def step(self, window: Window) -> OperatingPoint:

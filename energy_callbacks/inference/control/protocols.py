@@ -121,7 +121,8 @@ class Plant(Protocol):
         """Change what differs from the present operating point.
 
         Raises:
-            ActuatorError: if a setting cannot be changed.
+            ValueError: if the point is not possible on this plant.
+            PowerCapError: if a setting cannot be changed.
         """
         ...
 

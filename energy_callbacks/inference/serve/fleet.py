@@ -123,6 +123,11 @@ class Fleet:
         return [worker for worker, _ in self._serving]
 
     @property
+    def workers(self) -> list[Worker]:
+        """All workers, also those that load or end."""
+        return list(self._workers.values())
+
+    @property
     def is_ending(self) -> bool:
         """Whether workers have still to end."""
         return any(one.state == "ending" for one in self._workers.values())

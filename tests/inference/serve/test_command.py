@@ -62,7 +62,7 @@ def test_a_cap_is_held(
 def test_every_algorithm(
     algorithm: str, params: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It serves with what it needs, and without privilege, or says why it cannot."""
+    """It serves with all that it needs."""
     words = [*RESNET, "--algorithm", algorithm, "--seconds", "5", "--json"]
     assert main([*SERVE, *words, *params]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -99,6 +99,15 @@ def test_recorded_requests(
     assert row.split()[:4] == ["resnet50", "280", "280", "0"]
 
 
+def test_a_plan_without_a_model(
+    folder: Path, params: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model without a tenant could answer no request."""
+    words = ["--plan", str(folder / "plan.json"), "--model", "mobilenet_v2", "--cap", "400"]
+    assert main([*SERVE, *words, *params]) in (1, 2)
+    assert "the plan has no tenant for mobilenet_v2" in capsys.readouterr().err
+
+
 def test_the_shadow(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """It is a part of the report."""
     words = [*RESNET, "--enable-shadow", "--seconds", "30", "--no-privilege", "--json"]
@@ -129,6 +138,7 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
         ([*RESNET, "--algorithm", "fixed"], "--algorithm fixed needs --plan"),
         ([*RESNET, "--algorithm", "powercap", "--enable-shadow"], "needs --params"),
         (["--model", "resnet50", "--cap", "5:400"], "the first time must be 0"),
+        (["--model", "resnet50", "--cap", "0:400,9:inf"], "values must be at least 0 and finite"),
         (["--model", "resnet50", "--cap", "caps.csv"], "caps.csv"),
         (["--model", "unknown", "--cap", "400", "--algorithm", "powercap"], "no model 'unknown'"),
         ([*RESNET, "--algorithm", "powercap", "--seconds", "0"], "seconds must be at least 1"),
@@ -147,6 +157,10 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
                 "vgg19=5",
             ],
             "--rate has no value for resnet50",
+        ),
+        (
+            [*RESNET, "--algorithm", "powercap", "--rate", "5", "vgg19=5"],
+            "--rate names vgg19; the models are resnet50",
         ),
     ],
 )

@@ -73,6 +73,21 @@ def test_a_change_with_requests_under_way(start: Start) -> None:
     assert all_answered_once(server) > 0
 
 
+def test_old_processes_that_end_slowly(start: Start) -> None:
+    """The new ones answer requests meanwhile; no window is steady until the old ones have ended."""
+    model = f"{MODELS}:ends_slowly"
+    server = start(equal(model, 50.0, 4, 1))
+    new = equal(model, 25.0, 4, 2)
+    server.apply(OperatingPoint(configuration=new))
+    windows = []
+    while not (window := server.window(0.3)).is_steady:
+        windows.append(window)
+    changed = [one for one in windows if one.point.configuration == new]
+    assert len(changed) >= 3
+    assert min(one.throughput_per_s for one in changed) > 50.0
+    assert all_answered_once(server) > 0
+
+
 def test_requests_of_a_killed_tenant(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

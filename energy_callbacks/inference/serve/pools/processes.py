@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from energy_callbacks.inference.profile.open_device import OpenDevice
 from energy_callbacks.inference.profile.tenant_process import (
+    END_S,
     TenantFailed,
     TenantProcess,
     end_processes,
@@ -28,11 +29,14 @@ _BATCH_S: Final = 60.0
 class _Worker:
     process: TenantProcess
     due_s: list[float] = field(default_factory=list)  # latest time of each answer that is awaited
-    is_ending: bool = False
+    exit_fd: int | None = None  # readable when the process has exited; set while it ends
 
 
 class ProcessPool:
     """One process per worker, with the share of its tenant.
+
+    A process that ends needs a second or two to release its GPU. ``wait`` reports its exit, and
+    does not block until then, so that the other workers get their batches.
 
     Args:
         device: the GPU or CPU, which is open.
@@ -52,6 +56,9 @@ class ProcessPool:
     def close(self) -> None:
         """End all processes; no other method may be called then."""
         end_processes([one.process for one in self._workers.values()])
+        for one in self._workers.values():
+            if one.exit_fd is not None:
+                os.close(one.exit_fd)
         self._workers = {}
         self._selector.close()
         os.close(self._woken)
@@ -97,7 +104,11 @@ class ProcessPool:
     def end(self, worker: int) -> None:
         """See ``Pool``."""
         one = self._workers[worker]
-        one.is_ending = True
+        one.exit_fd = os.pidfd_open(one.process.pid)
+        self._selector.unregister(one.process)
+        self._selector.register(one.exit_fd, selectors.EVENT_READ, worker)
+        # A tenant that still loads ends after that.
+        one.due_s = [max([*one.due_s, time.monotonic() + END_S])]
         one.process.close()
 
     def wait(self, until_s: float) -> Sequence[Event]:
@@ -115,14 +126,15 @@ class ProcessPool:
         return [*events, *self._late()]
 
     def _events(self, worker: int) -> list[Event]:
-        """Return what a worker has answered."""
+        """Return what a worker has answered, or its exit."""
         one = self._workers[worker]
+        if one.exit_fd is not None:
+            self._remove(worker)
+            return [Ended(worker)]
         try:
             answers = one.process.arrived()
         except TenantFailed as failure:
             self._remove(worker)
-            if one.is_ending:
-                return [Ended(worker)]
             return [Failed(worker, failure.status, failure.note)]
         del one.due_s[: len(answers)]
         return [
@@ -131,15 +143,25 @@ class ProcessPool:
         ]
 
     def _late(self) -> list[Event]:
-        """End workers that have not answered in time."""
+        """Kill workers that have not answered, or not ended, in time."""
         now_s = time.monotonic()
-        late = [n for n, one in self._workers.items() if one.due_s and one.due_s[0] <= now_s]
+        late = {n: one for n, one in self._workers.items() if one.due_s and one.due_s[0] <= now_s}
         for worker in late:
             self._remove(worker)
-        return [Failed(worker, "timeout", "a tenant did not answer in time") for worker in late]
+        return [
+            Failed(worker, "timeout", "a tenant did not answer in time")
+            if one.exit_fd is None
+            else Ended(worker)
+            for worker, one in late.items()
+        ]
 
     def _remove(self, worker: int) -> None:
+        """Forget a worker, and kill its process if it has not exited."""
         one = self._workers.pop(worker)
-        self._selector.unregister(one.process)
+        if one.exit_fd is None:
+            self._selector.unregister(one.process)
+        else:
+            self._selector.unregister(one.exit_fd)
+            os.close(one.exit_fd)
         one.process.close()
         one.process.wait(0.0)
