@@ -53,6 +53,7 @@ class Turns(ClosedLoop):
     def __init__(self, place: int) -> None:
         super().__init__()
         self._place: Final = place
+        self._next_turn_s = 0.0
 
     def is_turn(self, t_s: float) -> bool:
         """Return whether requests arrive at a time."""
@@ -67,8 +68,6 @@ class Turns(ClosedLoop):
         turn = int(t_s / TURN_S)
         self._next_turn_s = TURN_S * (turn + (1 if turn % 2 != self._place else 2))
         super().offered(samples if self.is_turn(t_s) else 0, t_s)
-
-    _next_turn_s = 0.0
 
 
 class Counter(AbstractContextManager["Counter"]):

@@ -43,7 +43,7 @@ class Server:
 
     Attributes:
         cap_w: present power cap, W. While other tenants serve than those of the point, because
-            these load or cannot be loaded, the server keeps below it by itself: the tenants pause
+            these load or cannot be loaded, the server keeps the power below it: the tenants pause
             more. Otherwise, this is the task of the controller.
         energies: energies of the tenants.
         dispatcher: queues and tenants.

@@ -1,15 +1,21 @@
 """``powercap serve`` on simulated GPUs, and its errors."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from energy_callbacks.cli import main
+from energy_callbacks.cli.powercap import open_bench
+from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.predictor.predictor import Predictor
+from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.sweeps import anchor, designed
 from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import read
+from energy_callbacks.powercap.settings import KnobRange
 
 SERVE = ["powercap", "serve", "--gpu", "sim:h200"]
 RESNET = ["--model", "resnet50", "--cap", "400"]
@@ -128,6 +134,30 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     points = json.loads(capsys.readouterr().out)
     assert [one["cap_w"] for one in points] == [400.0, 300.0]
     assert points[0]["point"]["configuration"]["sm_mhz"] is None
+
+
+def test_a_gpu_whose_clocks_cannot_be_changed(
+    params: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With consent, our controller uses the power limit instead, and says that."""
+    limit = KnobRange(knob="limit", lowest=200.0, highest=700.0, present=700.0, default=700.0)
+    actuator = SimpleNamespace(
+        probe=lambda _: SimpleNamespace(knobs=("limit",)), range=lambda _uuid, _knob: limit
+    )
+
+    def chosen(_uuid: str, knobs: Sequence[str]) -> object:
+        if "clock" in knobs:
+            raise ActuatorError("no actuator can change 'clock'")
+        return actuator
+
+    device = LocalDevice(uuid="GPU-1", name="NVIDIA H200")
+    monkeypatch.setattr(open_bench, "device", lambda _: device)
+    monkeypatch.setattr(open_bench, "actuator", chosen)
+    words = ["powercap", "serve", "--gpu", "0", *RESNET, *params, "--yes", "--dry-run"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "degraded: clocks cannot be changed: the power limit follows the cap" in text
+    assert "privileged: set limit" in text
 
 
 @pytest.mark.parametrize(
