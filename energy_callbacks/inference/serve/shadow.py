@@ -20,6 +20,7 @@ from energy_callbacks.inference.control.protocols import (
     Controller,
     Need,
     OperatingPoint,
+    Tenants,
     Window,
 )
 from energy_callbacks.inference.planner.judge import judge
@@ -28,7 +29,6 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Tenant
 from energy_callbacks.inference.serve.server import tenants_text
 
-Tenants = tuple[Tenant, ...]
 # Windows of a comparison. The noise of throughput is 0.5 % (``control/model_inverse.py``), so that
 # the difference of two means of five windows has a standard deviation of 0.3 %.
 _WINDOWS: Final = 5

@@ -4,15 +4,21 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from energy_callbacks.cli import main
-from energy_callbacks.cli.powercap import open_bench
+from energy_callbacks.cli.powercap import open_bench, serve
 from energy_callbacks.core.errors import ActuatorError
+from energy_callbacks.inference.control.controllers import create
+from energy_callbacks.inference.control.protocols import Controller
+from energy_callbacks.inference.planner.plan import Plan
+from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.predictor.predictor import Predictor
 from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.sweeps import anchor, designed
+from energy_callbacks.inference.records import Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import read
 from energy_callbacks.powercap.settings import KnobRange
@@ -134,6 +140,39 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     points = json.loads(capsys.readouterr().out)
     assert [one["cap_w"] for one in points] == [400.0, 300.0]
     assert points[0]["point"]["configuration"]["sm_mhz"] is None
+
+
+@pytest.fixture
+def problems(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """Provide the problems of all controllers that the command makes."""
+    found: list[Problem] = []
+
+    def recorded(name: str, problem: Problem, *given: Any, **options: Any) -> Controller:
+        found.append(problem)
+        return create(name, problem, *given, **options)
+
+    monkeypatch.setattr(serve, "create", recorded)
+    return found
+
+
+def test_tenants_must_answer_more_than_the_rate(params: list[str], problems: list[Problem]) -> None:
+    """Random requests of 1000/s need 1250/s."""
+    assert main([*SERVE, *RESNET, *params, "--rate", "1000", "--dry-run"]) == 0
+    assert problems[-1].min_rates_per_s == {"resnet50": 1250.0}
+
+
+def test_a_plan_with_a_controller(
+    folder: Path, params: list[str], problems: list[Problem], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tenants are kept under each cap, and its limits hold that no option replaces."""
+    words = ["--plan", str(folder / "plan.json"), "--cap", "0:450,9:300", "--share", "25"]
+    assert main([*SERVE, *words, *params, "--dry-run", "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)
+    kept = Plan.read(folder / "plan.json").configuration.tenants
+    for one in points:
+        tenants = [Tenant(**each) for each in one["point"]["configuration"]["tenants"]]
+        assert tenants == list(kept)
+    assert (problems[-1].shares_pct, problems[-1].batches) == ((25,), (4, 16))
 
 
 def test_a_gpu_whose_clocks_cannot_be_changed(
