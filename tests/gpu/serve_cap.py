@@ -77,7 +77,7 @@ def main() -> int:
             rows += _verified(bench, problem, predictor, cap_w)
         bests = [_best(rows, problem, cap_w) for cap_w in caps_w]
     print(f"{time.monotonic() - start_s:.0f} s before serving", flush=True)
-    with _machine(options) as machine:
+    with opened_machine(options) as machine:
         report = _serve(machine, problem, rows, caps_w, given)
     print(f"\n{report.text()}\n")
     (given.out / "serve.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
@@ -166,7 +166,8 @@ def _run_plan(
     return [row]
 
 
-def _machine(options: Namespace) -> AbstractContextManager[Machine]:
+def opened_machine(options: Namespace) -> AbstractContextManager[Machine]:
+    """Return what serves on the GPU of ``options.gpu``, without changing a setting."""
     if open_bench.is_simulated(options):
         return nullcontext(SimulatedMachine(open_bench.simulated(options)))
     return LocalMachine(open_bench.device(options.gpu), load_s=options.load_timeout)
