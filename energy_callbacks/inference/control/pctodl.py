@@ -6,7 +6,7 @@ it changes by 0.8 times the distance over the slope of the law; nearer, by one s
     P(f) = P(f_min) + (P(f_max) - P(f_min)) * x ** g,   x = (f - f_min) / (f_max - f_min)
 
 ``faithful=True`` controls the highest reading of a window and never rests, as the published
-program does. By default these defects are mended: the mean power of a window is controlled; within
+program does. By default these defects are fixed: the mean power of a window is controlled; within
 a step of the cap the clock rests; and a clock between two steps is rounded down, never up. Written
 from the published text.
 """
@@ -32,7 +32,7 @@ _ETA: Final = 0.8
 _NEAR_W: Final = 7.0
 _LEAST_MHZ: Final = 15.0
 _MOST_MHZ: Final = 300.0
-# Room for the noise of a window when the mended law raises the clock: the sensor error of the
+# Room for the noise of a window when the fixed law raises the clock: the sensor error of the
 # planner, relative to the cap.
 _ROOM: Final = 0.007
 _LEAST_X: Final = 0.02  # where the slope of the law is not near zero or infinite

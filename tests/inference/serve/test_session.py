@@ -103,6 +103,17 @@ def test_the_report() -> None:
     assert "attributed by the activity of multiprocessors" in text
 
 
+def test_a_report_without_attribution() -> None:
+    """It has the reason, and does not state a method."""
+    machine = SimulatedMachine(simulated_gpu("sim:h200"))
+    machine.not_attributed = "other processes use the GPU: 7"
+    one = Server(machine, {"resnet50": ClosedLoop()})
+    report = serve(one, lambda _: Fixed(FOUR), CapSchedule.fixed(650.0), seconds=3)
+    lines = report.text().splitlines()
+    assert "energy by tenant" in lines
+    assert any(line.startswith("not attributed: other processes use the GPU: 7") for line in lines)
+
+
 def test_a_picture(tmp_path: Path) -> None:
     """It has the power, the cap and the throughput of all windows."""
     report = run(Proportional(), CapSchedule(((0.0, 400.0), (5.0, 300.0))), 10)

@@ -23,13 +23,15 @@ from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, 
 
 # Time until a batch has ended, s: as for the longest batch of a profile.
 _BATCH_S: Final = 60.0
+# How often it is checked whether processes that end have exited, s.
+_LOOK_S: Final = 0.02
 
 
 @dataclass(slots=True)
 class _Worker:
     process: TenantProcess
     due_s: list[float] = field(default_factory=list)  # latest time of each answer that is awaited
-    exit_fd: int | None = None  # readable when the process has exited; set while it ends
+    is_ending: bool = False
 
 
 class ProcessPool:
@@ -56,9 +58,6 @@ class ProcessPool:
     def close(self) -> None:
         """End all processes; no other method may be called then."""
         end_processes([one.process for one in self._workers.values()])
-        for one in self._workers.values():
-            if one.exit_fd is not None:
-                os.close(one.exit_fd)
         self._workers = {}
         self._selector.close()
         os.close(self._woken)
@@ -104,9 +103,8 @@ class ProcessPool:
     def end(self, worker: int) -> None:
         """See ``Pool``."""
         one = self._workers[worker]
-        one.exit_fd = os.pidfd_open(one.process.pid)
-        self._selector.unregister(one.process)
-        self._selector.register(one.exit_fd, selectors.EVENT_READ, worker)
+        one.is_ending = True
+        self._selector.unregister(one.process)  # its exit is polled
         # A tenant that still loads ends after that.
         one.due_s = [max([*one.due_s, time.monotonic() + END_S])]
         one.process.close()
@@ -115,6 +113,8 @@ class ProcessPool:
         """See ``Pool``."""
         due_s = [one.due_s[0] for one in self._workers.values() if one.due_s]
         now_s = time.monotonic()
+        if any(one.is_ending for one in self._workers.values()):
+            due_s.append(now_s + _LOOK_S)
         left_s = min([until_s, *due_s]) - now_s
         ready = self._selector.select(None if left_s == math.inf else max(left_s, 0.0))
         events: list[Event] = []
@@ -123,14 +123,11 @@ class ProcessPool:
                 os.read(self._woken, 65536)
             else:
                 events += self._events(key.data)
-        return [*events, *self._late()]
+        return [*events, *self._exited(), *self._late()]
 
     def _events(self, worker: int) -> list[Event]:
-        """Return what a worker has answered, or its exit."""
+        """Return what a worker has answered."""
         one = self._workers[worker]
-        if one.exit_fd is not None:
-            self._remove(worker)
-            return [Ended(worker)]
         try:
             answers = one.process.arrived()
         except TenantFailed as failure:
@@ -142,6 +139,17 @@ class ProcessPool:
             for each in answers
         ]
 
+    def _exited(self) -> list[Event]:
+        """Return the ends of workers whose processes have exited."""
+        ended = [
+            number
+            for number, one in self._workers.items()
+            if one.is_ending and one.process.has_exited
+        ]
+        for worker in ended:
+            self._remove(worker)
+        return [Ended(worker) for worker in ended]
+
     def _late(self) -> list[Event]:
         """Kill workers that have not answered, or not ended, in time."""
         now_s = time.monotonic()
@@ -149,19 +157,16 @@ class ProcessPool:
         for worker in late:
             self._remove(worker)
         return [
-            Failed(worker, "timeout", "a tenant did not answer in time")
-            if one.exit_fd is None
-            else Ended(worker)
+            Ended(worker)
+            if one.is_ending
+            else Failed(worker, "timeout", "a tenant did not answer in time")
             for worker, one in late.items()
         ]
 
     def _remove(self, worker: int) -> None:
         """Forget a worker, and kill its process if it has not exited."""
         one = self._workers.pop(worker)
-        if one.exit_fd is None:
+        if not one.is_ending:
             self._selector.unregister(one.process)
-        else:
-            self._selector.unregister(one.exit_fd)
-            os.close(one.exit_fd)
         one.process.close()
         one.process.wait(0.0)
