@@ -101,7 +101,8 @@ class SimulatedGpu:
         }
         self._foreign = sorted(self.failures.foreign_limits)
         self._tenants: tuple[Tenant, ...] = ()
-        self._mode = self._usual_mode = mode
+        self._usual_mode: Mode = mode
+        self._mode: Mode = mode
         self._is_waiting = False
 
     @property
