@@ -8,7 +8,7 @@ power is above the cap in at most 2 % of the windows of one second, and throughp
 of the best measured configuration below the cap, or if a process is left. Writes ``windows.csv``,
 ``power.png`` and ``serve.json`` to DIR.
 
-``--gpu sim:h200`` checks this script without a GPU.
+``--gpu sim:h200 --models resnet50 mobilenet_v2`` checks this script without a GPU.
 """
 
 import argparse

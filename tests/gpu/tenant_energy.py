@@ -7,8 +7,8 @@ Exits with 1 unless the energy that ``serve`` attributes to each tenant differs 
 10 %, all parts add up to the measured energy, and this differs from the counter by at most 2 %, or
 if a process is left. Writes ``tenant_energy.json`` to DIR.
 
-``--gpu sim:h200`` and ``--gpu cpu`` check this script without a GPU; on a CPU, the counter is
-replaced by the sensors that ``serve`` uses.
+``--gpu sim:h200 --models resnet50 mobilenet_v2`` and ``--gpu cpu`` check this script without a GPU;
+the counter is then replaced by the sensors that ``serve`` uses.
 """
 
 import argparse

@@ -237,8 +237,12 @@ def _opened(
 
 def _wanted(arguments: argparse.Namespace, needs: frozenset[Need]) -> list[Knob]:
     """Return the settings of use: those needed, and the limit in place of clocks."""
-    wanted = [knob for knob in KNOBS if knob in needs and not arguments.no_privilege]
-    return [*wanted, "limit"] if "clock" in wanted and "limit" not in wanted else wanted
+    if arguments.no_privilege:
+        return []
+    wanted: list[Knob] = [knob for knob in KNOBS if knob in needs]
+    if "clock" in wanted and "limit" not in wanted:
+        wanted.append("limit")
+    return wanted
 
 
 def _settings(
