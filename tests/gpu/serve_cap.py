@@ -8,7 +8,7 @@ power is above the cap in at most 2 % of the windows of one second, and throughp
 of the best measured configuration below the cap, or if a process is left. Writes ``windows.csv``,
 ``power.png`` and ``serve.json`` to DIR.
 
-``--gpu sim:h200`` checks this script without a GPU.
+``--gpu sim:h200 --models resnet50 mobilenet_v2`` checks this script without a GPU.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def main() -> int:
             rows += _verified(bench, problem, predictor, cap_w)
         bests = [_best(rows, problem, cap_w) for cap_w in caps_w]
     print(f"{time.monotonic() - start_s:.0f} s before serving", flush=True)
-    with _machine(options) as machine:
+    with opened_machine(options) as machine:
         report = _serve(machine, problem, rows, caps_w, given)
     print(f"\n{report.text()}\n")
     (given.out / "serve.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
@@ -166,7 +166,8 @@ def _run_plan(
     return [row]
 
 
-def _machine(options: Namespace) -> AbstractContextManager[Machine]:
+def opened_machine(options: Namespace) -> AbstractContextManager[Machine]:
+    """Return what serves on the GPU of ``options.gpu``, without changing a setting."""
     if open_bench.is_simulated(options):
         return nullcontext(SimulatedMachine(open_bench.simulated(options)))
     return LocalMachine(open_bench.device(options.gpu), load_s=options.load_timeout)

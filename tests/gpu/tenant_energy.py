@@ -7,8 +7,8 @@ Exits with 1 unless the energy that ``serve`` attributes to each tenant differs 
 10 %, all parts add up to the measured energy, and this differs from the counter by at most 2 %, or
 if a process is left. Writes ``tenant_energy.json`` to DIR.
 
-``--gpu sim:h200`` and ``--gpu cpu`` check this script without a GPU; on a CPU, the counter is
-replaced by the sensors that ``serve`` uses.
+``--gpu sim:h200 --models resnet50 mobilenet_v2`` and ``--gpu cpu`` check this script without a GPU;
+the counter is then replaced by the sensors that ``serve`` uses.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, Self
 
@@ -29,10 +29,11 @@ from energy_callbacks.core.units import joules_from_millijoules
 from energy_callbacks.inference.control.protocols import OperatingPoint
 from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.serve.arrivals import ClosedLoop
-from energy_callbacks.inference.serve.machine import LocalMachine, Machine, SimulatedMachine
+from energy_callbacks.inference.serve.machine import Machine
 from energy_callbacks.inference.serve.server import Server
 from energy_callbacks.sensing.sources.nvidia.source import session
 from tests.gpu.inference_cap import default_models, processes_left
+from tests.gpu.serve_cap import opened_machine
 
 TURN_S: Final = 2.0
 BATCHES: Final = (32, 64)
@@ -53,6 +54,7 @@ class Turns(ClosedLoop):
     def __init__(self, place: int) -> None:
         super().__init__()
         self._place: Final = place
+        self._next_turn_s = 0.0
 
     def is_turn(self, t_s: float) -> bool:
         """Return whether requests arrive at a time."""
@@ -67,8 +69,6 @@ class Turns(ClosedLoop):
         turn = int(t_s / TURN_S)
         self._next_turn_s = TURN_S * (turn + (1 if turn % 2 != self._place else 2))
         super().offered(samples if self.is_turn(t_s) else 0, t_s)
-
-    _next_turn_s = 0.0
 
 
 class Counter(AbstractContextManager["Counter"]):
@@ -117,7 +117,7 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     options = Namespace(gpu=given.gpu, data=None, seed=0, load_timeout=120.0, yes=False)
     with ExitStack() as stack:
-        machine = stack.enter_context(_machine(options))
+        machine = stack.enter_context(opened_machine(options))
         energy_j = _truth(stack, options, machine)
         server = Server(machine, {model: Turns(at) for at, model in enumerate(given.models)})
         tenants = sweeps.single(given.models, [50.0], list(BATCHES))
@@ -142,12 +142,6 @@ def _arguments() -> Namespace:
     add("--models", nargs=2, default=default_models())
     add("--seconds", type=int, default=60, help="a multiple of four")
     return parser.parse_args()
-
-
-def _machine(options: Namespace) -> AbstractContextManager[Machine]:
-    if open_bench.is_simulated(options):
-        return nullcontext(SimulatedMachine(open_bench.simulated(options)))
-    return LocalMachine(open_bench.device(options.gpu), load_s=options.load_timeout)
 
 
 def _truth(

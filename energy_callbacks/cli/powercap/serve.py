@@ -3,7 +3,7 @@
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,12 @@ from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.cli.powercap.per_model import by_model
+from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.control.controllers import CONTROLLERS, create
 from energy_callbacks.inference.control.loop import CapSchedule
 from energy_callbacks.inference.control.protocols import Abilities, Controller, Need, Window
 from energy_callbacks.inference.planner.plan import Plan
-from energy_callbacks.inference.planner.problem import Problem
+from energy_callbacks.inference.planner.problem import BATCHES, Problem
 from energy_callbacks.inference.predictor.predictor import Predictor
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.inference.protocols import PredictionModel
@@ -26,6 +27,7 @@ from energy_callbacks.inference.serve.arrivals import Arrivals, ClosedLoop, Pois
 from energy_callbacks.inference.serve.fixed import Fixed
 from energy_callbacks.inference.serve.machine import (
     KNOBS,
+    WITHOUT_PRIVILEGE,
     LocalMachine,
     Machine,
     SimulatedMachine,
@@ -35,6 +37,7 @@ from energy_callbacks.inference.serve.session import Rates, serve
 from energy_callbacks.inference.serve.shadow import ShadowTuner
 from energy_callbacks.inference.serve.steps_over_time import StepsOverTime, caps
 from energy_callbacks.inference.traces import append
+from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 
 HELP = "answer requests under a power cap"
@@ -42,7 +45,6 @@ _FIXED: Final = "fixed"
 # Choices among which a plan for two models is found within seconds.
 _SHARES: Final = (10, 20, 25, 50, 100)
 _BATCHES: Final = (4, 16, 64)
-_FREE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
 # Requests that arrive at random need more than their mean rate: at 80 % of the capacity, a queue of
 # one server with a constant time of service is two requests long on average (M/D/1).
 _UTILISATION: Final = 0.8
@@ -145,14 +147,20 @@ class _Chosen:
     """What the options choose: models, their limits, and controllers for rates.
 
     Raises:
-        ValueError: if options are missing.
+        ValueError: if options are missing, or if the plan has no tenant for a model.
     """
 
     def __init__(self, arguments: argparse.Namespace, plan: Plan | None) -> None:
         self._arguments, self._plan = arguments, plan
-        self.models: Sequence[str] = arguments.model or (plan.problem.models if plan else ())
+        planned = () if plan is None else [one.model for one in plan.configuration.tenants]
+        self.models: Sequence[str] = arguments.model or tuple(dict.fromkeys(planned))
         if not self.models:
             raise ValueError("serve needs --model, or --plan with the models")
+        if plan is not None and (missing := set(self.models) - set(planned)):
+            raise ValueError(
+                f"the plan has no tenant for {', '.join(sorted(missing))}; make a plan that has, "
+                f"or name only models of its tenants, {', '.join(sorted(set(planned)))}"
+            )
         if arguments.algorithm == _FIXED and plan is None:
             raise ValueError("--algorithm fixed needs --plan")
         if arguments.enable_shadow and arguments.params is None:
@@ -165,31 +173,35 @@ class _Chosen:
     def controller(self, rates: Rates) -> Controller:
         """Return a new controller for rates that must be served."""
         given, plan = self._arguments, self._plan
+        problem = self._problem(rates)
         if given.algorithm == _FIXED:
             assert plan is not None
             inner: Controller = Fixed(plan.configuration)
         else:
             partition: tuple[Tenant, ...] | None = plan.configuration.tenants if plan else None
-            inner = create(
-                given.algorithm, self._problem(rates), self._predictor, partition=partition
-            )
+            inner = create(given.algorithm, problem, self._predictor, partition=partition)
         if not given.enable_shadow:
             return inner
-        return ShadowTuner(inner, self._predictor, weight=self._problem(rates).weight)
+        if plan is None and not given.batch:  # a neighbour is quickly predicted
+            problem = replace(problem, batches=BATCHES)
+        return ShadowTuner(inner, problem, self._predictor)
 
     def _problem(self, rates: Rates) -> Problem:
-        base = self._plan.problem if self._plan else Problem(models=tuple(self.models))
-        if self._plan is None or self._arguments.share or self._arguments.batch:
-            base = replace(
-                base,
-                shares_pct=tuple(self._arguments.share or _SHARES),
-                batches=tuple(sorted(set(self._arguments.batch or _BATCHES))),
-            )
+        given = self._arguments
+        base = (
+            Problem(models=tuple(self.models), shares_pct=_SHARES, batches=_BATCHES)
+            if self._plan is None
+            else self._plan.problem
+        )
+        if given.share:
+            base = replace(base, shares_pct=tuple(given.share))
+        if given.batch:
+            base = replace(base, batches=tuple(sorted(set(given.batch))))
         least: dict[str, float] = dict(base.min_rates_per_s)
         for model, rate in rates.items():
             if rate is not None:
                 least[model] = max(rate / _UTILISATION, least.get(model, 0.0))
-        return replace(base, models=tuple(self.models), cap_w=None, min_rates_per_s=least)
+        return replace(base, cap_w=None, min_rates_per_s=least)
 
 
 class _NoPredictor:
@@ -210,7 +222,7 @@ def _opened(
 ) -> AbstractContextManager[Machine]:
     """Return what serves; settings may be changed with consent, if the controller needs them."""
     if open_bench.is_simulated(arguments):
-        can: frozenset[Need] = _FREE.union(_wanted(arguments, needs))
+        can: frozenset[Need] = WITHOUT_PRIVILEGE.union(_wanted(arguments, needs))
         return nullcontext(SimulatedMachine(open_bench.simulated(arguments), can=can))
     where = open_bench.announced_device(arguments)
     settings, ranges = _settings(arguments, needs)
@@ -224,7 +236,13 @@ def _opened(
 
 
 def _wanted(arguments: argparse.Namespace, needs: frozenset[Need]) -> list[Knob]:
-    return [knob for knob in KNOBS if knob in needs and not arguments.no_privilege]
+    """Return the settings of use: those needed, and the limit in place of clocks."""
+    if arguments.no_privilege:
+        return []
+    wanted: list[Knob] = [knob for knob in KNOBS if knob in needs]
+    if "clock" in wanted and "limit" not in wanted:
+        wanted.append("limit")
+    return wanted
 
 
 def _settings(
@@ -237,7 +255,24 @@ def _settings(
     if not arguments.yes:
         logger.info("clocks and limits stay as they are; --yes allows to change them")
         return None, {}
-    return open_bench.changeable(arguments, uuid, wanted)
+    actuator = _actuator(uuid, wanted)
+    can = actuator.probe(uuid).knobs
+    ranges: dict[Knob, KnobRange] = {
+        knob: actuator.range(uuid, knob) for knob in wanted if knob in can
+    }
+    return GpuSettings(actuator, uuid, allow_changes=True), ranges
+
+
+def _actuator(uuid: str, knobs: Sequence[Knob]) -> Actuator:
+    """Return what can change the first of some settings that can be changed.
+
+    Raises:
+        ActuatorError: if none of them can.
+    """
+    for knob in knobs[:-1]:
+        with suppress(ActuatorError):
+            return open_bench.actuator(uuid, [knob])
+    return open_bench.actuator(uuid, knobs[-1:])
 
 
 def _arrivals(arguments: argparse.Namespace, models: Sequence[str]) -> Mapping[str, Arrivals]:
@@ -248,6 +283,10 @@ def _arrivals(arguments: argparse.Namespace, models: Sequence[str]) -> Mapping[s
     rates = by_model("--rate", arguments.rate, tuple(models), StepsOverTime.parse)
     if missing := set(models) - set(rates):
         raise ValueError(f"--rate has no value for {', '.join(sorted(missing))}")
+    if unknown := set(rates) - set(models):
+        raise ValueError(
+            f"--rate names {', '.join(sorted(unknown))}; the models are {', '.join(models)}"
+        )
     return {
         model: Poisson(rates[model], seed=arguments.seed + at) for at, model in enumerate(models)
     }
@@ -309,5 +348,5 @@ def _abilities(arguments: argparse.Namespace, needs: frozenset[Need]) -> Abiliti
         }
     else:
         _, ranges = _settings(arguments, needs)
-    can: frozenset[Need] = _FREE.union(ranges)
+    can: frozenset[Need] = WITHOUT_PRIVILEGE.union(ranges)
     return Abilities(can=can, ranges=ranges)

@@ -9,8 +9,13 @@ import math
 from typing import Final, Literal
 
 from energy_callbacks.inference.control import reference
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
-from energy_callbacks.inference.control.reference import Tenants
+from energy_callbacks.inference.control.protocols import (
+    Abilities,
+    Need,
+    OperatingPoint,
+    Tenants,
+    Window,
+)
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 

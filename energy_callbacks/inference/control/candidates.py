@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.inference.control.levels import Level
+from energy_callbacks.inference.control.protocols import Tenants
 from energy_callbacks.inference.planner import enumeration
 from energy_callbacks.inference.planner.judge import Judged, judge
 from energy_callbacks.inference.planner.plan import Plan, Z
 from energy_callbacks.inference.planner.problem import GpuSetting, Problem
 from energy_callbacks.inference.planner.search import plan
 from energy_callbacks.inference.protocols import PredictionModel
-from energy_callbacks.inference.records import Configuration, Interval, Tenant
+from energy_callbacks.inference.records import Configuration, Interval
 
 Array = NDArray[np.float64]
-Tenants = tuple[Tenant, ...]
 # Levels at which the predictor is evaluated; between them, logarithms are interpolated. Ten
 # clocks are about a tenth apart, and power is a power of the clock.
 _ANCHORS: Final = 10

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from energy_callbacks.inference.control.batchdvfs import BatchDvfs
-from energy_callbacks.inference.control.candidates import Tenants
 from energy_callbacks.inference.control.directcap import DirectCap
 from energy_callbacks.inference.control.model_inverse import ModelInverse
 from energy_callbacks.inference.control.morak import Morak
 from energy_callbacks.inference.control.pctodl import PctoDl
 from energy_callbacks.inference.control.powercap import PowerLimit
-from energy_callbacks.inference.control.protocols import Controller
+from energy_callbacks.inference.control.protocols import Controller, Tenants
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 

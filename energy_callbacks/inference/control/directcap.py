@@ -10,8 +10,13 @@ from typing import Final
 
 from energy_callbacks.inference.control import reference
 from energy_callbacks.inference.control.levels import values
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
-from energy_callbacks.inference.control.reference import Tenants
+from energy_callbacks.inference.control.protocols import (
+    Abilities,
+    Need,
+    OperatingPoint,
+    Tenants,
+    Window,
+)
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration

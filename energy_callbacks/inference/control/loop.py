@@ -61,8 +61,10 @@ def run(
     ::
 
         start
-        repeat: window, step
-                and cap_changed, if the next window has another cap
+        for each window: window
+                         step, and cap_changed if the next window has another cap
+
+    No step follows the last window.
 
     Args:
         controller: chooses operating points.
@@ -73,15 +75,17 @@ def run(
 
     Raises:
         ValueError: if the controller cannot work with the abilities of the plant.
-        ActuatorError: if a setting cannot be changed.
+        PowerCapError: if a setting cannot be changed.
     """
     cap_w = schedule.at(0.0)
     plant.apply(controller.start(cap_w, plant.abilities))
     start_s: float | None = None
-    for _ in range(windows):
+    for left in reversed(range(windows)):
         window = plant.window(window_s)
         start_s = window.start_s if start_s is None else start_s
         yield window, cap_w
+        if not left:
+            return
         point = controller.step(window)
         if (next_w := schedule.at(window.end_s - start_s)) != cap_w:
             cap_w = next_w

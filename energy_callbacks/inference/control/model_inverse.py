@@ -21,14 +21,19 @@ import numpy as np
 from energy_callbacks.inference.control.candidates import (
     Array,
     Candidates,
-    Tenants,
     candidates,
     partitions,
     planned,
 )
 from energy_callbacks.inference.control.estimate import Estimates, Partition
 from energy_callbacks.inference.control.levels import levels
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
+from energy_callbacks.inference.control.protocols import (
+    Abilities,
+    Need,
+    OperatingPoint,
+    Tenants,
+    Window,
+)
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import MeasuredWindow, needed
@@ -121,8 +126,7 @@ class ModelInverse:
             self._reconsider()
         else:
             self._plan()
-            rates, errors = self._reachable()
-            self._at = int((rates - _CAUTION * errors).argmax())
+            self._at = self._most_promising()
         self._level = self._highest(_Z)
         return self._point
 
@@ -196,12 +200,17 @@ class ModelInverse:
         known.rate.add(math.log(rate) - float(self._table.rates[at, level]))
 
     def _go_back(self, window: Window) -> None:
-        """Return to the tenants that go on, and do not choose the refused ones again."""
+        """Return to the tenants that go on, and do not choose the refused ones again.
+
+        If those that go on are no candidates, the best of the others is chosen.
+        """
         self._refused.add(self._at)
         present = window.point.configuration.tenants
         if present in self._table.partitions:
             self._at = self._table.partitions.index(present)
-            self._level = self._highest(_Z)
+        else:
+            self._at = self._most_promising()
+        self._level = self._highest(_Z)
         self._held = 0
 
     def _learn(self, window: Window) -> None:
@@ -269,6 +278,11 @@ class ModelInverse:
             is_below[above:] = False
         rates = np.where(is_below, table.rates[self._at], -np.inf)
         return int(rates.argmax()) if is_below.any() else 0
+
+    def _most_promising(self) -> int:
+        """Return the partition with the most throughput, if all must be loaded."""
+        rates, errors = self._reachable()
+        return int((rates - _CAUTION * errors).argmax())
 
     def _reachable(self) -> tuple[Array, Array]:
         """Return the logarithm of each partition's throughput below the cap, and its error."""

@@ -7,8 +7,13 @@ and larger steps the farther the power is from the cap. Written from the text.
 from typing import Final
 
 from energy_callbacks.inference.control import reference
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
-from energy_callbacks.inference.control.reference import Tenants
+from energy_callbacks.inference.control.protocols import (
+    Abilities,
+    Need,
+    OperatingPoint,
+    Tenants,
+    Window,
+)
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 

@@ -6,7 +6,7 @@ it changes by 0.8 times the distance over the slope of the law; nearer, by one s
     P(f) = P(f_min) + (P(f_max) - P(f_min)) * x ** g,   x = (f - f_min) / (f_max - f_min)
 
 ``faithful=True`` controls the highest reading of a window and never rests, as the published
-program does. By default these defects are mended: the mean power of a window is controlled; within
+program does. By default these defects are fixed: the mean power of a window is controlled; within
 a step of the cap the clock rests; and a clock between two steps is rounded down, never up. Written
 from the published text.
 """
@@ -15,8 +15,13 @@ import math
 from typing import Final
 
 from energy_callbacks.inference.control import reference
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
-from energy_callbacks.inference.control.reference import Tenants
+from energy_callbacks.inference.control.protocols import (
+    Abilities,
+    Need,
+    OperatingPoint,
+    Tenants,
+    Window,
+)
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration
@@ -27,7 +32,7 @@ _ETA: Final = 0.8
 _NEAR_W: Final = 7.0
 _LEAST_MHZ: Final = 15.0
 _MOST_MHZ: Final = 300.0
-# Room for the noise of a window when the mended law raises the clock: the sensor error of the
+# Room for the noise of a window when the fixed law raises the clock: the sensor error of the
 # planner, relative to the cap.
 _ROOM: Final = 0.007
 _LEAST_X: Final = 0.02  # where the slope of the law is not near zero or infinite
@@ -66,7 +71,7 @@ class PctoDl:
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
-        self.degraded = reference.degraded(
+        self.degraded = self._without = reference.degraded(
             abilities,
             {
                 "clock": "only the plan keeps the power below the cap",
@@ -87,10 +92,11 @@ class PctoDl:
     def cap_changed(self, cap_w: float) -> OperatingPoint:
         """See ``Controller``; if no plan is found for the cap, the tenants stay."""
         if self._can_plan:
+            self.degraded = self._without
             try:
                 self._tenants = self._planned(cap_w)
             except ValueError as error:
-                self.degraded = str(error)
+                self.degraded = "; ".join(filter(None, (self._without, str(error))))
         return self._feed_forward(cap_w)
 
     def step(self, window: Window) -> OperatingPoint:

@@ -3,8 +3,13 @@
 import math
 
 from energy_callbacks.inference.control import reference
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
-from energy_callbacks.inference.control.reference import Tenants
+from energy_callbacks.inference.control.protocols import (
+    Abilities,
+    Need,
+    OperatingPoint,
+    Tenants,
+    Window,
+)
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration
@@ -40,8 +45,8 @@ class PowerLimit:
     def cap_changed(self, cap_w: float) -> OperatingPoint:
         """See ``Controller``."""
         limit_w = reference.limit(self._abilities, cap_w)
-        if limit_w is not None and not math.isclose(limit_w, cap_w):
-            self.degraded = f"the card accepts no limit of {cap_w:g} W; the limit is {limit_w:g} W"
+        if limit_w is not None:
+            self.degraded = _difference(limit_w, cap_w)
         self._point = OperatingPoint(
             configuration=Configuration(tenants=self._tenants, power_limit_w=limit_w)
         )
@@ -51,6 +56,12 @@ class PowerLimit:
         """See ``Controller``; the point stays."""
         del window
         return self._point
+
+
+def _difference(limit_w: float, cap_w: float) -> str:
+    if math.isclose(limit_w, cap_w):
+        return ""
+    return f"the card accepts no limit of {cap_w:g} W; the limit is {limit_w:g} W"
 
 
 def _largest(problem: Problem) -> Tenants:

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from energy_callbacks.inference.records import Configuration, Tenant
 from energy_callbacks.powercap.settings import Knob, KnobRange
 
+Tenants = tuple[Tenant, ...]
 # What a controller may change. A partition is the tenants and their shares.
 Need = Literal["partition", "batch", "clock", "memory_clock", "limit", "duty"]
 
@@ -56,7 +57,7 @@ class Window:
     latency_p95_ms: float | None = None
     sm_mhz_measured: float | None = None
     temperature_c: float | None = None
-    refused: tuple[Tenant, ...] | None = None
+    refused: Tenants | None = None
     sm_util_pct: float | None = None
     mem_util_pct: float | None = None
 
@@ -121,7 +122,8 @@ class Plant(Protocol):
         """Change what differs from the present operating point.
 
         Raises:
-            ActuatorError: if a setting cannot be changed.
+            ValueError: if the point is not possible on this plant.
+            PowerCapError: if a setting cannot be changed.
         """
         ...
 

@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.inference.control.levels import values
-from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint
+from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Tenants
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.planner.problem import STEP_PCT, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import plan
 from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Tenant
 
-Tenants = tuple[Tenant, ...]
 # Lowest clock of the published plans, and step between the clocks of their profiles, MHz.
 _FLOOR_MHZ: Final = 500.0
 _STEP_MHZ: Final = 150.0

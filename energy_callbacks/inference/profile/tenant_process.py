@@ -112,6 +112,11 @@ class TenantProcess:
         """Process id."""
         return self._process.pid
 
+    @property
+    def has_exited(self) -> bool:
+        """Whether the process has exited; it does not wait."""
+        return self._process.poll() is not None
+
     def fileno(self) -> int:
         """Return the descriptor of the answers, for ``select``."""
         assert self._process.stdout is not None

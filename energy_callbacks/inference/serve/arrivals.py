@@ -150,7 +150,11 @@ class Recorded(_OpenLoop):
     def __init__(self, times_s: Sequence[float], rate_window_s: float = 10.0) -> None:
         self._times_s: Final = np.asarray(times_s, dtype=np.float64)
         if np.any(np.diff(self._times_s) < 0.0):
-            raise ValueError("times of requests must ascend")
+            at = int(np.argmax(np.diff(self._times_s) < 0.0))
+            raise ValueError(
+                f"times of requests must ascend, got {self._times_s[at + 1]:g} s after "
+                f"{self._times_s[at]:g} s; sort them"
+            )
         self._window_s, self._at = rate_window_s, 0
 
     def next_s(self) -> float:
@@ -175,9 +179,9 @@ class Recorded(_OpenLoop):
 def read(path: Path, models: Sequence[str]) -> Mapping[str, Recorded]:
     """Read the times of requests from a CSV file.
 
-    The file has a header with a column of times in seconds, ``time_s``, and a column ``model`` if
-    there are several models. A column ``requests`` has the number of requests at a time. Times
-    begin at the first of the file.
+    The file has a header with a column of times in seconds, ``time_s`` (also ``t_s``, ``time``,
+    ``arrival_s`` or ``timestamp``), and a column ``model`` if there are several models. A column
+    ``requests`` has the number of requests at a time. Times begin at the first of the file.
 
     Raises:
         ValueError: if a column is missing, or if a cell is not valid.
@@ -214,5 +218,8 @@ def _numbers(where: str, at: str, count: str) -> tuple[float, int]:
             f"and {count!r}"
         ) from None
     if not math.isfinite(at_s) or requests < 0:
-        raise ValueError(f"{where}: got time {at!r} and requests {count!r}")
+        raise ValueError(
+            f"{where}: a time must be finite and a number of requests at least 0, got {at!r} and "
+            f"{count!r}"
+        )
     return at_s, requests

@@ -9,9 +9,6 @@ import numpy as np
 
 from energy_callbacks.inference.records import Tenant
 
-# Batches are kept for this time, s: longer than any window, and than planning delays one.
-_KEEP_S = 120.0
-
 
 class Batch(NamedTuple):
     """A batch that has run, or that runs.
@@ -38,10 +35,10 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class BatchLog:
-    """Finished batches of the last minutes, and the latencies of all requests.
+    """Finished batches since the last window, and the latencies of all requests.
 
     Attributes:
-        batches: finished batches in the order of their ends.
+        batches: finished batches in the order of their answers.
         latencies_s: time from arrival to answer of each request, s, by model.
     """
 
@@ -55,12 +52,8 @@ class BatchLog:
         found.extend(batch.end_s - arrival_s for arrival_s in arrivals_s)
 
     def forget(self, before_s: float) -> None:
-        """Forget batches that ended long before a time, s."""
-        first = next(
-            (at for at, one in enumerate(self.batches) if one.end_s > before_s - _KEEP_S),
-            len(self.batches),
-        )
-        del self.batches[:first]
+        """Forget batches that ended before a time, s, at which the present window begins."""
+        self.batches = [one for one in self.batches if one.end_s > before_s]
 
     def overlapping(self, start_s: float, end_s: float) -> list[Batch]:
         """Return the batches that ran in a window."""

@@ -24,8 +24,8 @@ class Seen:
         workers: numbers of their workers.
         is_changing: whether a change to other tenants is under way.
         changed_s: time at which the last change was complete, s; infinite before. Then all new
-            tenants have answered, and the old processes have ended: their end stops the GPU for a
-            second or two.
+            tenants have answered, and the old processes have ended, which may slow down the GPU
+            until then.
         starved_s: last time at which a tenant had nothing to do because no request waited, s.
         batches: batches that ran in the window, with those that still run.
         refused: tenants that cannot be loaded.
@@ -130,14 +130,19 @@ class Dispatcher:
         return self._fleet.switches
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the requests of each model: those that arrived, were answered, and wait."""
+        """Return the requests of each model: those that arrived, were answered, and wait.
+
+        Those that wait are counted in the queue and in the batches that have not ended.
+        """
         with self._lock:
-            answered = {model: len(found) for model, found in self.log.latencies_s.items()}
+            waiting = Counter({model: len(queue) for model, queue in self._queues.items()})
+            for worker in self._fleet.workers:
+                waiting[worker.tenant.model] += sum(len(one.arrivals_s) for one in worker.sent)
             return {
                 model: {
                     "arrived": self._arrived[model],
-                    "answered": answered.get(model, 0),
-                    "waiting": self._arrived[model] - answered.get(model, 0),
+                    "answered": len(self.log.latencies_s.get(model, ())),
+                    "waiting": waiting[model],
                 }
                 for model in self._arrivals
             }

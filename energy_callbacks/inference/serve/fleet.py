@@ -105,7 +105,6 @@ class Fleet:
         self._workers: dict[int, Worker] = {}
         self._chosen: list[tuple[Worker, Tenant]] = []
         self._missing: list[Tenant] = []
-        self._is_after = False
         self._count = 0
         self._crashes = 0
         self._before: tuple[Tenant, ...] = ()
@@ -120,17 +119,18 @@ class Fleet:
     @property
     def serving(self) -> list[Worker]:
         """The workers of the present tenants, in the order of ``present``."""
-        return [worker for worker, _ in self._serving]
+        found = [one for one in self._workers.values() if one.is_serving]
+        return sorted(found, key=lambda one: self._place(one.tenant))
+
+    @property
+    def workers(self) -> list[Worker]:
+        """All workers, also those that load or end."""
+        return list(self._workers.values())
 
     @property
     def is_ending(self) -> bool:
         """Whether workers have still to end."""
         return any(one.state == "ending" for one in self._workers.values())
-
-    @property
-    def _serving(self) -> list[tuple[Worker, Tenant]]:
-        found = [(one, one.tenant) for one in self._workers.values() if one.is_serving]
-        return sorted(found, key=lambda pair: self._place(pair[1]))
 
     def _place(self, tenant: Tenant) -> int:
         return self.present.index(tenant) if tenant in self.present else len(self.present)
@@ -145,14 +145,11 @@ class Fleet:
         return self.present if self.wanted is None else self.wanted
 
     def _begin(self, tenants: tuple[Tenant, ...]) -> None:
-        self.wanted, self._is_after = tenants, False
-        self._choose()
-
-    def _choose(self) -> None:
         """Find workers for the wanted tenants, and start those that are missing."""
+        self.wanted = tenants
         free = [one for one in self._workers.values() if one.state != "ending"]
         chosen: dict[int, Worker] = {}
-        wanted = list(enumerate(self.wanted or ()))
+        wanted = list(enumerate(tenants))
         for is_same in (_is_equal, _has_model_and_share):
             for place, tenant in wanted:
                 found = next((one for one in free if is_same(one, tenant)), None)
@@ -162,8 +159,7 @@ class Fleet:
         self._chosen = [(chosen[place], tenant) for place, tenant in wanted if place in chosen]
         self._missing = [tenant for place, tenant in wanted if place not in chosen]
         self._end_all(one for one in free if not one.is_serving)
-        if not self._is_after:
-            self._start_missing()
+        self._start_missing()
 
     def _start_missing(self) -> None:
         for tenant in self._missing:
@@ -245,7 +241,6 @@ class Fleet:
         if status == "oom" and self.wanted is not None and others:
             self._chosen = [pair for pair in self._chosen if pair[0] is not worker]
             self._missing.append(worker.tenant)
-            self._is_after = True
             self._end_all(iter(others))
             return
         self.refused[self._goal] = note

@@ -26,7 +26,8 @@ _STOP_S: Final = 5.0
 # Time for which the energy of a simulated GPU is kept, s.
 _KEEP_S: Final = 120.0
 KNOBS: Final[tuple[Knob, ...]] = ("limit", "memory_clock", "clock")
-_WITHOUT_PRIVILEGE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
+WITHOUT_PRIVILEGE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
+"""What can be changed without privileges, if MPS is available."""
 
 
 class Sensors(Protocol):
@@ -201,7 +202,7 @@ class SimulatedMachine:
         self,
         gpu: SimulatedGpu,
         *,
-        can: frozenset[Need] = _WITHOUT_PRIVILEGE,
+        can: frozenset[Need] = WITHOUT_PRIVILEGE,
         mode: Mode = "infer",
         load_s: float = simulated.LOAD_S,
     ) -> None:

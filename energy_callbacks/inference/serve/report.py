@@ -18,7 +18,7 @@ class Requests:
     Attributes:
         arrived: number that arrived.
         answered: number that were answered.
-        waiting: number that still waited at the end.
+        waiting: number that still waited for their answer at the end, in the queue or in a batch.
         latencies_ms: 50, 95 and 99 % quantiles of the time from arrival to answer, ms; empty if
             none was answered.
     """
@@ -149,7 +149,9 @@ def _energy_lines(energies: TenantEnergies) -> Iterator[str]:
         (f"{one.model} {one.share_pct:g} % b={one.batch}", _joules(energy_j))
         for one, energy_j in energies.tenants_j.items()
     ]
-    yield "energy by tenant, attributed by the activity of multiprocessors"
+    is_attributed = bool(energies.tenants_j)
+    how = ", attributed by the activity of multiprocessors" if is_attributed else ""
+    yield f"energy by tenant{how}"
     parts = [*rows, ("idle", _joules(energies.idle_j))]
     if energies.reason:
         parts.append((f"not attributed: {energies.reason}", _joules(energies.not_attributed_j)))

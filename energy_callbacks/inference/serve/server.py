@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
+from energy_callbacks.inference.control.levels import LEAST_DUTY
 from energy_callbacks.inference.control.protocols import Abilities, OperatingPoint, Window
 from energy_callbacks.inference.profile.tenant_process import TenantFailed
-from energy_callbacks.inference.records import Configuration, MeasuredWindow
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Tenant
 from energy_callbacks.inference.serve import batch_log
 from energy_callbacks.inference.serve.arrivals import Arrivals
 from energy_callbacks.inference.serve.dispatcher import Dispatcher, Seen
@@ -24,7 +25,6 @@ _LOOK_S: Final = 0.05
 # While new tenants load, the old ones pause so that the power is this part of the cap: the margin
 # for the power of loading.
 _WHILE_LOADING: Final = 0.95
-_LEAST_DUTY: Final = 0.05
 # A window is steady if its point was set at the latest after this part of it: the controller needs
 # some time to answer, and a change of the duty acts at once.
 _LATE: Final = 0.1
@@ -43,7 +43,7 @@ class Server:
 
     Attributes:
         cap_w: present power cap, W. While other tenants serve than those of the point, because
-            these load or cannot be loaded, the server keeps below it by itself: the tenants pause
+            these load or cannot be loaded, the server keeps the power below it: the tenants pause
             more. Otherwise, this is the task of the controller.
         energies: energies of the tenants.
         dispatcher: queues and tenants.
@@ -66,7 +66,7 @@ class Server:
         self._end_s: float | None = None
         self._full_w = 0.0  # power of the present tenants without pauses, W
         self._meanwhile = 1.0
-        self._told: set[Any] = set()
+        self._reported: set[tuple[Tenant, ...]] = set()
 
     @property
     def abilities(self) -> Abilities:
@@ -92,6 +92,8 @@ class Server:
             TenantFailed: if the first tenants cannot be loaded.
         """
         if point == self._point:
+            if self._end_s is not None:
+                self._guard()  # the cap may be another one
             return
         if not 0.0 < point.duty <= 1.0:
             raise ValueError(f"duty must be above 0 and at most 1, got {point.duty:g}")
@@ -155,12 +157,14 @@ class Server:
         if failure is not None:
             raise failure
         for tenants, note in self.dispatcher.refused.items():
-            if tenants not in self._told:
-                self._told.add(tenants)
+            if tenants not in self._reported:
+                self._reported.add(tenants)
                 logger.warning("tenants could not be loaded and others go on: %s", note)
 
     def _window(self, start_s: float, end_s: float, seen: Seen, found: dict[str, Any]) -> Window:
-        set_s, point = [one for one in self._points if one[0] <= end_s + 1e-9][-1]
+        set_before = [one for one in self._points if one[0] <= end_s + 1e-9]
+        set_s, point = set_before[-1]
+        del self._points[: len(set_before) - 1]  # earlier points are not those of later windows
         is_complete = seen.tenants == point.configuration.tenants and not seen.is_changing
         present = replace(point.configuration, tenants=seen.tenants)
         rates = found["tenant_throughputs_per_s"]
@@ -209,7 +213,7 @@ class Server:
         """Tell the dispatcher tenants and duty, and the duty of the old tenants meanwhile."""
         allowed_w = _WHILE_LOADING * self.cap_w - self._idle_w
         needed_w = max(self._full_w - self._idle_w, 1e-9)
-        self._meanwhile = min(max(allowed_w / needed_w, _LEAST_DUTY), 1.0)
+        self._meanwhile = min(max(allowed_w / needed_w, LEAST_DUTY), 1.0)
         self.dispatcher.request(
             self._point.configuration.tenants, self._point.duty, self._meanwhile
         )

@@ -80,12 +80,12 @@ class Replanning:
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
         self._server.cap_w, self._abilities = cap_w, abilities
-        return self.present.start(cap_w, abilities)
+        return self._followed(self.present.start(cap_w, abilities))
 
     def cap_changed(self, cap_w: float) -> OperatingPoint:
         """See ``Controller``."""
         self._server.cap_w = cap_w
-        return self.present.cap_changed(cap_w)
+        return self._followed(self.present.cap_changed(cap_w))
 
     def step(self, window: Window) -> OperatingPoint:
         """See ``Controller``."""
@@ -101,6 +101,10 @@ class Replanning:
             logger.warning("there is no plan for these rates, the present one stays: %s", error)
             return self.present.step(window)
         self.present = other
+        return self._followed(point)
+
+    def _followed(self, point: OperatingPoint) -> OperatingPoint:
+        self.degraded = self.present.degraded
         return point
 
 
@@ -133,7 +137,10 @@ def _report(
         model: Requests(**one, latencies_ms=dispatcher.latencies_ms(model))
         for model, one in counts.items()
     }
-    sums = {name: sum(one[name] for one in counts.values()) for name in ("arrived", "answered")}
+    sums = {
+        name: sum(one[name] for one in counts.values())
+        for name in ("arrived", "answered", "waiting")
+    }
     return ServeReport(
         algorithm=controller.name,
         degraded=controller.degraded,
@@ -143,7 +150,6 @@ def _report(
         requests=requests,
         total=Requests(
             **sums,
-            waiting=sums["arrived"] - sums["answered"],
             latencies_ms=dispatcher.latencies_ms(),
         ),
         returned=dispatcher.returned,

@@ -2,29 +2,33 @@
 
 The tenants that are tried load beside the present ones, which serve meanwhile. A neighbour has
 another batch, 5 % of the share of one tenant moved to another one, two tenants merged, or one split
-in two. Of the neighbours that are predicted to hold the cap, the one with the most throughput is
-tried; it is kept if it is better in measured windows, and none of them is above the cap.
+in two. Of the neighbours that are predicted to hold the cap and the other limits, the one with the
+most throughput is tried; it is kept if it is better in measured windows, and none of them is above
+the cap.
 """
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import Final
 
+from energy_callbacks.inference.control.model_inverse import weighted
 from energy_callbacks.inference.control.protocols import (
     Abilities,
     Controller,
     Need,
     OperatingPoint,
+    Tenants,
     Window,
 )
-from energy_callbacks.inference.planner.problem import BATCHES, STEP_PCT
+from energy_callbacks.inference.planner.judge import judge
+from energy_callbacks.inference.planner.problem import STEP_PCT, Problem
 from energy_callbacks.inference.protocols import PredictionModel
-from energy_callbacks.inference.records import Tenant
+from energy_callbacks.inference.records import Configuration, Tenant
+from energy_callbacks.inference.serve.server import tenants_text
 
-Tenants = tuple[Tenant, ...]
 # Windows of a comparison. The noise of throughput is 0.5 % (``control/model_inverse.py``), so that
 # the difference of two means of five windows has a standard deviation of 0.3 %.
 _WINDOWS: Final = 5
@@ -41,24 +45,16 @@ class ShadowTuner:
 
     Args:
         inner: the controller; it goes on to hold the cap.
+        problem: batches that may be used, weights, and limits; its cap and settings are not used.
         model: predicts neighbours.
-        batches: batches that may be used.
-        weight: weight of a sample of a model.
 
     Attributes:
         tried: what was tried, as text.
     """
 
-    def __init__(
-        self,
-        inner: Controller,
-        model: PredictionModel,
-        *,
-        batches: Sequence[int] = BATCHES,
-        weight: Callable[[str], float] = lambda _: 1.0,
-    ) -> None:
+    def __init__(self, inner: Controller, problem: Problem, model: PredictionModel) -> None:
         self._inner, self._model = inner, model
-        self._batches, self._weight = sorted(batches), weight
+        self._problem = replace(problem, cap_w=None, objective="throughput")
         self.name = f"{inner.name}+shadow"
         own: frozenset[Need] = frozenset({"partition", "batch"})
         self.needs = inner.needs | own
@@ -72,14 +68,13 @@ class ShadowTuner:
         self._windows: list[Window] = []
         self._base = 0.0
         self._waited = 0
+        self._lacking = ""
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
         point = self._inner.start(cap_w, abilities)
-        self.degraded = self._inner.degraded
         if not {"partition", "batch"} <= abilities.can:
-            self.degraded = "; ".join(filter(None, (self.degraded, "the shadow tries nothing")))
-            self._waited = _PATIENCE
+            self._lacking = "tenants cannot be changed: the shadow tries nothing"
         self._cap_w = cap_w
         return self._followed(point)
 
@@ -104,7 +99,7 @@ class ShadowTuner:
         before = self._point
         point = self._inner.step(seen)
         self._collect(window, is_same=point == before)
-        if len(self._windows) >= _WINDOWS and self._begin(point):
+        if len(self._windows) >= _WINDOWS and not self._lacking and self._begin():
             self._point = point
             return self._shown
         return self._followed(point)
@@ -122,79 +117,79 @@ class ShadowTuner:
         if point.configuration.tenants != old:
             self._kept = None
         self._point = point
+        self.degraded = "; ".join(filter(None, (self._inner.degraded, self._lacking)))
         return self._shown
 
     def _drop(self) -> None:
-        self.tried.append(f"{_text(self._kept or ())}: given up, a window was above the cap")
+        self.tried.append(f"{_text(self._kept)}: given up, a window was above the cap")
         self._kept = None
         self._windows = []
 
     def _collect(self, window: Window, *, is_same: bool) -> None:
         is_calm = window.is_steady and window.power_mean_w <= self._cap_w and is_same
-        self._windows = [*self._windows, window] if is_calm else []
+        self._windows = [*self._windows, window][-_WINDOWS:] if is_calm else []
 
-    def _begin(self, point: OperatingPoint) -> bool:
+    def _begin(self) -> bool:
         """Begin to try the best neighbour; return whether there is one."""
-        shown = self._shown
-        power_w = statistics.fmean(one.power_mean_w for one in self._windows)
-        present = shown.configuration.tenants
-        predicted = self._model.predict(shown.configuration)
-        correction = power_w / predicted.power_w.value / point.duty
-        best, gain = None, 0.0
-        others = [one for one in neighbours(present, self._batches) if one not in self._known]
-        points = [replace(shown.configuration, tenants=tenants) for tenants in others]
-        for tenants, other in zip(others, self._model.predict_many(points), strict=True):
-            value = self._predicted(tenants, other.tenant_throughputs_per_s)
-            value /= self._predicted(present, predicted.tenant_throughputs_per_s)
-            holds = correction * other.power_w.value * point.duty <= self._cap_w
-            if holds and value > 1.0 + max(gain, _BETTER):
-                best, gain = tenants, value - 1.0
-        if best is None:
-            self._windows = []
+        windows, self._windows = self._windows, []
+        shown = self._shown.configuration
+        near = neighbours(shown.tenants, sorted(self._problem.batches))
+        others = [replace(shown, tenants=one) for one in near if one not in self._known]
+        present, *judged = judge(self._problem, self._model, [shown, *others])
+        # Pauses and the error of the prediction are the same for the neighbours.
+        power_w = statistics.fmean(one.power_mean_w for one in windows)
+        most_w = self._cap_w * present.prediction.power_w.value / power_w
+        better = [
+            one
+            for one in judged
+            if one.excess == 0.0
+            and one.prediction.power_w.value <= most_w
+            and one.value > (1.0 + _BETTER) * present.value
+        ]
+        if not better:
             return False
-        self._trial, self._waited = best, 0
-        self._known.add(best)
-        self._base = statistics.fmean(self._rate(one) for one in self._windows)
-        self._windows = []
+        self._trial = max(better, key=lambda one: one.value).configuration.tenants
+        self._waited = 0
+        self._known.add(self._trial)
+        self._base = statistics.fmean(map(self._rate, windows))
         return True
 
     def _tried_for(self, window: Window, point: OperatingPoint) -> OperatingPoint:
         trial = self._trial
         assert trial is not None
-        if window.point.configuration.tenants == trial and window.is_steady:
+        if window.refused == trial:
+            return self._ended(point, "it cannot be loaded", is_kept=False)
+        is_serving = window.point.configuration.tenants == trial
+        if is_serving and window.power_mean_w > self._cap_w:
+            return self._ended(point, "a window was above the cap", is_kept=False)
+        if is_serving and window.is_steady:
             self._windows.append(window)
-            if window.power_mean_w > self._cap_w:
-                return self._ended(point, "a window was above the cap", is_kept=False)
         else:
             self._waited += 1
             if self._waited > _PATIENCE:
                 return self._ended(point, "it was not steady", is_kept=False)
         if len(self._windows) < _WINDOWS:
             return self._shown
-        rate = statistics.fmean(self._rate(one) for one in self._windows)
+        rate = statistics.fmean(map(self._rate, self._windows))
         gain = rate / max(self._base, 1e-9) - 1.0
         return self._ended(point, f"{100.0 * gain:+.1f} % throughput", is_kept=gain > _BETTER)
 
     def _ended(self, point: OperatingPoint, what: str, *, is_kept: bool) -> OperatingPoint:
         trial, self._trial = self._trial, None
         self._windows = []
-        self.tried.append(f"{_text(trial or ())}: {what}, {'kept' if is_kept else 'not kept'}")
+        self.tried.append(f"{_text(trial)}: {what}, {'kept' if is_kept else 'not kept'}")
         if is_kept:
             self._kept = trial
         self._point = point
         return self._shown
 
-    def _predicted(self, tenants: Tenants, rates: Sequence[tuple[float, float, float]]) -> float:
-        return math.fsum(
-            self._weight(one.model) * rate[0] for one, rate in zip(tenants, rates, strict=True)
-        )
-
     def _rate(self, window: Window) -> float:
-        tenants, rates = window.point.configuration.tenants, window.tenant_throughputs_per_s
-        if len(tenants) != len(rates):
-            return window.throughput_per_s
-        pairs = zip(tenants, rates, strict=True)
-        return math.fsum(self._weight(one.model) * rate for one, rate in pairs)
+        return weighted(
+            self._problem,
+            window.point.configuration.tenants,
+            window.tenant_throughputs_per_s,
+            window.throughput_per_s,
+        )
 
 
 def neighbours(tenants: Tenants, batches: Sequence[int]) -> Iterator[Tenants]:
@@ -256,8 +251,5 @@ def _with_share(tenant: Tenant, share_pct: float) -> Tenant:
     return replace(tenant, share_pct=share_pct)
 
 
-def _text(tenants: Tenants) -> str:
-    kinds = dict.fromkeys(tenants)
-    return " + ".join(
-        f"{tenants.count(one)} x {one.model} {one.share_pct:g} % b={one.batch}" for one in kinds
-    )
+def _text(tenants: Tenants | None) -> str:
+    return tenants_text(Configuration(tenants=tenants or ()))

@@ -19,7 +19,8 @@ class StepsOverTime:
         values: the values.
 
     Raises:
-        ValueError: if the times do not begin at 0 or do not ascend, or if a value is negative.
+        ValueError: if the times do not begin at 0 or do not ascend, or if a value is negative or
+            not finite.
     """
 
     starts_s: tuple[float, ...]
@@ -30,8 +31,10 @@ class StepsOverTime:
             raise ValueError(f"the first time must be 0, got {list(self.starts_s)}")
         if sorted(set(self.starts_s)) != list(self.starts_s):
             raise ValueError(f"times must ascend, got {list(self.starts_s)}")
-        if not all(value >= 0.0 for value in self.values):
-            raise ValueError(f"values must be at least 0, got {list(self.values)}")
+        if not all(map(math.isfinite, self.starts_s)):
+            raise ValueError(f"times must be finite, got {list(self.starts_s)}")
+        if not all(0.0 <= value < math.inf for value in self.values):
+            raise ValueError(f"values must be at least 0 and finite, got {list(self.values)}")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from energy_callbacks.inference.control.candidates import Tenants
 from energy_callbacks.inference.control.controllers import create
 from energy_callbacks.inference.control.loop import run
-from energy_callbacks.inference.control.protocols import Controller, Need
+from energy_callbacks.inference.control.protocols import Controller, Need, Tenants
 from energy_callbacks.inference.control.simulated_plant import ALL, SimulatedPlant
 from tests.benchmarks.controllers.plants import DrawnPlant, plans
 from tests.benchmarks.controllers.profiles import profiled

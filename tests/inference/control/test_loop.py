@@ -37,6 +37,7 @@ def test_a_cap_changes_before_the_first_window_that_has_it() -> None:
     caps = [cap_w for _, cap_w in run(controller, plant, schedule, windows=4)]
     assert caps == [200.0, 200.0, 100.0, 100.0]
     assert controller.calls[:4] == [("start", 200.0), ("step", 1.0), ("step", 2.0), ("cap", 100.0)]
+    assert controller.calls[4:] == [("step", 3.0)]  # none after the last window
 
 
 def test_caps_are_those_of_the_time_since_the_first_window() -> None:

@@ -213,11 +213,12 @@ def test_a_measurement_at_another_limit_says_nothing() -> None:
     assert point.configuration.tenants != slow.tenants
 
 
-def test_tenants_that_cannot_be_loaded_are_not_asked_for_again() -> None:
-    """It returns to the tenants that go on."""
+@pytest.mark.parametrize("share_pct", [25.0, 20.0])
+def test_tenants_that_cannot_be_loaded_are_not_asked_for_again(share_pct: float) -> None:
+    """It returns to the tenants that go on, or chooses others if these are no candidates."""
     plant, controller = LawPlant(), _controller()
     asked = controller.start(_CAP_W, plant.abilities)
-    plant.apply(replace(asked, configuration=Configuration(tenants=tenants(4, 25.0, 4))))
+    plant.apply(replace(asked, configuration=Configuration(tenants=tenants(4, share_pct, 4))))
     for _ in range(20):
         window = replace(plant.window(1.0), refused=asked.configuration.tenants)
         point = controller.step(window)

@@ -135,6 +135,8 @@ def test_pctodl_without_a_plan_for_a_new_cap_keeps_its_tenants() -> None:
     assert found[-1][0].point.configuration.tenants == found[0][0].point.configuration.tenants
     assert _clocks(found)[-1] == CLOCKS[0]
     assert "power cap" in controller.degraded
+    controller.cap_changed(_CAP_W)
+    assert controller.degraded == ""
 
 
 def test_the_bounds_of_batchdvfs_begin_again_with_another_cap() -> None:
@@ -255,3 +257,5 @@ def test_a_cap_below_the_lowest_limit_is_reported() -> None:
     point = controller.start(60.0, LawPlant().abilities)
     assert point.configuration.power_limit_w == 80.0
     assert "60 W" in controller.degraded
+    controller.cap_changed(150.0)
+    assert controller.degraded == ""

@@ -1,5 +1,6 @@
 """Models of tests of serving, which need no framework."""
 
+import atexit
 import os
 import signal
 import time
@@ -25,6 +26,12 @@ def dies_once() -> Step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return step
+
+
+def ends_slowly() -> Step:
+    """Return a model whose process needs a second to exit, as processes that use a GPU do."""
+    atexit.register(time.sleep, 1.0)
+    return lambda samples: time.sleep(0.002 * samples)
 
 
 def dies_often() -> Step:

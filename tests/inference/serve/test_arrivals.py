@@ -90,7 +90,7 @@ def test_a_file_of_requests(tmp_path: Path) -> None:
         ("time_s,model\n1,c\n", "line 2: 'c' is none of a, b"),
         ("time_s,model\nx,a\n", "line 2: a time in seconds"),
         ("time_s,model,requests\n1,a,1.5\n", "line 2: a time in seconds"),
-        ("time_s,model\nnan,a\n", "line 2: got time 'nan'"),
+        ("time_s,model\nnan,a\n", "line 2: a time must be finite"),
     ],
 )
 def test_wrong_files_of_requests(text: str, message: str, tmp_path: Path) -> None:
@@ -123,6 +123,8 @@ def test_caps(tmp_path: Path) -> None:
         ("0:300,9:200,9:100", "times must ascend"),
         ("0:300,9:0", "positive"),
         ("-5", "at least 0"),
+        ("inf", "finite"),
+        ("0:300,inf:200", "times must be finite"),
     ],
 )
 def test_wrong_caps(text: str, message: str) -> None:
@@ -135,5 +137,5 @@ def test_wrong_clients() -> None:
     """A closed loop has at least one client."""
     with pytest.raises(ValueError, match="clients must be at least 1, got 0"):
         ClosedLoop(0)
-    with pytest.raises(ValueError, match="must ascend"):
-        Recorded([1.0, 0.0])
+    with pytest.raises(ValueError, match=r"must ascend, got 0 s after 1 s"):
+        Recorded([1.0, 1.0, 0.0])

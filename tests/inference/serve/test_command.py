@@ -1,15 +1,27 @@
 """``powercap serve`` on simulated GPUs, and its errors."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from energy_callbacks.cli import main
+from energy_callbacks.cli.powercap import open_bench, serve
+from energy_callbacks.core.errors import ActuatorError
+from energy_callbacks.inference.control.controllers import create
+from energy_callbacks.inference.control.protocols import Controller
+from energy_callbacks.inference.planner.plan import Plan
+from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.predictor.predictor import Predictor
+from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.sweeps import anchor, designed
+from energy_callbacks.inference.records import Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import read
+from energy_callbacks.powercap.settings import KnobRange
 
 SERVE = ["powercap", "serve", "--gpu", "sim:h200"]
 RESNET = ["--model", "resnet50", "--cap", "400"]
@@ -62,7 +74,7 @@ def test_a_cap_is_held(
 def test_every_algorithm(
     algorithm: str, params: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It serves with what it needs, and without privilege, or says why it cannot."""
+    """It serves with all that it needs."""
     words = [*RESNET, "--algorithm", algorithm, "--seconds", "5", "--json"]
     assert main([*SERVE, *words, *params]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -99,6 +111,15 @@ def test_recorded_requests(
     assert row.split()[:4] == ["resnet50", "280", "280", "0"]
 
 
+def test_a_plan_without_a_model(
+    folder: Path, params: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model without a tenant could answer no request."""
+    words = ["--plan", str(folder / "plan.json"), "--model", "mobilenet_v2", "--cap", "400"]
+    assert main([*SERVE, *words, *params]) in (1, 2)
+    assert "the plan has no tenant for mobilenet_v2" in capsys.readouterr().err
+
+
 def test_the_shadow(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """It is a part of the report."""
     words = [*RESNET, "--enable-shadow", "--seconds", "30", "--no-privilege", "--json"]
@@ -121,6 +142,63 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     assert points[0]["point"]["configuration"]["sm_mhz"] is None
 
 
+@pytest.fixture
+def problems(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """Provide the problems of all controllers that the command makes."""
+    found: list[Problem] = []
+
+    def recorded(name: str, problem: Problem, *given: Any, **options: Any) -> Controller:
+        found.append(problem)
+        return create(name, problem, *given, **options)
+
+    monkeypatch.setattr(serve, "create", recorded)
+    return found
+
+
+def test_tenants_must_answer_more_than_the_rate(params: list[str], problems: list[Problem]) -> None:
+    """Random requests of 1000/s need 1250/s."""
+    assert main([*SERVE, *RESNET, *params, "--rate", "1000", "--dry-run"]) == 0
+    assert problems[-1].min_rates_per_s == {"resnet50": 1250.0}
+
+
+def test_a_plan_with_a_controller(
+    folder: Path, params: list[str], problems: list[Problem], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tenants are kept under each cap, and its limits hold that no option replaces."""
+    words = ["--plan", str(folder / "plan.json"), "--cap", "0:450,9:300", "--share", "25"]
+    assert main([*SERVE, *words, *params, "--dry-run", "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)
+    kept = Plan.read(folder / "plan.json").configuration.tenants
+    for one in points:
+        tenants = [Tenant(**each) for each in one["point"]["configuration"]["tenants"]]
+        assert tenants == list(kept)
+    assert (problems[-1].shares_pct, problems[-1].batches) == ((25,), (4, 16))
+
+
+def test_a_gpu_whose_clocks_cannot_be_changed(
+    params: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With consent, our controller uses the power limit instead, and says that."""
+    limit = KnobRange(knob="limit", lowest=200.0, highest=700.0, present=700.0, default=700.0)
+    actuator = SimpleNamespace(
+        probe=lambda _: SimpleNamespace(knobs=("limit",)), range=lambda _uuid, _knob: limit
+    )
+
+    def chosen(_uuid: str, knobs: Sequence[str]) -> object:
+        if "clock" in knobs:
+            raise ActuatorError("no actuator can change 'clock'")
+        return actuator
+
+    device = LocalDevice(uuid="GPU-1", name="NVIDIA H200")
+    monkeypatch.setattr(open_bench, "device", lambda _: device)
+    monkeypatch.setattr(open_bench, "actuator", chosen)
+    words = ["powercap", "serve", "--gpu", "0", *RESNET, *params, "--yes", "--dry-run"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "degraded: clocks cannot be changed: the power limit follows the cap" in text
+    assert "privileged: set limit" in text
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -129,6 +207,7 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
         ([*RESNET, "--algorithm", "fixed"], "--algorithm fixed needs --plan"),
         ([*RESNET, "--algorithm", "powercap", "--enable-shadow"], "needs --params"),
         (["--model", "resnet50", "--cap", "5:400"], "the first time must be 0"),
+        (["--model", "resnet50", "--cap", "0:400,9:inf"], "values must be at least 0 and finite"),
         (["--model", "resnet50", "--cap", "caps.csv"], "caps.csv"),
         (["--model", "unknown", "--cap", "400", "--algorithm", "powercap"], "no model 'unknown'"),
         ([*RESNET, "--algorithm", "powercap", "--seconds", "0"], "seconds must be at least 1"),
@@ -147,6 +226,10 @@ def test_a_dry_run(params: list[str], capsys: pytest.CaptureFixture[str]) -> Non
                 "vgg19=5",
             ],
             "--rate has no value for resnet50",
+        ),
+        (
+            [*RESNET, "--algorithm", "powercap", "--rate", "5", "vgg19=5"],
+            "--rate names vgg19; the models are resnet50",
         ),
     ],
 )

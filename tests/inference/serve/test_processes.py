@@ -10,11 +10,17 @@ from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.sweeps import equal, single
 from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.serve import machine as machines
 from energy_callbacks.inference.serve.arrivals import Arrivals, ClosedLoop, Recorded
 from energy_callbacks.inference.serve.machine import LocalMachine
 from energy_callbacks.inference.serve.pools import processes
 from energy_callbacks.inference.serve.server import Server
-from tests.inference.profile.conftest import ROOT, STEADY, until
+from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
+from tests.fake_nvml import card_uuid
+from tests.inference.profile import conftest
+from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
+
+fake_nvml, machine = conftest.fake_nvml, conftest.machine
 
 HOST = LocalDevice(uuid=None, name="CPU")
 MODELS = "tests.inference.serve.models"
@@ -73,6 +79,21 @@ def test_a_change_with_requests_under_way(start: Start) -> None:
     assert all_answered_once(server) > 0
 
 
+def test_old_processes_that_end_slowly(start: Start) -> None:
+    """The new ones answer requests meanwhile; no window is steady until the old ones have ended."""
+    model = f"{MODELS}:ends_slowly"
+    server = start(equal(model, 50.0, 4, 1))
+    new = equal(model, 25.0, 4, 2)
+    server.apply(OperatingPoint(configuration=new))
+    windows = []
+    while not (window := server.window(0.3)).is_steady:
+        windows.append(window)
+    changed = [one for one in windows if one.point.configuration == new]
+    assert len(changed) >= 3
+    assert min(one.throughput_per_s for one in changed) > 50.0
+    assert all_answered_once(server) > 0
+
+
 def test_requests_of_a_killed_tenant(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +119,23 @@ def test_a_tenant_that_does_not_answer(start: Start, monkeypatch: pytest.MonkeyP
     server = start(equal(STEADY, 50.0, 200, 1), Recorded([0.2] * 200))
     monkeypatch.setattr(processes, "_BATCH_S", 0.1)  # a batch takes 0.4 s
     until(lambda: server.dispatcher.returned > 0)
+
+
+@pytest.mark.parametrize("others", [(), (CardProcess(pid=4711, name=None, memory_bytes=1),)])
+def test_other_processes_on_the_gpu(
+    others: tuple[CardProcess, ...], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their energy is not known, so that none is attributed; without them, it is."""
+    monkeypatch.setattr(machines, "card_processes", lambda _: others)
+    with LocalMachine(LocalDevice(uuid=card_uuid(0), name="NVIDIA H200"), load_s=30.0) as opened:
+        server = Server(opened, {STEADY: ClosedLoop()})
+        server.apply(OperatingPoint(configuration=equal(STEADY, 50.0, 1, 2)))
+        server.window(0.5)
+    found = server.energies.found
+    assert found.total_j == pytest.approx(150.0, rel=0.02)
+    assert found.not_attributed_j == (found.total_j if others else 0.0)
+    assert found.reason == ("other processes use the GPU: 4711" if others else "")
+    assert bool(found.tenants_j) is not bool(others)
 
 
 def test_models_that_cannot_be_loaded(start: Start) -> None:

@@ -46,7 +46,7 @@ class Lab:
         return [self.server.window(1.0) for _ in range(count)]
 
     def all_answered_once(self) -> None:
-        """Check that each request that arrived was answered or waits, and none twice."""
+        """Check that each request was answered, or is in the queue or a batch, and none twice."""
         counts = self.server.dispatcher.counts()
         for one in counts.values():
             assert one["arrived"] == one["answered"] + one["waiting"]
@@ -103,7 +103,7 @@ def test_tenants_change_without_a_break() -> None:
 def test_windows_are_steady_once_the_old_processes_have_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The end of processes that share a GPU stops it for a second or two."""
+    """Processes that end may slow down those that share their GPU."""
     lab = Lab(load_s=1.0)
     lab.apply(FOUR)
     lab.windows(2)
@@ -159,6 +159,30 @@ def test_while_tenants_load_power_is_below_the_cap() -> None:
     assert max(window.power_mean_w for window in windows[1:]) <= cap_w
     assert windows[0].power_mean_w <= 1.1 * cap_w  # the first estimate
     assert windows[-1].throughput_per_s > 2000.0
+
+
+def test_a_lower_cap_while_tenants_load() -> None:
+    """It holds from the next window on, also if the controller asks for the same point again."""
+    lab = Lab(load_s=6.0)
+    lab.server.cap_w = 600.0
+    lab.apply(FOUR)
+    before_w = lab.windows(3)[-1].power_mean_w
+    lab.apply(TWO)
+    lab.windows(1)
+    lab.server.cap_w = 0.7 * before_w
+    lab.apply(TWO)
+    windows = lab.windows(3)
+    assert {window.point.configuration for window in windows} == {FOUR}
+    assert max(window.power_mean_w for window in windows) <= 1.1 * lab.server.cap_w
+
+
+def test_batches_before_a_window_are_forgotten() -> None:
+    """A server that runs for days keeps those of one window."""
+    lab = Lab()
+    lab.apply(FOUR)
+    last = lab.windows(5)[-1]
+    assert lab.server.dispatcher.log.batches
+    assert min(one.end_s for one in lab.server.dispatcher.log.batches) > last.start_s
 
 
 def test_old_tenants_end_first_without_memory() -> None:

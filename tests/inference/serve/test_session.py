@@ -3,12 +3,15 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from energy_callbacks.inference.control.loop import CapSchedule
 from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
+from energy_callbacks.inference.planner.problem import Footprint, Problem
 from energy_callbacks.inference.profile.sweeps import equal
 from energy_callbacks.inference.records import Configuration, Interval, Prediction
 from energy_callbacks.inference.serve import pictures
@@ -100,6 +103,17 @@ def test_the_report() -> None:
     assert "attributed by the activity of multiprocessors" in text
 
 
+def test_a_report_without_attribution() -> None:
+    """It has the reason, and does not state a method."""
+    machine = SimulatedMachine(simulated_gpu("sim:h200"))
+    machine.not_attributed = "other processes use the GPU: 7"
+    one = Server(machine, {"resnet50": ClosedLoop()})
+    report = serve(one, lambda _: Fixed(FOUR), CapSchedule.fixed(650.0), seconds=3)
+    lines = report.text().splitlines()
+    assert "energy by tenant" in lines
+    assert any(line.startswith("not attributed: other processes use the GPU: 7") for line in lines)
+
+
 def test_a_picture(tmp_path: Path) -> None:
     """It has the power, the cap and the throughput of all windows."""
     report = run(Proportional(), CapSchedule(((0.0, 400.0), (5.0, 300.0))), 10)
@@ -176,12 +190,17 @@ class Bench:
         return [self.predict(one) for one in configurations]  # type: ignore[attr-defined]
 
 
+def resnet(*batches: int, **limits: Any) -> Problem:
+    """Return a problem with these batches."""
+    return Problem(models=("resnet50",), batches=batches, **limits)
+
+
 def test_the_shadow_finds_better_tenants() -> None:
     """It begins with a bad batch, tries neighbours, and keeps those that are better."""
     start = equal("resnet50", 50.0, 4, 2)
     report = serve(
         server(),
-        lambda _: ShadowTuner(Fixed(start), Bench(), batches=(4, 8, 16, 32)),
+        lambda _: ShadowTuner(Fixed(start), resnet(4, 8, 16, 32), Bench()),
         CapSchedule.fixed(500.0),
         seconds=90,
     )
@@ -202,7 +221,7 @@ def test_the_shadow_gives_up_worse_tenants() -> None:
 
     report = serve(
         server(),
-        lambda _: ShadowTuner(Fixed(tenants), Bench(wrong), batches=(4, 8, 32)),
+        lambda _: ShadowTuner(Fixed(tenants), resnet(4, 8, 32), Bench(wrong)),
         CapSchedule.fixed(650.0),
         seconds=40,
     )
@@ -227,13 +246,62 @@ def test_the_shadow_stops_at_the_cap() -> None:
 
     report = serve(
         server(),
-        lambda _: ShadowTuner(Fixed(tenants), Blind(), batches=(4, 32)),
+        lambda _: ShadowTuner(Fixed(tenants), resnet(4, 32), Blind()),
         CapSchedule.fixed(350.0),
         seconds=40,
     )
     assert any("a window was above the cap" in line for line in report.tuned)
     count = sum("a window was above the cap" in line for line in report.tuned)
     assert report.above_cap_s <= 3 * count  # one to see it, and those in which tenants change
+
+
+def test_the_shadow_without_the_ability_to_change_tenants() -> None:
+    """It tries nothing, and says that."""
+    start = equal("resnet50", 50.0, 4, 2)
+    shadow = ShadowTuner(Fixed(start), resnet(4, 8, 16, 32), Bench())
+    point = shadow.start(650.0, Abilities(can=frozenset({"batch", "duty"})))
+    assert shadow.degraded == "tenants cannot be changed: the shadow tries nothing"
+    for at in range(20):
+        assert shadow.step(steady(at, point)) == point
+    assert shadow.tried == []
+
+
+def test_the_shadow_keeps_the_other_limits() -> None:
+    """Larger batches would be faster, and three tenants too, but they need too much memory."""
+    limited = resnet(
+        4, 8, 16, 32, memory_gib=6.0, footprints={"resnet50": Footprint(1.0, per_sample_gib=0.5)}
+    )
+    shadow = ShadowTuner(Fixed(equal("resnet50", 50.0, 4, 2)), limited, Bench())
+    point = shadow.start(650.0, Abilities(can=frozenset({"partition", "batch"})))
+    for at in range(40):
+        point = shadow.step(steady(at, point))
+        assert sum(map(limited.memory_of, point.configuration.tenants)) <= 6.0
+
+
+def test_the_shadow_leaves_tenants_that_cannot_be_loaded() -> None:
+    """The window after the refusal has the inner controller's tenants again."""
+    start = equal("resnet50", 50.0, 4, 2)
+    shadow = ShadowTuner(Fixed(start), resnet(4, 8), Bench())
+    present = point = shadow.start(650.0, Abilities(can=frozenset({"partition", "batch"})))
+    for at in range(5):
+        point = shadow.step(steady(at, point))
+    assert point != present
+    refused = replace(steady(5, present), refused=point.configuration.tenants)
+    assert shadow.step(refused) == present
+    assert "it cannot be loaded, not kept" in shadow.tried[0]
+
+
+def steady(at: int, point: OperatingPoint) -> Window:
+    """Return a steady window of one second with 300 W."""
+    return Window(
+        start_s=float(at),
+        end_s=at + 1.0,
+        point=point,
+        is_steady=True,
+        power_mean_w=300.0,
+        power_max_w=300.0,
+        throughput_per_s=5000.0,
+    )
 
 
 def test_neighbours() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from energy_callbacks.inference.profile.open_device import OpenDevice
 from energy_callbacks.inference.profile.tenant_process import (
+    END_S,
     TenantFailed,
     TenantProcess,
     end_processes,
@@ -22,6 +23,8 @@ from energy_callbacks.inference.serve.pools.protocol import Done, Ended, Event, 
 
 # Time until a batch has ended, s: as for the longest batch of a profile.
 _BATCH_S: Final = 60.0
+# How often it is checked whether processes that end have exited, s.
+_LOOK_S: Final = 0.02
 
 
 @dataclass(slots=True)
@@ -33,6 +36,9 @@ class _Worker:
 
 class ProcessPool:
     """One process per worker, with the share of its tenant.
+
+    A process that ends needs a second or two to release its GPU. ``wait`` reports its exit, and
+    does not block until then, so that the other workers get their batches.
 
     Args:
         device: the GPU or CPU, which is open.
@@ -98,12 +104,17 @@ class ProcessPool:
         """See ``Pool``."""
         one = self._workers[worker]
         one.is_ending = True
+        self._selector.unregister(one.process)  # its exit is polled
+        # A tenant that still loads ends after that.
+        one.due_s = [max([*one.due_s, time.monotonic() + END_S])]
         one.process.close()
 
     def wait(self, until_s: float) -> Sequence[Event]:
         """See ``Pool``."""
         due_s = [one.due_s[0] for one in self._workers.values() if one.due_s]
         now_s = time.monotonic()
+        if any(one.is_ending for one in self._workers.values()):
+            due_s.append(now_s + _LOOK_S)
         left_s = min([until_s, *due_s]) - now_s
         ready = self._selector.select(None if left_s == math.inf else max(left_s, 0.0))
         events: list[Event] = []
@@ -112,7 +123,7 @@ class ProcessPool:
                 os.read(self._woken, 65536)
             else:
                 events += self._events(key.data)
-        return [*events, *self._late()]
+        return [*events, *self._exited(), *self._late()]
 
     def _events(self, worker: int) -> list[Event]:
         """Return what a worker has answered."""
@@ -121,8 +132,6 @@ class ProcessPool:
             answers = one.process.arrived()
         except TenantFailed as failure:
             self._remove(worker)
-            if one.is_ending:
-                return [Ended(worker)]
             return [Failed(worker, failure.status, failure.note)]
         del one.due_s[: len(answers)]
         return [
@@ -130,16 +139,34 @@ class ProcessPool:
             for each in answers
         ]
 
+    def _exited(self) -> list[Event]:
+        """Return the ends of workers whose processes have exited."""
+        ended = [
+            number
+            for number, one in self._workers.items()
+            if one.is_ending and one.process.has_exited
+        ]
+        for worker in ended:
+            self._remove(worker)
+        return [Ended(worker) for worker in ended]
+
     def _late(self) -> list[Event]:
-        """End workers that have not answered in time."""
+        """Kill workers that have not answered, or not ended, in time."""
         now_s = time.monotonic()
-        late = [n for n, one in self._workers.items() if one.due_s and one.due_s[0] <= now_s]
+        late = {n: one for n, one in self._workers.items() if one.due_s and one.due_s[0] <= now_s}
         for worker in late:
             self._remove(worker)
-        return [Failed(worker, "timeout", "a tenant did not answer in time") for worker in late]
+        return [
+            Ended(worker)
+            if one.is_ending
+            else Failed(worker, "timeout", "a tenant did not answer in time")
+            for worker, one in late.items()
+        ]
 
     def _remove(self, worker: int) -> None:
+        """Forget a worker, and kill its process if it has not exited."""
         one = self._workers.pop(worker)
-        self._selector.unregister(one.process)
+        if not one.is_ending:
+            self._selector.unregister(one.process)
         one.process.close()
         one.process.wait(0.0)

@@ -45,7 +45,7 @@ class Failed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A worker has ended as it was told to, and uses no memory any more.
+    """A worker has ended after ``end``, and uses no memory any more.
 
     Attributes:
         worker: number of the worker.
