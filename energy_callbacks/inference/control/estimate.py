@@ -196,16 +196,17 @@ class Estimates:
         self.pausing = Noise(_PAUSING_NOISE**2)
         self.measured: dict[int, Partition] = {}
         self.table = table
+        self._is_whole = np.array([level.duty == 1.0 for level in table.levels])
         self._last: int | None = None
 
     def noise(self, level: int) -> Noise:
         """Return the noise at a level."""
-        return self.whole if self.table.levels[level].duty == 1.0 else self.pausing
+        return self.whole if self._is_whole[level] else self.pausing
 
     @property
     def variances(self) -> Array:
         """Relative variances of the power of a window at all levels, (levels,)."""
-        return np.array([self.noise(at).variance for at in range(len(self.table.levels))])
+        return np.where(self._is_whole, self.whole.variance, self.pausing.variance)
 
     def add(self, partition: int, known: Partition) -> None:
         """Remember a partition that is measured now."""

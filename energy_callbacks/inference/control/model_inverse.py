@@ -107,7 +107,6 @@ class ModelInverse:
         self._asked = self._problem
         if "batch" not in abilities.can:
             self._asked = replace(self._asked, batches=self._asked.batches[-1:])
-        self._levels = levels(abilities)
         self._table = self._tabulate(abilities)
         self._estimates = Estimates(self._table)
         self._last = None
@@ -150,7 +149,7 @@ class ModelInverse:
         return table.levels[self._level].point(table.partitions[self._at])
 
     def _tabulate(self, abilities: Abilities) -> Candidates:
-        choices = self._levels
+        choices = levels(abilities)
         if self._fixed is not None:
             return candidates(self._asked, self._model, choices, [self._fixed])
         if "partition" not in abilities.can:
@@ -169,35 +168,26 @@ class ModelInverse:
     def _plan(self) -> None:
         """Add the plan for the present cap to the partitions, once.
 
-        It takes a second or two, in which a new cap must already be followed. So this is done after
-        the first window.
+        It takes a second or two, in which a cap that has changed must already be followed. So this
+        is then done after the next window.
         """
         if self._is_planned:
             return
         self._is_planned = True
-        found = planned(self._asked, self._model, self._levels, self._cap_w)
-        if found is not None and found not in self._table.partitions:
-            every = [*self._table.partitions, found]
-            self._table = candidates(self._asked, self._model, self._levels, every)
+        table = self._table
+        found = planned(self._asked, self._model, table.levels, self._cap_w)
+        if found is not None and found not in table.partitions:
+            every = [*table.partitions, found]
+            self._table = candidates(self._asked, self._model, table.levels, every)
             self._estimates.table = self._table
 
     def _know(self, row: MeasuredWindow) -> None:
         """Learn from a window that was measured before."""
-        if row.configuration.tenants not in self._table.partitions:
-            return
-        at, level = self._table.partitions.index(row.configuration.tenants), -1
-        known = self._estimates.of(at)
-        self._estimates.add(at, known)
-        predicted_w = float(self._table.powers_w[at, level])
-        power_w, noise = row.power_mean_w or 0.0, self._estimates.whole.variance
-        known.power.add(len(self._levels) - 1, power_w, predicted_w, noise)
-        rate = weighted(
-            self._problem,
-            row.configuration.tenants,
-            row.tenant_throughputs_per_s,
-            row.throughput_per_s or 0.0,
-        )
-        known.rate.add(math.log(rate) - float(self._table.rates[at, level]))
+        tenants, table = row.configuration.tenants, self._table
+        if tenants in table.partitions:
+            at, level = table.partitions.index(tenants), len(table.levels) - 1
+            rate = row.throughput_per_s or 0.0
+            self._add(at, level, row.power_mean_w or 0.0, row.tenant_throughputs_per_s, rate)
 
     def _go_back(self, window: Window) -> None:
         """Return to the tenants that go on, and do not choose the refused ones again.
@@ -214,23 +204,27 @@ class ModelInverse:
         self._held = 0
 
     def _learn(self, window: Window) -> None:
-        table, at, level = self._table, self._at, self._level
-        known, noise = self._now(), self._estimates.noise(level)
-        self._estimates.add(at, known)
+        """Learn from a window at the present point."""
         measured_w = max(window.power_mean_w, _LEAST_W)
         if self._last is not None and self._last[0] == window.point:
-            noise.add(math.log(measured_w / self._last[1]))
-        known.power.add(level, measured_w, float(table.powers_w[at, level]), noise.variance)
-        rate = weighted(
-            self._problem,
-            window.point.configuration.tenants,
-            window.tenant_throughputs_per_s,
-            window.throughput_per_s,
-        )
-        if rate > 0.0:
-            known.rate.add(math.log(rate) - float(table.rates[at, level]))
+            difference = math.log(measured_w / self._last[1])
+            self._estimates.noise(self._level).add(difference)
+        rates, rate = window.tenant_throughputs_per_s, window.throughput_per_s
+        self._add(self._at, self._level, measured_w, rates, rate)
         self._last = window.point, measured_w
         self._held += 1
+
+    def _add(
+        self, at: int, level: int, power_w: float, rates_per_s: Sequence[float], total_per_s: float
+    ) -> None:
+        """Correct what is known of a partition by a window at a level."""
+        table, known = self._table, self._estimates.of(at)
+        self._estimates.add(at, known)
+        noise = self._estimates.noise(level).variance
+        known.power.add(level, power_w, float(table.powers_w[at, level]), noise)
+        rate = weighted(self._problem, table.partitions[at], rates_per_s, total_per_s)
+        if rate > 0.0:
+            known.rate.add(math.log(rate) - float(table.rates[at, level]))
 
     def _move(self, above_w: float | None) -> None:
         """Change the level of the present partition, if the estimates say so.
