@@ -19,6 +19,8 @@ from typing import Final, Literal
 Knob = Literal["limit", "clock", "memory_clock", "duty"]
 
 LOCKS: Final[tuple[Knob, ...]] = ("clock", "memory_clock")
+# Settings of the GPU itself; the duty is one of the program that uses it.
+GPU_KNOBS: Final[tuple[Knob, ...]] = ("limit", *LOCKS)
 UNITS: Final[dict[Knob, str]] = {"limit": "W", "clock": "MHz", "memory_clock": "MHz", "duty": ""}
 
 

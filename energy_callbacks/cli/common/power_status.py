@@ -9,10 +9,9 @@ from energy_callbacks.cli.common.tables import print_table
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators import choose
-from energy_callbacks.powercap.actuators.nvidia_card import KNOBS
 from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.safety.state_file import StateFile
-from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 from energy_callbacks.sensing.devices import GpuInfo
 
 ACTUATORS: Final = ("nvml", "zeusd", "nvidia-smi")
@@ -89,7 +88,7 @@ def status(card: GpuInfo) -> CardStatus:
     settings: dict[Knob, KnobRange] = {}
     unsupported: dict[Knob, str] = {}
     reader = choose.actuator(ACTUATORS[0])
-    for knob in KNOBS:
+    for knob in GPU_KNOBS:
         try:
             settings[knob] = reader.range(card.uuid, knob)
         except ActuatorError as error:

@@ -9,7 +9,7 @@ from energy_callbacks.cli.powercap import open_bench
 from energy_callbacks.inference.profile import images
 from energy_callbacks.inference.profile.gpu_settings import GpuSettings
 from energy_callbacks.powercap.actuators.protocol import Actuator
-from energy_callbacks.powercap.settings import Knob, KnobRange
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange
 
 if TYPE_CHECKING:
     from energy_callbacks.inference.bench.devices import Device
@@ -156,13 +156,10 @@ class Real:
         return open_bench.actuator(self._gpu.uuid, ["limit"])
 
     def _known_ranges(self) -> dict[Knob, KnobRange]:
-        from energy_callbacks.inference.serve.machine import KNOBS
-
         actuator, uuid = self._actuator, self._gpu.uuid
         if actuator is None or uuid is None:
             return {}
-        can = actuator.probe(uuid).knobs
-        return {knob: actuator.range(uuid, knob) for knob in KNOBS if knob in can}
+        return open_bench.ranges(actuator, uuid, GPU_KNOBS)
 
     def _settings(self) -> GpuSettings | None:
         if self._actuator is None or self._gpu.uuid is None:

@@ -157,27 +157,15 @@ def opened(
             )
         if where.uuid is None:
             raise ValueError("clocks and limits of a CPU cannot be changed; name a GPU with --gpu")
-        settings, ranges = changeable(arguments, where.uuid, knobs)
+        chosen = actuator(where.uuid, knobs)
+        found = ranges(chosen, where.uuid, knobs)
         for knob, value in values:
-            ranges[knob].check(value)
+            found[knob].check(value)
+        settings = GpuSettings(chosen, where.uuid, allow_changes=arguments.yes)
     with LocalBench(
         where, data=arguments.data, settings=settings, load_s=arguments.load_timeout
     ) as bench:
         yield bench
-
-
-def changeable(
-    arguments: argparse.Namespace, uuid: str, knobs: Sequence[Knob]
-) -> tuple[GpuSettings, dict[Knob, KnobRange]]:
-    """Return what changes some settings of a GPU, and their accepted values.
-
-    Raises:
-        ActuatorError: if one of them cannot be changed.
-        ConsentError: without ``--yes``.
-    """
-    chosen = actuator(uuid, knobs)
-    ranges: dict[Knob, KnobRange] = {knob: chosen.range(uuid, knob) for knob in knobs}
-    return GpuSettings(chosen, uuid, allow_changes=arguments.yes), ranges
 
 
 def actuator(uuid: str, knobs: Sequence[Knob]) -> Actuator:
@@ -191,3 +179,9 @@ def actuator(uuid: str, knobs: Sequence[Knob]) -> Actuator:
     if lacking:
         raise ActuatorError(f"{chosen.name} cannot change {', '.join(lacking)} of {uuid}")
     return chosen
+
+
+def ranges(chosen: Actuator, uuid: str, knobs: Sequence[Knob]) -> dict[Knob, KnobRange]:
+    """Return the accepted values of those of some settings that an actuator can change."""
+    can = chosen.probe(uuid).knobs
+    return {knob: chosen.range(uuid, knob) for knob in knobs if knob in can}

@@ -26,7 +26,6 @@ from energy_callbacks.inference.serve import arrivals as kinds
 from energy_callbacks.inference.serve.arrivals import Arrivals, ClosedLoop, Poisson
 from energy_callbacks.inference.serve.fixed import Fixed
 from energy_callbacks.inference.serve.machine import (
-    KNOBS,
     WITHOUT_PRIVILEGE,
     LocalMachine,
     Machine,
@@ -38,7 +37,7 @@ from energy_callbacks.inference.serve.shadow import ShadowTuner
 from energy_callbacks.inference.serve.steps_over_time import StepsOverTime, caps
 from energy_callbacks.inference.traces import append
 from energy_callbacks.powercap.actuators.protocol import Actuator
-from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 
 HELP = "answer requests under a power cap"
 _FIXED: Final = "fixed"
@@ -239,7 +238,7 @@ def _wanted(arguments: argparse.Namespace, needs: frozenset[Need]) -> list[Knob]
     """Return the settings of use: those needed, and the limit in place of clocks."""
     if arguments.no_privilege:
         return []
-    wanted: list[Knob] = [knob for knob in KNOBS if knob in needs]
+    wanted: list[Knob] = [knob for knob in GPU_KNOBS if knob in needs]
     if "clock" in wanted and "limit" not in wanted:
         wanted.append("limit")
     return wanted
@@ -256,10 +255,7 @@ def _settings(
         logger.info("clocks and limits stay as they are; --yes allows to change them")
         return None, {}
     actuator = _actuator(uuid, wanted)
-    can = actuator.probe(uuid).knobs
-    ranges: dict[Knob, KnobRange] = {
-        knob: actuator.range(uuid, knob) for knob in wanted if knob in can
-    }
+    ranges = open_bench.ranges(actuator, uuid, wanted)
     return GpuSettings(actuator, uuid, allow_changes=True), ranges
 
 

@@ -7,12 +7,11 @@ from typing import Final, Literal
 from energy_callbacks.inference.control.protocols import Abilities, Need, OperatingPoint, Window
 from energy_callbacks.inference.records import Configuration, Tenant, needed
 from energy_callbacks.inference.simulated.gpu import Passed, SimulatedGpu
-from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 
 ALL: Final[frozenset[Need]] = frozenset(
     {"partition", "batch", "clock", "memory_clock", "limit", "duty"}
 )
-_KNOBS: Final[tuple[Knob, ...]] = ("limit", "clock", "memory_clock")
 # Tenants work and pause once in this time, which is shorter than a window and longer than a batch.
 _PERIOD_S: Final = 0.2
 # A process imports its framework and loads its model: some seconds, during which it does nothing.
@@ -60,7 +59,7 @@ class SimulatedPlant:
     def abilities(self) -> Abilities:
         """See ``Plant``."""
         ranges: dict[Knob, KnobRange] = {}
-        for knob in _KNOBS:
+        for knob in GPU_KNOBS:
             if knob in self._can:
                 ranges[knob] = self.gpu.range(knob)
         return Abilities(can=self._can, ranges=ranges)
@@ -75,7 +74,7 @@ class SimulatedPlant:
         old, new = self._point.configuration, point.configuration
         self._check(point)
         before, after = needed(old), needed(new)
-        for knob in _KNOBS:
+        for knob in GPU_KNOBS:
             if before.get(knob) != after.get(knob):
                 self._change(knob, after.get(knob))
         if old.tenants != new.tenants:

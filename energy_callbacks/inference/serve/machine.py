@@ -18,14 +18,13 @@ from energy_callbacks.inference.serve.pools.processes import ProcessPool
 from energy_callbacks.inference.serve.pools.protocol import Pool
 from energy_callbacks.inference.serve.pools.simulated import SimulatedPool
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
-from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 _STOP_S: Final = 5.0
 # Time for which the energy of a simulated GPU is kept, s.
 _KEEP_S: Final = 120.0
-KNOBS: Final[tuple[Knob, ...]] = ("limit", "memory_clock", "clock")
 WITHOUT_PRIVILEGE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
 """What can be changed without privileges, if MPS is available."""
 
@@ -209,7 +208,7 @@ class SimulatedMachine:
         self.gpu: Final = gpu
         self.pool: Final = SimulatedPool(gpu, mode, load_s)
         self.sensors: Final = _SimulatedSensors(gpu, self.pool)
-        ranges: dict[Knob, KnobRange] = {knob: gpu.range(knob) for knob in KNOBS if knob in can}
+        ranges: dict[Knob, KnobRange] = {knob: gpu.range(knob) for knob in GPU_KNOBS if knob in can}
         self.abilities: Final = Abilities(can=can, ranges=ranges)
         self._found: dict[Knob, float | None] = {k: one.present for k, one in ranges.items()}
         self._present = dict(self._found)

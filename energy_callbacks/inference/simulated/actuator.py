@@ -3,9 +3,7 @@
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
-from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
-
-_KNOBS: tuple[Knob, ...] = ("limit", "clock", "memory_clock")
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 
 
 class SimulatedActuator(Actuator):
@@ -27,7 +25,7 @@ class SimulatedActuator(Actuator):
         """See ``Actuator``."""
         knobs: list[Knob] = []
         found = "simulated GPU"
-        for knob in _KNOBS:
+        for knob in GPU_KNOBS:
             try:
                 self.range(uuid, knob)
                 knobs.append(knob)

@@ -11,12 +11,11 @@ from typing import Any, Final, TypeVar
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.core.units import watts_from_milliwatts
 from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
-from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
+from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 from energy_callbacks.sensing import time_limit
 
 Answer = TypeVar("Answer")
 
-KNOBS: Final[tuple[Knob, ...]] = ("limit", "clock", "memory_clock")
 # Limits that differ by less than this, W, are equal: drivers may round them to whole watts.
 _SAME_LIMIT_W: Final = 1.0
 # A locked clock is contradicted by a clock that is higher by more than this, MHz. Clocks of NVIDIA
@@ -59,7 +58,7 @@ class NvidiaActuator(Actuator, ABC):
         """See ``Actuator``."""
         knobs: list[Knob] = []
         reasons: list[str] = []
-        for knob in KNOBS:
+        for knob in GPU_KNOBS:
             try:
                 self.range(uuid, knob)
                 knobs.append(knob)
@@ -76,8 +75,10 @@ class NvidiaActuator(Actuator, ABC):
 
     def range(self, uuid: str, knob: Knob) -> KnobRange:
         """See ``Actuator``."""
-        if knob not in KNOBS:
-            raise ActuatorError(f"{self.name} cannot change {knob!r}", f"it has {', '.join(KNOBS)}")
+        if knob not in GPU_KNOBS:
+            raise ActuatorError(
+                f"{self.name} cannot change {knob!r}", f"it has {', '.join(GPU_KNOBS)}"
+            )
         return self._ask(uuid, lambda handle: self._range(uuid, handle, knob))
 
     def agrees(self, uuid: str, setting: Setting) -> bool:
