@@ -283,3 +283,27 @@ def test_only_the_results_of_a_page_are_replaced() -> None:
     assert found.endswith(f"{results.END}\nafter\n")
     assert "old" not in found
     assert re.search(r"^Runs: `lines` quick, 2026-11-26\.$", found, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"), [("hooks", (1, 0)), ("hooks", (1, 1)), ("hooks", (0,)), ("tuner", (1,))]
+)
+def test_timed_benchmark_that_misses_runs_once_more(monkeypatch, capsys, name, codes):
+    """The second run counts; a benchmark without real time has only one."""
+    left = list(codes)
+
+    def run(name, options):
+        return runner.Outcome(name=name, seconds=1.0, code=left.pop(0), figures={"bars": []})
+
+    monkeypatch.setattr(runner, "run", run)
+    assert runner.main([name, "--quick"]) == codes[-1]
+    assert not left
+
+
+def test_benchmark_that_fails_without_figures_is_not_repeated(monkeypatch, capsys):
+    """It has not measured anything."""
+    left = [1, 0]
+    monkeypatch.setattr(
+        runner, "run", lambda name, _: runner.Outcome(name=name, seconds=1.0, code=left.pop(0))
+    )
+    assert runner.main(["hooks"]) == 1

@@ -1,0 +1,113 @@
+"""Describes families of sensors whose values are in files of Linux, such as those of AMD GPUs.
+
+A family is a table: each row (``FileSensor``) names the files of one quantity, their unit, and what
+is known about the sensor. ``source.SysfsSource`` reads every family. A new family is a file beside
+this one and a line in ``families.py``.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from energy_callbacks.core.errors import ReadingMissed
+from energy_callbacks.core.records import Device, Kind, Quantity
+
+SYSFS: Final = Path("/sys")
+SYSFS_VARIABLE: Final = "ENERGY_CALLBACKS_SYSFS"
+"""Environment variable with the path at which a container mounts the host's ``/sys``."""
+
+
+def whole_number(content: bytes) -> int:
+    r"""Return the number that a file contains, raise ``ReadingMissed`` if it is not a number.
+
+    >>> whole_number(b"42000000\n")
+    42000000
+    """
+    try:
+        return int(content)
+    except ValueError as error:
+        text = content[:40].decode(errors="replace")
+        raise ReadingMissed(f"it contains {text!r} instead of a number") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSensor:
+    """How one quantity of a device is read; a row of the table of a family.
+
+    Attributes:
+        quantity: the quantity.
+        kind: meaning of a value, as in ``Channel``.
+        files: patterns (as for ``Path.glob``) of files, relative to the folder of the device. The
+            first file that exists and can be read is used.
+        unit: one unit of the file in the unit of the quantity, such as 1e-6 for microwatts.
+        citation: document that states meaning and unit of the file.
+        parse: returns the raw value that the content of a file has; raises ``ReadingMissed`` if it
+            has none.
+        missing: raw values by which the driver says that it has no value, such as 0xFFFF.
+        wrap: raw value after which a counter continues at 0; ``None`` if it never does.
+        wrap_file: pattern of a file that has ``wrap``, relative to the folder of the sensor's file.
+        period_s: see ``Sensor``.
+        window_s: see ``Sensor``.
+        lag_s: see ``Sensor``.
+        relative_error: see ``Sensor``.
+        stale_s: time without a change after which a counter counts as stopped: its readings are
+            then missed until it changes. ``None`` if it may stand still.
+        note: note for the device if this sensor is read; empty for none.
+    """
+
+    quantity: Quantity
+    kind: Kind
+    files: tuple[str, ...]
+    unit: float
+    citation: str
+    parse: Callable[[bytes], float] = whole_number
+    missing: tuple[float, ...] = ()
+    wrap: float | None = None
+    wrap_file: str | None = None
+    period_s: float | None = None
+    window_s: float | None = None
+    lag_s: float = 0.0
+    relative_error: float = 0.0
+    stale_s: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundDevice:
+    """A device of a family on this machine.
+
+    Attributes:
+        device: key, name and scope. GPUs have the PCI address as ``uuid`` if they have no other;
+            their key and index are set by the list of all GPUs.
+        folder: folder of the device, to which the patterns of its sensors are relative.
+        pci: PCI address in the form ``0000:3b:00.0``; ``None`` if it has none.
+        is_integrated: whether a GPU is part of a processor, and shares its memory.
+        excluded: quantities of the family that this device's files do not measure rightly.
+    """
+
+    device: Device
+    folder: Path
+    pci: str | None = None
+    is_integrated: bool = False
+    excluded: frozenset[Quantity] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A family of devices whose sensors have the same files.
+
+    Attributes:
+        name: name for messages, such as ``AMD GPU``.
+        find: returns the devices of the family below a folder such as ``/sys``, in the order of
+            their PCI addresses or paths.
+        sensors: all quantities; a device has those whose files exist.
+        permission_fix: what the user can do if the files cannot be read.
+        absence_fix: what the user can do if a device has no file of power or energy.
+    """
+
+    name: str
+    find: Callable[[Path], Iterable[FoundDevice]]
+    sensors: tuple[FileSensor, ...]
+    permission_fix: str
+    absence_fix: str
