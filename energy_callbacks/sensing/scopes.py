@@ -15,6 +15,8 @@ from energy_callbacks.core.records import Scope
 
 SCOPES: Final = ("gpu", "host", "machine", "total")
 """All sums."""
+NAMED_MACHINE: Final = "machine"
+"""Key of the sensor of the whole machine that the user names, and parent of all others."""
 _IN_MACHINE: Final = ("gpu", "host")
 
 

@@ -354,7 +354,7 @@ def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterat
             "programs. Fans, disks, network and losses of the power supply are not included."
         )
     if machines := [one for one in devices if one.scope == "machine" and one.energy.energy_j]:
-        names = formatting.listed([f"{one.key} ({one.name}, host {one.host})" for one in machines])
+        names = ", ".join(f"{one.key} ({one.name}, host {one.host})" for one in machines)
         yield (
             f"The total is the energy of the whole machine, from {names}. It also contains parts "
             "without a sensor of their own, so it is not the sum of gpu and host. Hosts without "
