@@ -12,7 +12,7 @@ import platform
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading
@@ -39,18 +39,8 @@ _CLOEXEC: Final = 8
 _ATTRIBUTES: Final = struct.Struct("=IIQ48x")
 
 
-class _Event(NamedTuple):
-    """An open event.
-
-    Attributes:
-        channel: channel of its readings.
-        file: file descriptor.
-        unit_j: one unit of the counter, J.
-    """
-
-    channel: Channel
-    file: int
-    unit_j: float
+_Event = tuple[Channel, int, float]
+"""Channel of an open event, its file descriptor, and one unit of its counter in J."""
 
 
 class PerfEnergySource:
@@ -92,15 +82,13 @@ class PerfEnergySource:
         try:
             for event in _opened(folder, self._opener):
                 self._events.append(event)
-        except PermissionError as error:
-            self.close()
-            raise SourceUnavailable("perf events may not be read", _FIX) from error
         except (OSError, ValueError) as error:
             self.close()
-            raise SourceUnavailable(f"no energy events in {folder}: {error}") from error
+            fix = _FIX if isinstance(error, PermissionError) else ""
+            raise SourceUnavailable(f"no energy events in {folder}: {error}", fix) from error
         if not self._events:
-            raise SourceUnavailable(f"no energy events in {folder}")
-        return [event.channel for event in self._events]
+            raise SourceUnavailable(f"the CPU has no energy events of {folder}")
+        return [channel for channel, _, _ in self._events]
 
     def read(self) -> Sequence[Reading]:
         """Return the energy of each event since ``open``, J.
@@ -111,23 +99,23 @@ class PerfEnergySource:
         self._read_s = self._clock.monotonic_s()
         if not self._events:
             raise ReadingMissed("perf events are not open; call open() first")
-        return [self._reading(event) for event in self._events]
+        return [self._reading(*event) for event in self._events]
 
     def close(self) -> None:
         """See ``Source.close``."""
         events, self._events = self._events, []
-        for event in events:
-            os.close(event.file)
+        for _, file, _ in events:
+            os.close(file)
 
-    def _reading(self, event: _Event) -> Reading:
+    def _reading(self, channel: Channel, file: int, unit_j: float) -> Reading:
         before_s = self._clock.monotonic_s()
         try:
-            (count,) = struct.unpack("=Q", os.read(event.file, 8))
+            (count,) = struct.unpack("=Q", os.read(file, 8))
         except (OSError, struct.error) as error:
-            raise ReadingMissed(f"{event.channel.device.name}: {error}") from error
+            raise ReadingMissed(f"{channel.device.name}: {error}") from error
         after_s = self._clock.monotonic_s()
         t_s, t_error_s = (before_s + after_s) / 2, (after_s - before_s) / 2 + PERIOD_S
-        return Reading(event.channel, t_s, count * event.unit_j, t_error_s)
+        return Reading(channel, t_s, count * unit_j, t_error_s)
 
 
 def open_event(kind: int, config: int, cpu: int) -> int:
@@ -171,7 +159,7 @@ def _opened(folder: Path, opener: Opener) -> Iterator[_Event]:
                 raise
             except OSError:
                 continue  # some kernels list events that the CPU does not have
-            yield _Event(_channel(device_kind, index, event), file, unit_j)
+            yield _channel(device_kind, index, event), file, unit_j
 
 
 def _cpus(text: str) -> Iterator[int]:
@@ -186,11 +174,6 @@ def _cpus(text: str) -> Iterator[int]:
 
 
 def _channel(kind: str, index: int, event: str) -> Channel:
-    device = Device(
-        key=f"{kind}{index}",
-        kind=kind,
-        scope="host",
-        name=f"RAPL package-{index}" + ("" if kind == "cpu" else " dram"),
-        index=index,
-    )
+    name = f"RAPL package-{index}" + ("" if kind == "cpu" else " dram")
+    device = Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
     return energy_channel(device, f"perf power/{event}/")

@@ -62,14 +62,11 @@ class Command:
         Raises:
             SourceLost: if it fails, or has not ended within ``patience_s`` seconds. It was ended.
         """
-        end_s = time.monotonic() + patience_s
         try:
-            while self._read(end_s):
-                pass
+            if self._reads_on(b"", patience_s):
+                raise SourceLost(f"{self._name} has not ended within {patience_s:g} s")
             if self._process.wait(_END_S):
                 raise SourceLost(self.failure())
-        except subprocess.TimeoutExpired as error:
-            raise SourceLost(f"{self._name} has not ended within {patience_s:g} s") from error
         finally:
             self.close()
         return self._rest
@@ -84,13 +81,7 @@ class Command:
         Raises:
             SourceLost: if the command has ended and there are no more documents.
         """
-        end_s = time.monotonic() + patience_s
-        is_open = True
-        while is_open and (end not in self._rest or self._has_output()):
-            try:
-                is_open = self._read(end_s)
-            except subprocess.TimeoutExpired:
-                break
+        is_open = self._reads_on(end, patience_s)
         *found, self._rest = self._rest.split(end)
         if not is_open and not found:
             raise SourceLost(self.failure())
@@ -125,18 +116,19 @@ class Command:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
 
-    def _has_output(self) -> bool:
-        return bool(select.select([self._output], [], [], 0.0)[0])
+    def _reads_on(self, end: bytes, patience_s: float) -> bool:
+        """Read all output that there is, and return whether the command may write more.
 
-    def _read(self, end_s: float) -> bool:
-        """Wait for output until a monotonic time, read it, and return whether more may come.
-
-        Raises:
-            subprocess.TimeoutExpired: if there was no output.
+        Waits until there is the end of a document, or for ``patience_s`` seconds. If ``end`` is
+        empty, waits until the command closes its output.
         """
-        wait_s = max(end_s - time.monotonic(), 0.0)
-        if not select.select([self._output], [], [], wait_s)[0]:
-            raise subprocess.TimeoutExpired(self._name, wait_s)
-        new = os.read(self._output.fileno(), _CHUNK)
-        self._rest += new
-        return bool(new)
+        end_s = time.monotonic() + patience_s
+        while True:
+            is_enough = bool(end) and end in self._rest
+            wait_s = 0.0 if is_enough else max(end_s - time.monotonic(), 0.0)
+            if not select.select([self._output], [], [], wait_s)[0]:
+                return True
+            new = os.read(self._output.fileno(), _CHUNK)
+            self._rest += new
+            if not new:
+                return False

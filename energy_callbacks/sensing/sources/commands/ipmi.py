@@ -27,15 +27,9 @@ _FIX: Final = (
     "administrator can give your group access with a udev rule: "
     'KERNEL=="ipmi*", GROUP="your_group", MODE="0660"'
 )
-_MACHINE: Final = Device(
-    key=NAMED_MACHINE,
-    kind="machine",
-    scope="machine",
-    name="whole machine (IPMI)",
-    notes=("power of the whole server, as its board management controller reports it",),
-)
+_NAME: Final = "whole machine, by its management controller (IPMI)"
 _CHANNEL: Final = Channel(
-    device=_MACHINE,
+    device=Device(key=NAMED_MACHINE, kind="machine", scope="machine", name=_NAME),
     quantity="power",
     kind="gauge",
     sensor=Sensor(

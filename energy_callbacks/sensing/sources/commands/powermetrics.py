@@ -10,11 +10,11 @@ import os
 import plistlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+from xml.parsers import expat
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
-from energy_callbacks.core.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.records import Channel, Device, Kind, Quantity, Reading, Sensor
 from energy_callbacks.core.units import joules_from_millijoules, seconds_from_nanoseconds
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
@@ -42,29 +42,30 @@ _FIX: Final = (
     "powermetrics needs root: the administrator can add the line 'your_name ALL=(root) NOPASSWD: "
     "/usr/bin/powermetrics' with 'sudo visudo -f /etc/sudoers.d/powermetrics'"
 )
-_DEVICES: Final[Mapping[str, Device]] = {
-    "cpu_energy": Device(key="cpu0", kind="cpu", scope="host", name="Apple CPU", index=0),
-    "gpu_energy": Device(
-        key="gpu0", kind="gpu", scope="gpu", name="Apple GPU", index=0,
-        notes=("integrated GPU, used by all programs; its memory is that of the machine",),
-    ),
-    "ane_energy": Device(key="npu0", kind="npu", scope="host", name="Apple Neural Engine"),
-}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """One document: what was used in a time span.
+def _channel(
+    field: str, device: Device, quantity: Quantity = "energy", kind: Kind = "counter"
+) -> Channel:
+    error = _RELATIVE_ERROR if quantity == "energy" else 0.0
+    name = f"powermetrics {field}"
+    sensor = Sensor(name=name, period_s=_INTERVAL_S, relative_error=error, citation=_CITATION)
+    return Channel(device=device, quantity=quantity, kind=kind, sensor=sensor)
 
-    Attributes:
-        elapsed_s: length of the time span, s.
-        energies_j: energy by field of the document, J; a part that the chip lacks is absent.
-        utilisation: share of time in which the GPU was busy; ``None`` if not stated.
-    """
 
-    elapsed_s: float
-    energies_j: Mapping[str, float]
-    utilisation: float | None
+_GPU: Final = Device(
+    key="gpu0", kind="gpu", scope="gpu", name="Apple GPU", index=0,
+    notes=("integrated GPU, used by all programs; its memory is that of the machine",),
+)  # fmt: skip
+_CPU: Final = Device(key="cpu0", kind="cpu", scope="host", name="Apple CPU", index=0)
+_NPU: Final = Device(key="npu0", kind="npu", scope="host", name="Apple Neural Engine")
+# Channels by field of a document. Chips may lack a field.
+_CHANNELS: Final[Mapping[str, Channel]] = {
+    "cpu_energy": _channel("cpu_energy", _CPU),
+    "gpu_energy": _channel("gpu_energy", _GPU),
+    "ane_energy": _channel("ane_energy", _NPU),
+    "idle_ratio": _channel("idle_ratio", _GPU, "utilisation", "gauge"),
+}
 
 
 class PowermetricsSource:
@@ -81,8 +82,7 @@ class PowermetricsSource:
         self._clock = clock
         self._arguments = command or POWERMETRICS
         self._command: Command | None = None
-        self._channels: dict[str, Channel] = {}
-        self._totals_j: dict[str, float] = {}
+        self._values: dict[str, float] = {}
         self._end_s = self._read_s = clock.monotonic_s()
 
     @property
@@ -101,19 +101,13 @@ class PowermetricsSource:
         try:
             self._command = Command((() if is_root else _SUDO) + tuple(self._arguments))
             documents = self._command.documents(_END, _PATIENCE_S)
-            first = _parsed(documents[-1]) if documents else None
+            _, first = _parsed(documents[-1] if documents else b"")
         except (SourceUnavailable, SourceLost) as error:
             self.close()
             raise SourceUnavailable(str(error), _FIX) from error
-        if first is None or not first.energies_j:
-            self.close()
-            raise SourceUnavailable("powermetrics reports no energy", _FIX)
         self._end_s = self._read_s = self._clock.monotonic_s()
-        self._totals_j = dict.fromkeys(first.energies_j, 0.0)
-        self._channels = {field: _channel(field) for field in first.energies_j}
-        if first.utilisation is not None:
-            self._channels["utilisation"] = _channel("utilisation")
-        return tuple(self._channels.values())
+        self._values = dict.fromkeys(first, 0.0)
+        return [_CHANNELS[field] for field in first]
 
     def read(self) -> Sequence[Reading]:
         """Return the energies at the ends of the new samples.
@@ -128,16 +122,11 @@ class PowermetricsSource:
         self._read_s = self._clock.monotonic_s()
         if self._command is None:
             raise ReadingMissed("powermetrics is not open; call open() first")
-        samples = [_parsed(document) for document in self._command.documents(_END)]
-        if not samples:
+        documents = self._command.documents(_END)
+        if not documents:
             raise ReadingMissed("powermetrics has no new sample")
-        left_s = sum(sample.elapsed_s for sample in samples)
-        end_s = min(max(self._end_s + left_s, self._read_s - _LATEST_S), self._read_s)
-        readings = []
-        for sample in samples:
-            left_s -= sample.elapsed_s
-            readings += self._readings(sample, end_s - left_s)
-        self._end_s = end_s
+        readings = [reading for one in documents for reading in self._readings(*_parsed(one))]
+        self._end_s = max(self._end_s, self._read_s - _LATEST_S)
         return readings
 
     def close(self) -> None:
@@ -146,48 +135,38 @@ class PowermetricsSource:
             self._command.close()
         self._command = None
 
-    def _readings(self, sample: _Sample, end_s: float) -> list[Reading]:
+    def _readings(self, elapsed_s: float, values: Mapping[str, float]) -> list[Reading]:
         """Return the readings at the end of a sample."""
-        if missing := self._totals_j.keys() - sample.energies_j.keys():
-            raise SourceLost(f"a document of powermetrics has no {min(missing)}")
-        for field in self._totals_j:
-            self._totals_j[field] += sample.energies_j[field]
-        values = dict(self._totals_j)
-        if sample.utilisation is not None and "utilisation" in self._channels:
-            values["utilisation"] = sample.utilisation
+        if values.keys() != self._values.keys():
+            raise SourceLost(f"a document of powermetrics has only {', '.join(values)}")
+        self._end_s = min(self._end_s + elapsed_s, self._read_s)
+        for field, value in values.items():
+            is_counter = _CHANNELS[field].kind == "counter"
+            self._values[field] = value + is_counter * self._values[field]
         return [
-            Reading(self._channels[field], end_s, value, _DELAY_S)
-            for field, value in values.items()
+            Reading(_CHANNELS[field], self._end_s, value, _DELAY_S)
+            for field, value in self._values.items()
         ]
 
 
-def _channel(field: str) -> Channel:
-    is_energy = field in _DEVICES
-    sensor = Sensor(
-        name=f"powermetrics {field}",
-        period_s=_INTERVAL_S,
-        relative_error=_RELATIVE_ERROR if is_energy else 0.0,
-        citation=_CITATION,
-    )
-    if not is_energy:
-        return Channel(
-            device=_DEVICES["gpu_energy"], quantity="utilisation", kind="gauge", sensor=sensor
-        )
-    return Channel(device=_DEVICES[field], quantity="energy", kind="counter", sensor=sensor)
+def _parsed(document: bytes) -> tuple[float, dict[str, float]]:
+    """Return the length of a sample in s, and the value of each channel in this time, by field.
 
-
-def _parsed(document: bytes) -> _Sample:
-    """Return the sample that a document has; raise ``SourceLost`` if it is damaged."""
+    Raises:
+        SourceLost: if the document is damaged, or has no energies.
+    """
     try:
         content: dict[str, Any] = plistlib.loads(document.strip(b"\0\n") + _END)
-        elapsed_s = seconds_from_nanoseconds(content["elapsed_ns"])
-        processor = content["processor"]
-        energies_j = {
+        processor, gpu = content["processor"], content.get("gpu", {})
+        values = {
             field: joules_from_millijoules(processor[field])
-            for field in _DEVICES
+            for field in _CHANNELS
             if field in processor
         }
-        idle = (content.get("gpu") or {}).get("idle_ratio")
-    except Exception as error:  # the parser raises exceptions of many types
+        if not values:
+            raise SourceLost("powermetrics reports no energy")
+        if "idle_ratio" in gpu:
+            values["idle_ratio"] = 1.0 - gpu["idle_ratio"]
+        return seconds_from_nanoseconds(content["elapsed_ns"]), values
+    except (expat.ExpatError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SourceLost(f"a document of powermetrics is damaged: {error!r}") from error
-    return _Sample(elapsed_s, energies_j, None if idle is None else 1.0 - float(idle))
