@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 HELP = "show which sensors work on this machine, and why others do not"
 # Quantities from which the energy of a device is computed.
 _ENERGY: Final = ("power", "energy")
-_SHARES: Final = ("utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+_SHARES: Final = (
+    "utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active",
+    "memory_utilisation",
+)  # fmt: skip
 _SIZES: Final = ("memory_used", "rss", "allocated", "peak_allocated")
 _UNITS: Final[Mapping[str, str]] = (
     {
