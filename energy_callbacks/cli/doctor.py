@@ -39,6 +39,7 @@ _UNITS: Final[Mapping[str, str]] = (
         "energy": "J",
         "temperature": "°C",
         "clock": "Hz",
+        "memory_clock": "Hz",
         "power_limit": "W",
         "throttled": "s",
     }
@@ -46,7 +47,7 @@ _UNITS: Final[Mapping[str, str]] = (
     | dict.fromkeys(_SHARES, "share")
 )
 # Minimum widths of columns in characters, so that the tables of all devices are aligned.
-_QUANTITY_WIDTH, _VALUE_WIDTH = 16, 10
+_QUANTITY_WIDTH, _VALUE_WIDTH = 18, 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 """Peaks that are computed from a card's units, clocks and bus agree with its data sheet."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pynvml
 import pytest
@@ -31,9 +32,15 @@ Play = Callable[..., FakeNvml]
 W = Constant(100.0)
 
 
-def rtx(name: str, capability: tuple[int, int], **units: float) -> Card:
-    """A card of a workstation."""
-    return ideal(W, name=f"NVIDIA {name}", compute_capability=capability, **units)
+def card(name: str, major: int, minor: int, units: tuple[int, float, int, float]) -> Card:
+    """A card with some cores, their highest clock in MHz, and bits and MHz of the memory bus."""
+    names = ("cores", "max_sm_clock_mhz", "memory_bus_bits", "memory_clock_mhz")
+    return ideal(
+        W,
+        name=f"NVIDIA {name}",
+        compute_capability=(major, minor),
+        **dict(zip(names, units, strict=True)),
+    )
 
 
 def opened(fake_nvml: Play, card: Card, uuid: str = card_uuid(0), **scenario: object) -> Device:
@@ -45,11 +52,12 @@ def opened(fake_nvml: Play, card: Card, uuid: str = card_uuid(0), **scenario: ob
     return device
 
 
-H100 = {"cores": 16896, "memory_bus_bits": 5120, "max_sm_clock_mhz": 1980.0}
-RTX_4090 = {"cores": 16384, "memory_bus_bits": 384, "max_sm_clock_mhz": 3105.0}
-RTX_5090 = {"cores": 21760, "memory_bus_bits": 512, "max_sm_clock_mhz": 3090.0}
-RTX_A6000 = {"cores": 10752, "memory_bus_bits": 384, "max_sm_clock_mhz": 2100.0}
-B200 = {"cores": 18944, "memory_bus_bits": 8192, "max_sm_clock_mhz": 1965.0}
+H100 = card("H100 80GB HBM3", 9, 0, (16896, 1980.0, 5120, 2619.0))
+RTX_4090 = card("GeForce RTX 4090", 8, 9, (16384, 3105.0, 384, 10501.0))
+RTX_5090 = card("GeForce RTX 5090", 12, 0, (21760, 3090.0, 512, 14001.0))
+RTX_A6000 = card("RTX A6000", 8, 6, (10752, 2100.0, 384, 8001.0))
+B200 = card("B200", 10, 0, (18944, 1965.0, 8192, 3996.0))
+GTX_1660 = card("GeForce GTX 1660", 7, 5, (1408, 1785.0, 192, 4001.0))
 
 
 # Values of data sheets: TFLOP/s of tensor cores with dense matrices in fp16 (GeForce cards: with
@@ -61,18 +69,18 @@ B200 = {"cores": 18944, "memory_bus_bits": 8192, "max_sm_clock_mhz": 1965.0}
         (v100(W), 125.0, 900.0, 0.05),
         (a100(W), 312.0, 2039.0, 0.05),
         (average_1s(W), 71.0, 936.0, 0.05),
-        (rtx("GeForce RTX 4090", (8, 9), memory_clock_mhz=10501.0, **RTX_4090), 165.2, 1008.0, 0.05),
-        (rtx("RTX A6000", (8, 6), memory_clock_mhz=8001.0, **RTX_A6000), 154.8, 768.0, 0.06),
+        (RTX_4090, 165.2, 1008.0, 0.05),
+        (RTX_A6000, 154.8, 768.0, 0.06),
         (l4(W), 121.0, 300.0, 0.05),
-        (ideal(W, memory_clock_mhz=2619.0, **H100), 989.4, 3350.0, 0.05),
+        (H100, 989.4, 3350.0, 0.05),
         (h200(W), 989.4, 4800.0, 0.05),
-        # The data sheet is for a lower clock than the highest one.
-        (ideal(W, compute_capability=(10, 0), memory_clock_mhz=3996.0, **B200), 2250.0, 8000.0, 0.07),
-        (rtx("GeForce RTX 5090", (12, 0), memory_clock_mhz=14001.0, **RTX_5090), 209.5, 1792.0, 0.05),
+        (B200, 2250.0, 8000.0, 0.07),  # the data sheet is for a lower clock than the highest one
+        (RTX_5090, 209.5, 1792.0, 0.05),
         (pascal(W), 9.3, 732.0, 0.05),
+        (GTX_1660, 5.0, 192.0, 0.05),
     ],
     ids=lambda value: value.name if isinstance(value, Card) else "",
-)  # fmt: skip
+)
 def test_data_sheets(
     fake_nvml: Play, card: Card, tflop_per_s: float, gb_per_s: float, tolerance: float
 ) -> None:
@@ -94,21 +102,18 @@ def test_the_text_has_all_inputs(fake_nvml: Play) -> None:
 
 
 def test_a_gtx_card_has_no_tensor_cores(fake_nvml: Play) -> None:
-    """A GTX 1660 has the compute capability of a T4, but 5.0 TFLOP/s."""
-    units = {"cores": 1408, "memory_bus_bits": 192, "max_sm_clock_mhz": 1785.0}
-    card = ideal(W, name="NVIDIA GeForce GTX 1660", compute_capability=(7, 5), **units)
-    found = opened(fake_nvml, card).peak
+    """A GTX 1660 has the compute capability of a T4."""
+    found = opened(fake_nvml, GTX_1660).peak
     assert found is not None
-    assert found.flops_per_s == pytest.approx(5.0e12, rel=0.05)
-    assert "no tensor cores" in found.source
+    assert "1408 cores (float32, no tensor cores)" in found.source
 
 
 def test_an_unknown_generation_has_a_bandwidth_only(fake_nvml: Play) -> None:
     """The FLOP per clock of a future compute capability are not guessed."""
-    found = opened(fake_nvml, ideal(W, compute_capability=(13, 0), **H100)).peak
+    found = opened(fake_nvml, replace(H100, compute_capability=(13, 0))).peak
     assert found is not None
     assert found.flops_per_s is None
-    assert found.bytes_per_s == 2 * 2600e6 * 5120 / 8
+    assert found.bytes_per_s == 2 * 2619e6 * 5120 / 8
     assert "compute capability 13.0" in found.source
 
 
