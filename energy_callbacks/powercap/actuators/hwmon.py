@@ -66,17 +66,21 @@ class HwmonActuator(Actuator):
 
     def probe(self, uuid: str) -> Probe:
         """See ``Actuator``."""
-        knobs: tuple[Knob, ...] = ()
-        can_write, needs = False, _NEEDS
         try:
             self.range(uuid, "limit")
             file, _ = self._limit(uuid)
-            knobs, needs = ("limit",), _needs(file)
-            can_write = os.access(file, os.W_OK)
-            found = f"{file} is {'writable' if can_write else 'not writable for this user'}"
         except ActuatorError as error:
-            found = str(error)
-        return Probe(actuator=self.name, knobs=knobs, can_write=can_write, needs=needs, found=found)
+            return Probe(
+                actuator=self.name, knobs=(), can_write=False, needs=_NEEDS, found=str(error)
+            )
+        can_write = os.access(file, os.W_OK)
+        return Probe(
+            actuator=self.name,
+            knobs=("limit",),
+            can_write=can_write,
+            needs=_needs(file),
+            found=f"{file} is {'writable' if can_write else 'not writable for this user'}",
+        )
 
     def range(self, uuid: str, knob: Knob) -> KnobRange:
         """See ``Actuator``; without a lowest limit of the driver, half of the highest is used."""
@@ -88,7 +92,7 @@ class HwmonActuator(Actuator):
         if not present_w:
             raise ActuatorError(
                 f"{uuid}: the power limit in {file} is disabled or cannot be read",
-                "use another GPU of the same card if there is one, or enable the limit as root",
+                "write a limit to the file as root; on an AMD card with two GPUs, name the other",
             )
         highest_w = max(highest_w, present_w)
         return KnobRange(
