@@ -35,7 +35,7 @@ _SUMMED_UP: Final = (
     ("power", "power", "W"),
     ("utilisation", "utilization", "%"),
     ("memory", "memory_used", "MiB"),
-    ("memory in use", "memory_utilization", "%"),
+    ("memory busy", "memory_utilization", "%"),
     ("temperature", "temperature", "°C"),
 )
 

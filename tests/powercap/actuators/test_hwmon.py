@@ -46,13 +46,14 @@ def test_intel(tmp_path: Path) -> None:
 
 
 def test_a_card_is_named_by_its_number(tmp_path: Path) -> None:
-    """The UUID of an AMD GPU is that of its file ``unique_id``; the other GPU is left as it is."""
-    other, file = (amd_card(tmp_path, address) for address in ADDRESSES)
+    """The UUID of an AMD GPU is that of its file ``unique_id``."""
+    files = [amd_card(tmp_path, address) for address in ADDRESSES]
     set_unique_id(tmp_path, ADDRESSES[0], "1f00000000000001")
     set_unique_id(tmp_path, ADDRESSES[1], "1f00000000000002")
-    HwmonActuator(tmp_path).write("GPU-1f00000000000002", limit(300.0))
-    assert file.read_text() == "300000000"
-    assert other.read_text() == "700000000\n"
+    actuator = HwmonActuator(tmp_path)
+    actuator.write("GPU-1f00000000000002", limit(300.0))
+    actuator.write("GPU-1f00000000000001", limit(400.0))
+    assert [file.read_text() for file in files] == ["400000000", "300000000"]
 
 
 def test_whole_watts_agree(tmp_path: Path) -> None:
