@@ -24,7 +24,10 @@ HELP = "show power, energy, load, memory and processes of all devices until Ctrl
 _SHOWN_PROCESSES: Final = 3
 # Fields of ``Device`` and of ``DeviceLook`` that the JSON output contains under the same names.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
-_GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
+_GAUGES: Final = (
+    "utilisation", "memory_used_bytes", "memory_utilisation", "temperature_c", "clock_hz",
+    "memory_clock_hz", "throttled_s",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,8 +16,10 @@ Quantity = Literal[
     "sm_occupancy",  # number of resident warps as a share of the maximum number, 0 to 1
     "tensor_active",  # share of time in which the tensor cores are busy, 0 to 1
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
+    "memory_utilisation",  # share of time in which memory is read or written, 0 to 1
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
+    "memory_clock",  # Hz
     "power_limit",  # W, limit of the mean power
     "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, resident memory of this process and its children
@@ -61,6 +63,22 @@ class Sensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Peak performance of one GPU.
+
+    Attributes:
+        flops_per_s: FLOP/s with dense matrices in 16-bit formats, sums in float32; ``None`` if not
+            known.
+        bytes_per_s: memory bandwidth in bytes per second.
+        source: how both values are known, as text for the report.
+    """
+
+    flops_per_s: float | None
+    bytes_per_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """Something that has readings: a GPU, a CPU package, memory modules, a process, an allocator.
 
@@ -85,6 +103,7 @@ class Device:
             the whole device.
         limit_w: limit of the device's mean power; ``None`` if not known.
         memory_bytes: size of the device's memory; ``None`` if not known.
+        peak: peak performance; ``None`` if not known, or for MIG instances, which have a part.
     """
 
     key: str
@@ -100,6 +119,7 @@ class Device:
     instances: tuple[str, ...] = ()
     limit_w: float | None = None
     memory_bytes: int | None = None
+    peak: Peak | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

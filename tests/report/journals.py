@@ -360,6 +360,7 @@ def _row(attempt: Attempt, t_s: float) -> dict[str, Any]:
             row = {"energy_j": energy_j, "power_w": (energy_j - (last_j or 0.0)) / attempt.row_s}
         if device.kind == "gpu":
             row |= {"memory_used_bytes": 40e9 + 1e8 * grown_s, "utilisation": 0.75}
+            row |= {"memory_utilisation": 0.3, "memory_clock_hz": 2.6e9}
             row |= {"temperature_c": 50.0 + t_s / 10.0, "throttled_s": 7.0 + 0.01 * t_s}
         if device.kind == "process":
             row = {"rss_bytes": 2e9 + 1e7 * grown_s, "peak_allocated_bytes": 30e9}

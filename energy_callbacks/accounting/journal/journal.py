@@ -49,6 +49,8 @@ COLUMNS: Final[Mapping[str, int]] = {
     "sm_occupancy": 4,
     "tensor_active": 4,
     "dram_active": 4,
+    "memory_utilisation": 4,
+    "memory_clock_hz": 0,
 }
 
 # Fields of every energy; ``edge_j`` is optional.

@@ -48,8 +48,10 @@ _GAUGES: Final[dict[str, _Gauge]] = {
     "gpu/sm_occupancy": ("sm_occupancy", "mean", mean),
     "gpu/tensor_active": ("tensor_active", "mean", mean),
     "gpu/dram_active": ("dram_active", "mean", mean),
+    "gpu/memory_utilisation": ("memory_utilisation", "mean", mean),
     "gpu/temperature_c": ("temperature", "newest", max),
     "gpu/sm_clock_mhz": ("clock", "mean", lambda clocks: megahertz(mean(clocks))),
+    "gpu/memory_clock_mhz": ("memory_clock", "mean", lambda clocks: megahertz(mean(clocks))),
     "gpu/power_limit_w": ("power_limit", "newest", mean),
     "gpu/throttled_fraction": ("throttled", "rate", lambda rates: min(max(rates), 1.0)),
 }

@@ -26,8 +26,10 @@ TAGS: Final = {
     "gpu/sm_occupancy": "resident warps, as a share of the maximum number; Hopper and newer",
     "gpu/tensor_active": "share of time in which the tensor cores were busy; Hopper and newer",
     "gpu/dram_active": "memory bandwidth, as a share of the maximum; Hopper and newer",
+    "gpu/memory_utilisation": "share of time in which memory was in use, mean over the GPUs",
     "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
     "gpu/sm_clock_mhz": "clock rate of the multiprocessors, mean over the GPUs, MHz",
+    "gpu/memory_clock_mhz": "clock rate of the memory, mean over the GPUs, MHz",
     "gpu/power_limit_w": "power limit, mean over the GPUs, W",
     "gpu/throttled_fraction": "share of time with reduced clocks, of the most throttled GPU",
 }

@@ -56,6 +56,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
         notes=newest.notes,
         activity=activity.whole(columns),
         limit_w=newest.properties.get("limit_w"),
+        memory_utilisation_mean=_overall(np.mean, [one["memory_utilisation"] for one in columns]),
     )
 
 

@@ -288,6 +288,8 @@ class DeviceUse:
         notes: notes on the device, such as that other processes use it too.
         activity: use of the parts of a GPU; ``None`` if not known.
         limit_w: power limit when the sensor was opened; ``None`` if not known.
+        memory_utilisation_mean: mean share of time in which memory was read or written, 0 to 1;
+            ``None`` if not known.
     """
 
     key: str
@@ -309,6 +311,7 @@ class DeviceUse:
     notes: tuple[str, ...]
     activity: Activity | None = None
     limit_w: float | None = None
+    memory_utilisation_mean: float | None = None
 
 
 def devices_in_sum(devices: Sequence[DeviceUse], scope: str) -> list[DeviceUse]:

@@ -278,7 +278,9 @@ def gauges(clock: FakeClock) -> ReplaySource:
         ("sm_active", 0): 0.4, ("sm_active", 1): 0.6, ("sm_occupancy", 0): 0.125,
         ("tensor_active", 0): 0.3, ("dram_active", 1): 0.7,
         ("temperature", 0): 51.0, ("temperature", 1): 63.0,
+        ("memory_utilisation", 0): 0.2, ("memory_utilisation", 1): 0.6,
         ("clock", 0): 1.98e9, ("clock", 1): 1.0e9,
+        ("memory_clock", 0): 3.2e9, ("memory_clock", 1): 1.6e9,
         ("peak_allocated", 0): 2**30,
         ("power_limit", 0): 700.0, ("power_limit", 1): 600.0,
     }  # fmt: skip
@@ -310,7 +312,9 @@ def test_gauges_are_one_figure_for_all_cards(tmp_path: Path, clock: FakeClock) -
         "gpu/tensor_active": 0.3,
         "gpu/dram_active": 0.7,
         "gpu/temperature_c": 63.0,
+        "gpu/memory_utilisation": 0.4,
         "gpu/sm_clock_mhz": 1490.0,
+        "gpu/memory_clock_mhz": 2400.0,
         "gpu/power_limit_w": 650.0,
     }
     assert {tag: scalars[tag] for tag in expected} == pytest.approx(expected)
