@@ -13,6 +13,8 @@ from typing import Final
 # 0o777 and 0o666, lets everybody write if the umask is 0, as in some containers.
 _FOLDER_MODE: Final = 0o755
 _FILE_MODE: Final = 0o644
+# Not in Windows: O_NOFOLLOW. Only in Windows: O_BINARY, which keeps ends of lines as written.
+_FLAGS: Final = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def make_folder(path: Path, *, exist_ok: bool = True) -> None:
@@ -53,7 +55,7 @@ def open_new(path: Path) -> int:
 def _opened(path: Path, flags: int) -> int:
     make_folder(path.parent)
     try:
-        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _FILE_MODE)
+        return os.open(path, flags | _FLAGS, _FILE_MODE)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

@@ -6,6 +6,7 @@ return while a network file system does not answer. It therefore has a thread of
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +49,12 @@ def start(clock: Clock, *paths: Path) -> Periodic:
 
 
 def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
+    if sys.platform != "win32":
+        file = os.open(path, os.O_RDONLY)
+    elif path.is_dir():
+        return  # folders cannot be opened
+    else:
+        file = os.open(path, os.O_RDWR)  # ``fsync`` needs the permission to write
     try:
         os.fsync(file)
     finally:

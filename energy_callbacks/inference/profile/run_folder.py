@@ -23,6 +23,11 @@ _LONGEST_PATH: Final = 107 - 36
 _CLEAN_S: Final = 30.0
 
 
+def _check_system() -> None:
+    if sys.platform != "linux":
+        raise ActuatorError(f"models share a device only on Linux, and this is {sys.platform}")
+
+
 class RunFolder(AbstractContextManager["RunFolder"]):
     """A folder that exists while a profile runs.
 
@@ -32,9 +37,13 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     Attributes:
         path: the folder.
         has_mps: whether the profile's MPS daemon runs.
+
+    Raises:
+        ActuatorError: if the operating system is not Linux.
     """
 
     def __init__(self) -> None:
+        _check_system()
         is_long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_PATH
         short = "/tmp" if is_long else None  # noqa: S108 - mkdtemp makes a new folder in it
         self.path: Final = Path(tempfile.mkdtemp(prefix="ec-", dir=short))

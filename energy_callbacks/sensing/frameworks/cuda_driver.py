@@ -5,6 +5,7 @@ This module never initialises CUDA, because after that a process cannot fork wor
 
 import ctypes
 import os
+import sys
 import uuid
 from typing import Final
 
@@ -24,9 +25,11 @@ def awake_driver() -> ctypes.CDLL | None:
     loaded, and before ``cuInit`` every function only returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA
     driver API, "Initialization"). A forked child gets this error too.
     """
+    if sys.platform == "win32":  # has no RTLD_NOLOAD
+        return None
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-    except (OSError, AttributeError):  # not loaded, or not a Unix
+    except OSError:  # not loaded
         return None
     return driver if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _SUCCESS else None
 

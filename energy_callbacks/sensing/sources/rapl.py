@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from energy_callbacks.core import posix_files
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import joules_from_microjoules
@@ -216,7 +217,7 @@ class _Counter:
 
     def raw_uj(self) -> int:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
-        text = os.pread(self._file, 64, 0).strip()
+        text = posix_files.read_start(self._file, 64).strip()
         if not text.isdigit():
             raise ReadingMissed(
                 f"{self.path} contains {text!r} instead of a number; it is read again later"
