@@ -106,7 +106,7 @@ def start(
     """
     if sys.platform != "win32":
         return Child(command, environment, mask, own_stdout=own_stdout)
-    stdout = None if own_stdout else sys.stderr.fileno()
+    stdout = None if own_stdout else 2
     return subprocess.Popen(command, env=environment, stdout=stdout)  # noqa: S603 - the user's
 
 
