@@ -8,10 +8,13 @@ import io
 import json
 import os
 import pkgutil
+import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Collection
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -46,40 +49,77 @@ def forget() -> None:
         del sys.modules[name]
 
 
-def missing() -> dict[str, bool]:
-    """Return what of Linux is not there, so that a test fails if nothing is simulated."""
-
-    def fails(work: Any) -> bool:
-        try:
-            work()
-        except (ImportError, OSError):
-            return True
-        return False
-
-    return {
-        "/proc": fails(lambda: Path("/proc/self/status").read_text()),
-        "/sys": fails(lambda: os.open("/sys", os.O_RDONLY)) and not Path("/sys").exists(),
-        "fcntl": fails(lambda: import_module("fcntl")),
-        "resource": fails(lambda: import_module("resource")),
-        "termios": fails(lambda: import_module("termios")),
-        "fork": not hasattr(os, "fork"),
-        "sigtimedwait": "SignalHold" in vars(import_module("energy_callbacks.core.signals"))
-        and not hasattr(import_module("signal"), "sigtimedwait"),
-    }
+def _error_of(work: Callable[[], object]) -> str | None:
+    """Return the type and the message of the error that a call raises; ``None`` without error."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - is reported
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
-def train(folder: Path) -> str:
-    """Measure a plain loop, and return the text of its report."""
+def missing() -> list[str]:
+    """Return what of Linux is not there, so that tests fail if nothing is simulated."""
+    names = [name for name in ("fork", "pread", "waitid") if not hasattr(os, name)]
+    folders = [path for path in ("/proc", "/sys") if not Path(path).exists()]
+    files = [path for path in ("/proc/stat", "/sys/class") if _error_of(partial(os.open, path, 0))]
+    modules = ("fcntl", "grp", "pwd", "resource", "termios")
+    return [
+        *names,
+        *folders,
+        *files,
+        *(one for one in modules if _error_of(partial(import_module, one))),
+    ]
+
+
+def refusals(folder: Path) -> dict[str, str | None]:
+    """Return the errors of what works on Linux only."""
+    from energy_callbacks.core import posix_files
+    from energy_callbacks.inference.profile.run_folder import RunFolder
+    from energy_callbacks.powercap.safety.gpu_lock import GpuLocks
+    from energy_callbacks.profiling.lines.stack_sampler import StackSampler
+
+    with (folder / "file").open("w+b") as file:
+        file.write(b"12")
+        file.flush()
+        return {
+            "lock": _error_of(lambda: posix_files.lock(file.fileno())),
+            "read": _error_of(lambda: posix_files.read_start(file.fileno(), 2)),
+            "power limits": _error_of(lambda: GpuLocks(["GPU-0"], folder).close()),
+            "models on one device": _error_of(RunFolder),
+            "lines": _error_of(lambda: StackSampler(lambda *_: None, 10.0)),
+        }
+
+
+def signals() -> dict[str, Any]:
+    """Return what becomes of two signals while a command runs."""
+    from energy_callbacks.core.signals import ENDING, SignalHold
+
+    found = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        hold = SignalHold(ENDING)
+        with hold.held():
+            signal.raise_signal(number)
+            found[number.name] = (hold.wait(0.0), hold.first)
+    return found
+
+
+def train(folder: Path) -> dict[str, Any]:
+    """Measure a plain loop, and return figures and text of its report."""
     from energy_callbacks import EnergyMeter
     from energy_callbacks.report import build
     from energy_callbacks.report.render import text
 
-    with EnergyMeter(report_dir=folder, country="DEU") as meter:
+    with EnergyMeter(report_dir=folder, country="DEU") as meter, meter.phase("train"):
         end_s = time.monotonic() + 0.2
         while time.monotonic() < end_s:
-            sum(range(10_000))
             meter.step(samples=1)
-    return text.render(build(folder))
+    report = build(folder)
+    return {
+        "steps": report.throughput.steps,
+        "host_j": report.energy.host.energy_j,
+        "text": text.render(report),
+    }
 
 
 def command(*words: str) -> dict[str, Any]:
@@ -94,32 +134,41 @@ def command(*words: str) -> dict[str, Any]:
 
 def results(folder: Path) -> dict[str, Any]:
     """Return what the tests of one platform compare."""
-    python = (sys.executable, "-c", "import sys; print('child'); sys.exit(3)")
+    python = (sys.executable, "-c", "import sys; print('from the child'); sys.exit(3)")
     return {
         "errors": import_all(),
         "missing": missing(),
-        "report": train(folder / "loop"),
+        "refusals": refusals(folder),
+        "signals": signals(),
+        "loop": train(folder / "loop"),
         "doctor": command("doctor"),
         "monitor": command("monitor", "--seconds", "0.2", "--interval", "0.1", "--json"),
         "run": command("run", "--json", "--no-html", "--out", str(folder / "run"), "--", *python),
     }
 
 
+def _simulated(platform: str, folder: Path, known: Collection[str]) -> None:
+    folder.mkdir()
+    simulate(platform, folder)
+    forget()
+    try:
+        content = results(folder)
+        content["errors"] = {k: v for k, v in content["errors"].items() if k not in known}
+    except BaseException:  # noqa: BLE001 - is reported
+        content = {"failure": traceback.format_exc()}
+    folder.with_suffix(".json").write_text(json.dumps(content))
+
+
 def main(folder: Path, *platforms: str) -> None:
     """Import all modules as they are, then simulate each platform in a fork."""
-    import_all()
+    known = import_all()  # of frameworks that are not installed
+    children = []
     for platform in platforms:
-        own = folder / platform
-        own.mkdir()
         if (pid := os.fork()) == 0:
-            simulate(platform, own)
-            forget()
-            try:
-                content = results(own)
-            except BaseException:  # noqa: BLE001 - is reported
-                content = {"failure": traceback.format_exc()}
-            (folder / f"{platform}.json").write_text(json.dumps(content))
+            _simulated(platform, folder / platform, known)
             os._exit(0)
+        children.append(pid)
+    for pid in children:
         os.waitpid(pid, 0)
 
 

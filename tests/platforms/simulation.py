@@ -1,8 +1,8 @@
 """Makes a process of Linux lack what macOS or Windows lack.
 
-Names and modules are those that the Python documentation marks as not available there ("Availability"
-in ``os``, ``signal``, ``time``, ``socket`` and ``resource``). Other libraries must be imported before:
-they choose their code for Linux at import.
+The names are those that the Python documentation marks as not available there (lines "Availability"
+of the pages of ``os``, ``signal``, ``socket`` and ``time``). All other libraries must be imported
+before, because they choose their code for Linux at import.
 """
 
 import os

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from energy_callbacks.core import posix_files
 from energy_callbacks.sensing.clock import Clock
 
 # Largest content of a file, byte: one page, the limit of sysfs (Linux, filesystems/sysfs.rst).
@@ -60,7 +61,7 @@ class OpenFiles:
         found = self._contents.get(path)
         if found is None:
             before_s = self._clock.monotonic_s()
-            data = os.pread(self._numbers[path], _MOST_BYTES, 0)
+            data = posix_files.read_start(self._numbers[path], _MOST_BYTES)
             after_s = self._clock.monotonic_s()
             found = Content(data, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
             self._contents[path] = found
