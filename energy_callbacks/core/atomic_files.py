@@ -1,11 +1,13 @@
-"""Creates files and folders that other users cannot change, without following symbolic links.
+"""Creates files and folders that other users cannot change, and locks files.
 
 Run folders may lie in folders that several users can write, such as ``/tmp``. There, another user
-could create a link with the name of a file that is going to be written.
+could create a link with the name of a file that is going to be written. Symbolic links are not
+followed.
 """
 
 import errno
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -80,3 +82,20 @@ def write(path: Path, content: str | bytes) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def lock(descriptor: int) -> None:
+    """Lock an open file, without waiting.
+
+    The operating system releases the lock when the file is closed, also if the process is killed.
+    A child process that inherits the file holds the lock, too.
+
+    Raises:
+        BlockingIOError: if another process holds the lock.
+        OSError: on Windows.
+    """
+    if sys.platform == "win32":
+        raise OSError("locks that end with the process do not exist on Windows; use Linux")
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

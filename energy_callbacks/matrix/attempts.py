@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal import redaction
-from energy_callbacks.core import atomic_files, posix_files
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.matrix.plan import MatrixJob
@@ -195,7 +195,7 @@ class Results:
         lock = atomic_files.open_to_append(self.folder / _LOCK)
         with os.fdopen(lock, "a+", encoding="utf-8") as file:
             try:
-                posix_files.lock(lock)
+                atomic_files.lock(lock)
             except BlockingIOError as error:
                 file.seek(0)
                 raise AlreadyRunning(

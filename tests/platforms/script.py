@@ -74,17 +74,18 @@ def missing() -> list[str]:
 
 def refusals(folder: Path) -> dict[str, str | None]:
     """Return the errors of what works on Linux only."""
-    from energy_callbacks.core import posix_files
+    from energy_callbacks.core import atomic_files
     from energy_callbacks.inference.profile.run_folder import RunFolder
     from energy_callbacks.powercap.safety.gpu_lock import GpuLocks
     from energy_callbacks.profiling.lines.stack_sampler import StackSampler
+    from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
     with (folder / "file").open("w+b") as file:
         file.write(b"12")
         file.flush()
         return {
-            "lock": _error_of(lambda: posix_files.lock(file.fileno())),
-            "read": _error_of(lambda: posix_files.read_start(file.fileno(), 2)),
+            "lock": _error_of(lambda: atomic_files.lock(file.fileno())),
+            "read": _error_of(lambda: read_start(file.fileno(), 2)),
             "power limits": _error_of(lambda: GpuLocks(["GPU-0"], folder).close()),
             "models on one device": _error_of(RunFolder),
             "lines": _error_of(lambda: StackSampler(lambda *_: None, 10.0)),

@@ -93,9 +93,9 @@ class Child:
 def start(
     command: Sequence[str],
     environment: Mapping[str, str],
-    mask: Collection[int] = (),
+    mask: Collection[int],
     *,
-    own_stdout: bool = True,
+    own_stdout: bool,
 ) -> "Child | subprocess.Popen[bytes]":
     """Start a command; for the arguments see ``Child``.
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.core import atomic_files, posix_files
+from energy_callbacks.core import atomic_files
 from energy_callbacks.inference.bench.tasks import Task
 
 VERSION: Final = 1
@@ -106,7 +106,7 @@ class Results:
 
     def _lock(self, descriptor: int) -> None:
         try:
-            posix_files.lock(descriptor)
+            atomic_files.lock(descriptor)
         except BlockingIOError as error:
             raise BlockingIOError(
                 f"another process writes to {self.folder}; wait for its end, or name another "

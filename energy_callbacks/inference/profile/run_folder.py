@@ -23,11 +23,6 @@ _LONGEST_PATH: Final = 107 - 36
 _CLEAN_S: Final = 30.0
 
 
-def _check_system() -> None:
-    if sys.platform != "linux":
-        raise ActuatorError(f"models share a device only on Linux, and this is {sys.platform}")
-
-
 class RunFolder(AbstractContextManager["RunFolder"]):
     """A folder that exists while a profile runs.
 
@@ -43,7 +38,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     """
 
     def __init__(self) -> None:
-        _check_system()
+        if sys.platform in ("darwin", "win32"):
+            raise ActuatorError(f"models share a device only on Linux, and this is {sys.platform}")
         is_long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_PATH
         short = "/tmp" if is_long else None  # noqa: S108 - mkdtemp makes a new folder in it
         self.path: Final = Path(tempfile.mkdtemp(prefix="ec-", dir=short))

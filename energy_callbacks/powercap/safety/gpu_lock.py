@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.core import posix_files
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import CardInUse, PowerCapError
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, StateFile
 
@@ -50,7 +50,7 @@ class GpuLocks:
         self.descriptors.append(_open(_path(uuid, folder)))
         while True:
             try:
-                return posix_files.lock(self.descriptors[-1])
+                return atomic_files.lock(self.descriptors[-1])
             except BlockingIOError as error:
                 if time.monotonic() >= end_s:
                     raise CardInUse(_in_use(uuid, folder)) from error

@@ -21,9 +21,6 @@ from energy_callbacks.core import forks
 from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.profiling.common.main_thread import Pending
 
-if sys.platform == "linux":
-    import resource
-
 _SHORT_S: Final = 0.001
 """A request that is pending for this time or longer is assumed to wait for the end of a call of C
 code. During such a call, the main thread serves no requests."""
@@ -332,5 +329,7 @@ class ContextSwitches:
     @staticmethod
     def _count() -> int:
         if sys.platform == "linux":
+            import resource
+
             return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
         return 0

@@ -5,11 +5,12 @@ This module never initialises CUDA, because after that a process cannot fork wor
 
 import ctypes
 import os
-import sys
 import uuid
 from typing import Final
 
 _SUCCESS: Final = 0  # CUDA_SUCCESS of cuda.h
+# Windows has neither the flags nor a library of this name.
+_MODE: Final[int] = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
 
 class _Uuid(ctypes.Structure):
@@ -25,10 +26,8 @@ def awake_driver() -> ctypes.CDLL | None:
     loaded, and before ``cuInit`` every function only returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA
     driver API, "Initialization"). A forked child gets this error too.
     """
-    if sys.platform == "win32":  # has no RTLD_NOLOAD
-        return None
     try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        driver = ctypes.CDLL("libcuda.so.1", mode=_MODE)
     except OSError:  # not loaded
         return None
     return driver if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _SUCCESS else None

@@ -1,15 +1,26 @@
 """Keeps files open, and reads each at most once per call of a source."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.core import posix_files
 from energy_callbacks.sensing.clock import Clock
 
 # Largest content of a file, byte: one page, the limit of sysfs (Linux, filesystems/sysfs.rst).
 _MOST_BYTES: Final = 4096
+
+
+def read_start(descriptor: int, size: int) -> bytes:
+    """Return the first ``size`` bytes of an open file, or fewer if it is shorter.
+
+    Raises:
+        OSError: if the file cannot be read, and on Windows, which has no sensors in files.
+    """
+    if sys.platform == "win32":
+        raise OSError("sensors are read from files on Linux only")
+    return os.pread(descriptor, size, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,7 @@ class OpenFiles:
         found = self._contents.get(path)
         if found is None:
             before_s = self._clock.monotonic_s()
-            data = posix_files.read_start(self._numbers[path], _MOST_BYTES)
+            data = read_start(self._numbers[path], _MOST_BYTES)
             after_s = self._clock.monotonic_s()
             found = Content(data, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
             self._contents[path] = found
