@@ -82,7 +82,7 @@ class Loader:
             torch.cuda.empty_cache()
         else:
             # Tenants run on Linux only, see ``RunFolder``.
-            cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
             torch.set_num_threads(max(round(cores * command["share_pct"] / 100.0), 1))
         folder = None if command["data"] is None else Path(command["data"])
         inputs = torch.from_numpy(images.batch(folder, command["batch"], size)).to(device)
