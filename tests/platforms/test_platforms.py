@@ -73,6 +73,7 @@ def test_doctor_says_what_is_estimated(found: dict[str, Any]) -> None:
     assert "Estimated: cpu, ram" in doctor["out"]
     for source in ("NVIDIA GPU", "RAPL"):
         assert f"Not measured: {source}" in doctor["out"]
+    assert "to fix this: only Linux has these files" in doctor["out"]
 
 
 def test_monitor_shows_the_host(found: dict[str, Any]) -> None:

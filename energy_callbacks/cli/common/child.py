@@ -91,11 +91,7 @@ class Child:
 
 
 def start(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    mask: Collection[int],
-    *,
-    own_stdout: bool,
+    command: Sequence[str], environment: Mapping[str, str], mask: Collection[int], own_stdout: bool
 ) -> "Child | subprocess.Popen[bytes]":
     """Start a command; for the arguments see ``Child``.
 

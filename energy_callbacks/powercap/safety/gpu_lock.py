@@ -76,10 +76,7 @@ def _open(path: Path) -> int:
     ``/tmp`` (proc(5), ``protected_regular``). A lock needs no permission to write.
     """
     if sys.platform == "win32":
-        raise PowerCapError(
-            "settings of GPUs cannot be changed on Windows, because nothing could restore them "
-            "after a crash; use Linux"
-        )
+        raise PowerCapError("settings of GPUs cannot be changed on Windows; use Linux")
     # O_NONBLOCK: opening a FIFO that another user has put there must not wait.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:

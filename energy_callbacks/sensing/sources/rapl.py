@@ -9,6 +9,7 @@ another register).
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,8 @@ _ABSENCE_FIX = (
     "in a container, which hides these files, mount the host's /sys/class/powercap/intel-rapl "
     "to another path and set ENERGY_CALLBACKS_POWERCAP to that path"
 )
+if sys.platform != "linux":
+    _ABSENCE_FIX = "only Linux has these files"
 
 
 class RaplSource:
