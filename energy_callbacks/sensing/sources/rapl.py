@@ -9,6 +9,7 @@ another register).
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -72,6 +74,8 @@ _ABSENCE_FIX = (
     "in a container, which hides these files, mount the host's /sys/class/powercap/intel-rapl "
     "to another path and set ENERGY_CALLBACKS_POWERCAP to that path"
 )
+if sys.platform != "linux":
+    _ABSENCE_FIX = "only Linux has these files"
 
 
 class RaplSource:
@@ -205,7 +209,7 @@ class _Counter:
 
     def raw_uj(self) -> int:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
-        text = os.pread(self._file, 64, 0).strip()
+        text = read_start(self._file, 64).strip()
         if not text.isdigit():
             raise ReadingMissed(
                 f"{self.path} contains {text!r} instead of a number; it is read again later"
