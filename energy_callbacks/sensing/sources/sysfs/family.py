@@ -53,6 +53,9 @@ class FileSensor:
         relative_error: see ``Sensor``.
         stale_s: time without a change after which a counter counts as stopped: its readings are
             then missed until it changes. ``None`` if it may stand still.
+        is_checked: see ``Sensor``.
+        plus: patterns of files whose values are added to that of the first, such as the two kinds
+            of memory of an APU.
         note: note for the device if this sensor is read; empty for none.
     """
 
@@ -70,6 +73,8 @@ class FileSensor:
     lag_s: float = 0.0
     relative_error: float = 0.0
     stale_s: float | None = None
+    is_checked: bool = False
+    plus: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -84,6 +89,8 @@ class FoundDevice:
         pci: PCI address in the form ``0000:3b:00.0``; ``None`` if it has none.
         is_integrated: whether a GPU is part of a processor, and shares its memory.
         excluded: quantities of the family that this device's files do not measure rightly.
+        energy_pci: PCI address of the GPU whose sensors measure the energy of this GPU too, if this
+            GPU has none; ``None`` for all other GPUs.
     """
 
     device: Device
@@ -91,6 +98,7 @@ class FoundDevice:
     pci: str | None = None
     is_integrated: bool = False
     excluded: frozenset[Quantity] = field(default_factory=frozenset)
+    energy_pci: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
