@@ -1,19 +1,15 @@
 """Describes AMD GPUs, whose driver ``amdgpu`` shows their sensors in files that all users may read.
 
-There are two families: ``AMD_GPU`` are graphics cards and accelerators with memory of their own;
-``AMD_APU`` share chip and memory with a CPU, and their power includes that of the CPU.
-
-On an MI250, each of the two dies is a GPU, but only the first measures: the power and energy of
-both. An MI300 that is divided into partitions measures all partitions together.
+APUs share chip and memory with a CPU, and their power includes that of the CPU. On an MI250, each
+of the two dies is a GPU, but only the first measures: the power and energy of both. An MI300 that
+is divided into partitions measures all partitions together.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.records import Device, Quantity
 from energy_callbacks.sensing.sources.sysfs.drm import cards, first_text, text, whole
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
@@ -99,24 +95,28 @@ _SENSORS: Final = (
 )
 
 
-def _find(root: Path, *, integrated: bool) -> Iterator[FoundDevice]:
-    """Yield the AMD GPUs that are, or are not, part of an APU, in the order of PCI addresses."""
-    first_die: dict[str, str] = {}
+_SENSORS_OF_APU: Final = tuple(
+    replace(row, plus=("mem_info_gtt_used",)) if row is _MEMORY_USED else row for row in _SENSORS
+)
+
+
+def _find(root: Path) -> Iterator[FoundDevice]:
+    """Yield the AMD GPUs below a folder such as ``/sys``, in the order of their PCI addresses."""
+    first_die: str | None = None
     for pci, folder in cards(root, _VENDOR):
-        if _is_integrated(folder) != integrated:
+        has_two_dies = text(folder / "device") in _TWO_DIES
+        if has_two_dies and first_text(folder, "hwmon/hwmon*/power1_cap") == "0":
+            yield _second_die(pci, folder, first_die)
             continue
-        kind = text(folder / "device")
-        if kind in _TWO_DIES and first_text(folder, "hwmon/hwmon*/power1_cap") == "0":
-            yield _second_die(pci, folder, first_die.get(kind))
-        else:
-            first_die[kind] = pci
-            yield FoundDevice(
-                device=_device(pci, folder),
-                folder=folder,
-                pci=pci,
-                is_integrated=integrated,
-                excluded=frozenset() if _has_counter(folder) else frozenset({"energy"}),
-            )
+        first_die = pci if has_two_dies else first_die
+        is_integrated = _is_integrated(folder)
+        yield FoundDevice(
+            device=_device(pci, folder),
+            folder=folder,
+            pci=pci,
+            is_integrated=is_integrated,
+            sensors=_SENSORS_OF_APU if is_integrated else (),
+        )
 
 
 def _is_integrated(folder: Path) -> bool:
@@ -146,17 +146,6 @@ def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
         excluded=frozenset({"power", "energy", "power_limit"}),
         energy_pci=first,
     )
-
-
-def _has_counter(folder: Path) -> bool:
-    """Return whether ``gpu_metrics`` has an energy counter, or cannot be read at present."""
-    try:
-        energy_units((folder / "gpu_metrics").read_bytes())
-    except ReadingMissed:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _device(pci: str, folder: Path) -> Device:
@@ -202,23 +191,14 @@ def _name(folder: Path) -> str:
 
 AMD_GPU: Final = Family(
     name="AMD GPU",
-    find=partial(_find, integrated=False),
+    find=_find,
     sensors=_SENSORS,
     permission_fix=(
-        "the files of the driver amdgpu are readable for all users: see whether a container or a "
-        "security module hides /sys/class/drm"
+        "the driver amdgpu lets all users read these files: see whether a container or a security "
+        "module hides /sys/class/drm"
     ),
     absence_fix=(
-        "load the driver amdgpu with power management (the default, amdgpu.dpm=1); virtual "
+        "load the driver amdgpu with power management (its default, amdgpu.dpm=-1); virtual "
         "functions of a divided GPU have no sensors"
-    ),
-)
-AMD_APU: Final = replace(
-    AMD_GPU,
-    name="AMD APU",
-    find=partial(_find, integrated=True),
-    sensors=tuple(
-        replace(row, plus=("mem_info_gtt_used",)) if row is _MEMORY_USED else row
-        for row in _SENSORS
     ),
 )

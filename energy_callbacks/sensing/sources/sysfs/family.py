@@ -89,6 +89,8 @@ class FoundDevice:
         pci: PCI address in the form ``0000:3b:00.0``; ``None`` if it has none.
         is_integrated: whether a GPU is part of a processor, and shares its memory.
         excluded: quantities of the family that this device's files do not measure rightly.
+        sensors: sensors of this device, if they differ from those of its family, such as one
+            channel of a chip that measures several devices.
         energy_pci: PCI address of the GPU whose sensors measure the energy of this GPU too, if this
             GPU has none; ``None`` for all other GPUs.
     """
@@ -98,6 +100,7 @@ class FoundDevice:
     pci: str | None = None
     is_integrated: bool = False
     excluded: frozenset[Quantity] = field(default_factory=frozenset)
+    sensors: tuple[FileSensor, ...] = ()
     energy_pci: str | None = None
 
 
