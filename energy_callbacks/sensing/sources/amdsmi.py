@@ -31,8 +31,6 @@ _METRICS_CALL: Final = "amdsmi_get_gpu_metrics_info"
 _ROUNDED_UJ: Final = 0.1
 # Bound of the relative error; AMD states none.
 _ERROR: Final = 0.1
-# Time without a change after which the counter counts as stopped, s; as for ``gpu_metrics``.
-_STALE_S: Final = 5.0
 # Number of lower values in a row that are ignored: counters went backward if several threads read
 # them (ROCm/amdsmi issue 115). More of them are a reset.
 _MOST_LOWER: Final = 3
@@ -48,9 +46,6 @@ _RESIDENCIES: Final = (
     "vr_thm_residency_acc",
     "hbm_thm_residency_acc",
 )
-# A counter of 32 bits that seems to rise by more than this between two readings was reset: it would
-# have to count more than 400 million cycles a second.
-_RESET: Final = 2**31
 # Calls of all threads are made one after the other (issue 115 above).
 _ONE_CALL: Final = threading.Lock()
 
@@ -211,7 +206,6 @@ class _Energy:
             answer.t_s,
             unit=_unit_j(answer.number("counter_resolution")),
             wrap=2.0**32 - 1.0,
-            stale_s=_STALE_S,
         )
 
     def read(self) -> list[Reading]:
@@ -274,7 +268,7 @@ class _Throttled:
         before, self._answer = self._answer, self._card.ask(_METRICS_CALL)
         cycles = self._rise(before, _CYCLES)
         limited = [self._rise(before, name) for name in _RESIDENCIES]
-        if not max(limited) <= cycles < _RESET:
+        if max(limited) > cycles:
             raise ReadingMissed("the numbers of cycles were reset")
         duration_s = self._answer.t_s - before.t_s
         self._throttled_s += sum(limited) / max(cycles, 1.0) * duration_s

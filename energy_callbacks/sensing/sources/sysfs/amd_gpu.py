@@ -131,10 +131,9 @@ def _is_integrated(folder: Path) -> bool:
 def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
     """Return the second die of a card.
 
-    It has a power limit of 0, because "power limit and power data are available only from the
-    primary die" (aldebaran_get_power_limit in aldebaran_ppt.c). That the first die is the one
-    before it in the order of PCI addresses is assumed, as it is on nodes of Frontier (OLCF user
-    guide).
+    Its power and its power limit are 0 or cannot be read, and its energy is 0 (aldebaran_ppt.c:
+    valid power data is available only from the primary die). It is assumed that the first die is
+    the one before it in the order of PCI addresses, as on the nodes of Frontier (OLCF user guide).
     """
     where = first or "another GPU"
     note = f"second die of a card: power and energy of the whole card are measured on {where}"
@@ -143,7 +142,6 @@ def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
         device=replace(device, notes=(*device.notes, note)),
         folder=folder,
         pci=pci,
-        excluded=frozenset({"power", "energy", "power_limit"}),
         energy_pci=first,
     )
 

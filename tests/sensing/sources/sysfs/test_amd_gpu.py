@@ -238,6 +238,8 @@ def test_a_divided_gpu_says_that_it_is_measured_as_a_whole(tmp_path: Path) -> No
     (found,) = found_in(tree)
     assert "CPX" in found.device.notes[0]
     assert not found.is_integrated
+    tree.set(f"{card.folder}/current_compute_partition", "SPX")
+    assert found_in(tree)[0].device.notes == ()
 
 
 def test_only_amd_gpus_are_found_in_the_order_of_their_addresses(tmp_path: Path) -> None:
@@ -248,6 +250,13 @@ def test_only_amd_gpus_are_found_in_the_order_of_their_addresses(tmp_path: Path)
         amd_gpu(tree, index)
     pci = [one.pci for one in found_in(tree)]
     assert pci == ["0000:03:00.0", "0000:05:00.0", "0000:0f:00.0"]
+
+
+def test_an_address_is_known_without_the_file_that_names_it(tmp_path: Path) -> None:
+    """The link of the card leads to a folder of that name."""
+    tree = Tree(tmp_path)
+    tree.remove(f"{amd_gpu(tree).folder}/uevent")
+    assert [one.pci for one in found_in(tree)] == ["0000:03:00.0"]
 
 
 def test_without_any_gpu_nothing_is_found(tmp_path: Path) -> None:
