@@ -147,7 +147,6 @@ def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
 
 
 def _device(pci: str, folder: Path) -> Device:
-    limit_uw = whole(first_text(folder, "hwmon/hwmon*/power1_cap"))
     memory = (whole(text(folder / f"mem_info_{kind}_total")) for kind in _memory_kinds(folder))
     number = text(folder / "unique_id")
     return Device(
@@ -157,7 +156,6 @@ def _device(pci: str, folder: Path) -> Device:
         name=_name(folder),
         uuid=f"GPU-{number}" if number else pci,
         notes=_notes(folder),
-        limit_w=limit_uw / 1e6 or None,
         memory_bytes=sum(memory) or None,
     )
 

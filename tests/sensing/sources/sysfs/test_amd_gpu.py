@@ -78,7 +78,7 @@ def test_a_graphics_card_measures_its_power_and_its_gauges(tmp_path: Path) -> No
     machine.run(20.0)
     assert machine.found.pci == "0000:03:00.0"
     assert machine.found.device.uuid == "GPU-a1b2c3d400000000"
-    assert machine.found.device.limit_w == 339.0
+    assert machine.channels[0].device.limit_w == 339.0
     assert machine.found.device.memory_bytes == 25_753_026_560
     assert not machine.found.is_integrated
     assert machine.latest("power") == 300.0
@@ -213,7 +213,6 @@ def test_both_dies_of_a_card_are_measured_on_the_first(tmp_path: Path) -> None:
     found = found_in(tree)
     assert [one.pci for one in found] == [f"0000:{bus}:00.0" for bus in ("c1", "c6", "cb", "d0")]
     assert [one.energy_pci for one in found] == [None, "0000:c1:00.0", None, "0000:cb:00.0"]
-    assert [one.device.limit_w for one in found] == [560.0, None, 560.0, None]
     assert "measured on 0000:c1:00.0" in found[1].device.notes[0]
     with pytest.raises(SourceUnavailable):
         SysfsSource(FakeClock(), AMD_GPU, found[1]).open()
