@@ -383,11 +383,10 @@ class EnergyCurve:
             is_dense: see ``_is_dense``.
         """
         is_believed = self._is_plausible(rise_j, width_s, segment, is_dense)
-        is_compared = True
         if is_believed and self._check is not None:
             self._check.add(rise_j, width_s, segment)
-            is_believed, is_compared = self._check.agrees, self._check.is_known
-        self._disagreements += is_compared and not is_believed
+            is_believed = self._check.agrees
+        self._disagreements += not is_believed
         return is_believed
 
     def _is_plausible(

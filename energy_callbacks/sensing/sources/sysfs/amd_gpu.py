@@ -42,8 +42,10 @@ _POWER: Final = replace(
         "power",
         ("hwmon/hwmon*/power1_average", "hwmon/hwmon*/power1_input"),
         1e-6,
-        _PM + "power1_average is a mean, power1_input instantaneous; bound assumed",
+        _PM + "power1_average is a mean, power1_input instantaneous; bound and period assumed",
     ),
+    # "Fastest SMU FW sample time is 100 ms" (amd_smi.cc of amdsmi, of the same firmware).
+    period_s=0.1,
     missing=(0.0,),
     relative_error=_ERROR,
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.sensing.sources.conformance import acme
+from tests.sensing.sources.conformance import acme, amd
 from tests.sensing.sources.conformance.case import Case
 
-CASES: Final[tuple[Case, ...]] = (*acme.CASES,)
+CASES: Final[tuple[Case, ...]] = (*acme.CASES, *amd.CASES)

@@ -15,7 +15,7 @@ from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml.signals import Constant, Signal, Square
 from tests.sensing.sources.trees import LiveDevice, RunningTree, Tree, amd_gpu, intel_gpu
-from tests.sensing.sources.trees.amd_gpus import GIB, apu, metrics, mi250x, mi300x
+from tests.sensing.sources.trees.amd_gpus import GIB, apu, mi250x, mi300x, navi
 from tests.sensing.sources.trees.gpu_metrics import FIELDS
 
 Make = Callable[[Tree], LiveDevice]
@@ -125,13 +125,8 @@ def test_a_wrong_counter_is_replaced_by_the_power_readings(tmp_path: Path) -> No
 
 def test_a_counter_of_32_bits_wraps(tmp_path: Path) -> None:
     """RDNA counts 65 536 J, and then from 0 again: nothing is lost at the wrap."""
-
-    def make(tree: Tree) -> LiveDevice:
-        card = amd_gpu(tree)
-        files = (*card.files, metrics((1, 3), bits=32))
-        return LiveDevice(folder=card.folder, files=files, start_j=65_536.0 - 300.0 * 30.0)
-
-    machine = Machine(tmp_path, make, STEADY)
+    start_j = 65_536.0 - 300.0 * 30.0
+    machine = Machine(tmp_path, lambda tree: navi(tree, start_j=start_j), STEADY)
     machine.run(60.0)
     energy = machine.curve().energy(1020.0, 1050.0)
     assert energy.energy_j == pytest.approx(9000.0, rel=1e-5)

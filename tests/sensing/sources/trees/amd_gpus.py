@@ -5,9 +5,10 @@ of them a GPU has is decided by ``hwmon_attributes_visible`` and ``default_attr_
 ``drivers/gpu/drm/amd/pm/amdgpu_pm.c`` of Linux 6.12. ``devices.amd_gpu`` is a graphics card.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from tests.sensing.sources.trees.devices import MICRO, drm_card, hwmon
+from tests.sensing.sources.trees.devices import MICRO, amd_gpu, drm_card, hwmon
 from tests.sensing.sources.trees.gpu_metrics import gpu_metrics
 from tests.sensing.sources.trees.live_files import LiveDevice, LiveFile, State, number
 from tests.sensing.sources.trees.tree import Files, Tree
@@ -30,9 +31,14 @@ def metrics(revision: tuple[int, int], *, bits: int = 64, gain: float = 1.0) -> 
         clock_ns = round(state.t_s * 1e9)
         return gpu_metrics(revision, energy_accumulator=units, system_clock_counter=clock_ns)
 
-    return LiveFile(
-        path="gpu_metrics", content=content, quantity="energy", wrap=2**bits - 1, unit=UNIT_J
-    )
+    wrap = 2**bits - 1 if bits < 64 else None  # 64 bits are 12 000 years at 750 W
+    return LiveFile(path="gpu_metrics", content=content, quantity="energy", wrap=wrap, unit=UNIT_J)
+
+
+def navi(tree: Tree, index: int = 0, *, start_j: float = 5000.0) -> LiveDevice:
+    """Add a graphics card whose counter has 32 bits, as those of RDNA 2."""
+    card = amd_gpu(tree, index)
+    return replace(card, files=(*card.files, metrics((1, 3), bits=32)), start_j=start_j)
 
 
 def mi300x(
