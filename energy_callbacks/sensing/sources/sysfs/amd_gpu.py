@@ -141,7 +141,7 @@ def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
     note = f"second die of a card: power and energy of the whole card are measured on {where}"
     device = _device(pci, folder)
     return FoundDevice(
-        device=replace(device, notes=(*device.notes, note)),
+        device=replace(device, scope=None, notes=(*device.notes, note)),
         folder=folder,
         pci=pci,
         energy_pci=first,

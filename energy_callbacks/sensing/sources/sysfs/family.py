@@ -127,6 +127,8 @@ class Family:
             same quantity, the first that can be read is used.
         permission_fix: what the user can do if the files cannot be read.
         absence_fix: what the user can do if a device has no file of power or energy.
+        covers: what power and energy include, for the page of sensors.
+        tested_on: hardware on which the family was tested, for the page of sensors.
     """
 
     name: str
@@ -134,3 +136,5 @@ class Family:
     sensors: tuple[FileSensor, ...]
     permission_fix: str
     absence_fix: str
+    covers: str = "the whole device"
+    tested_on: str = "modelled files"
