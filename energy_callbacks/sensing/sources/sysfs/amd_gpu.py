@@ -199,4 +199,5 @@ AMD_GPU: Final = Family(
         "load the driver amdgpu with power management (its default, amdgpu.dpm=-1); virtual "
         "functions of a divided GPU have no sensors"
     ),
+    covers="the whole card: both dies of an MI250, the CPU too in an APU or MI300A",
 )
