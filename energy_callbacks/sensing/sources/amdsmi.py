@@ -8,16 +8,15 @@ the process with a double free (ROCm/amdsmi pull request 108) or let ``device_co
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading, Sensor
-from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
@@ -26,9 +25,6 @@ from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 _ENERGY_CALL: Final = "amdsmi_get_energy_count"
 _METRICS_CALL: Final = "amdsmi_get_gpu_metrics_info"
-# counter_resolution is 15.3 (kEnergyCounterResolution in rocm_smi.cc) for a unit of 2**-16 J, which
-# is 15.259 microjoules. Resolutions that differ from it by less than this, microjoules, are that.
-_ROUNDED_UJ: Final = 0.1
 # Bound of the relative error; AMD states none.
 _ERROR: Final = 0.1
 # Number of lower values in a row that are ignored: counters went backward if several threads read
@@ -67,7 +63,7 @@ class AmdSmiSource:
         self._clock = clock
         self._source = source
         self._pci = pci
-        self._added: list[_Added] = []
+        self._added: list[_Energy | _Throttled] = []
 
     @property
     def interval_s(self) -> float:
@@ -117,7 +113,7 @@ class AmdSmiSource:
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
-        return [*self._source.remarks(), *(text for one in self._added for text in one.remarks())]
+        return self._source.remarks()
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -203,13 +199,9 @@ class _Energy:
         self._card = card
         answer = card.ask(_ENERGY_CALL)
         self._newest = _units(answer)
-        self._lower = self._ignored = 0
-        self._counter = Counter(
-            self._newest,
-            answer.t_s,
-            unit=_unit_j(answer.number("counter_resolution")),
-            wrap=2.0**32 - 1.0,
-        )
+        self._lower = 0
+        # The field counter_resolution is the unit, rounded to 15.3 microjoules (rocm_smi.cc).
+        self._counter = Counter(self._newest, answer.t_s, unit=JOULES, wrap=2.0**32 - 1.0)
 
     def read(self) -> list[Reading]:
         """Return the energy since the first answer, J; raise ``ReadingMissed`` if not known."""
@@ -217,17 +209,10 @@ class _Energy:
         units = _units(answer)
         if units < self._newest and self._lower < _MOST_LOWER:
             self._lower += 1
-            self._ignored += 1
             raise ReadingMissed(f"{_ENERGY_CALL} went backward")
         self._lower, self._newest = 0, units
         energy_j = self._counter.advance(units, answer.t_s)
         return [Reading(self.channel, answer.t_s, energy_j, answer.t_error_s + 0.001)]
-
-    def remarks(self) -> list[str]:
-        """See ``RemarkingSource``."""
-        if not self._ignored:
-            return []
-        return [f"{_ENERGY_CALL} went backward {self._ignored} times; these values are not used"]
 
 
 def _units(answer: _Answer) -> float:
@@ -236,11 +221,6 @@ def _units(answer: _Answer) -> float:
     if units == 0:
         raise ReadingMissed("the counter is 0: this GPU has none")
     return units
-
-
-def _unit_j(resolution_uj: float) -> float:
-    unit_j = joules_from_microjoules(resolution_uj)
-    return JOULES if abs(unit_j - JOULES) < joules_from_microjoules(_ROUNDED_UJ) else unit_j
 
 
 class _Throttled:
@@ -281,26 +261,8 @@ class _Throttled:
         """Return the increase of a counter of 32 bits."""
         return (self._answer.number(name) - before.number(name)) % 2**32
 
-    def remarks(self) -> list[str]:
-        """See ``RemarkingSource``."""
-        return []
 
-
-class _Added(Protocol):
-    """A quantity that is added."""
-
-    channel: Channel
-
-    def read(self) -> list[Reading]:
-        """Return the reading, if it is due."""
-        ...
-
-    def remarks(self) -> list[str]:
-        """See ``RemarkingSource``."""
-        ...
-
-
-_KINDS: Final[Mapping[Quantity, Callable[[_Card, Device], _Added]]] = {
+_KINDS: Final[Mapping[Quantity, type[_Energy | _Throttled]]] = {
     "energy": _Energy,
     "throttled": _Throttled,
 }
