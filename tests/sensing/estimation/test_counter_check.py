@@ -92,6 +92,19 @@ def test_a_wrong_counter_is_found_though_the_load_changes(period_s: float) -> No
     assert curve.energy(24.0, 56.0).method == "power"
 
 
+def test_the_newest_energy_is_not_that_of_a_wrong_counter() -> None:
+    """The part of the curve that is not final yet follows the power readings too."""
+    times_s = np.arange(0.0, 20.0, 0.8)
+    readings = readings_of(constant(200.0), GAUGE, times_s[:-1])
+    for reading in readings_of(constant(200.0), COUNTER, times_s):
+        readings.append(Reading(COUNTER, reading.t_s, 1.5 * reading.value))
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, readings)
+    newest_s = curve.newest_s
+    assert newest_s is not None
+    assert joules(curve.energy(8.0, newest_s)) == pytest.approx(200.0 * (newest_s - 8.0), rel=1e-9)
+
+
 def test_without_power_readings_there_is_nothing_to_compare() -> None:
     """A counter alone is used from its first reading."""
     curve = EnergyCurve([COUNTER])

@@ -231,7 +231,7 @@ def test_values_that_go_backward_are_not_used(
     machine.run(40.0)
     energy = machine.values("energy")
     assert energy == sorted(energy)
-    assert machine.energy(20.0, 35.0)[0] == pytest.approx(POWER_W * 15.0, rel=1e-5)
+    assert machine.energy(20.0, 35.0) == (pytest.approx(POWER_W * 15.0, rel=1e-5), "counter")
 
 
 def test_a_reset_counter_counts_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,6 +234,7 @@ def test_a_divided_gpu_says_that_it_is_measured_as_a_whole(tmp_path: Path) -> No
     assert not found.is_integrated
     tree.set(f"{card.folder}/current_compute_partition", "SPX")
     assert found_in(tree)[0].device.notes == ()
+    assert found.device.memory_bytes == 192 * GIB
 
 
 def test_only_amd_gpus_are_found_in_the_order_of_their_addresses(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def mi300x(
         "mem_busy_percent": 41,
         "mem_info_vram_total": 192 * GIB,
         "mem_info_vram_used": 80 * GIB,
+        "mem_info_gtt_total": 1000 * GIB,
+        "mem_info_gtt_used": GIB,
     }
     folder = drm_card(tree, index, ids, driver="amdgpu", pci=f"0000:{0x0C + 16 * index:02x}:00.0")
     sensors: Files = {
