@@ -53,7 +53,6 @@ INJECTED = (
     Injected(fault="reset", device=COUNTER, may_miss=True, says="the energy counter was reset"),
     # What a counter has counted meanwhile is known afterwards.
     Injected(fault="N/A", device=COUNTER, may_miss=False, says="readings failed"),
-    Injected(fault="empty", device=COUNTER, may_miss=False, says="readings failed"),
     Injected(fault="all ones", device=COUNTER, may_miss=False, says="readings failed"),
     Injected(fault="stopped", device=COUNTER, may_miss=True, says="has stopped"),
     Injected(fault="unplugged", device=COUNTER, may_miss=True, says="is gone"),
