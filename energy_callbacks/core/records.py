@@ -49,6 +49,8 @@ class Sensor:
         response_s: time constant of the sensor's first-order response.
         relative_error: bound of the systematic error, as a fraction of the value.
         is_buffered: whether the driver stores samples, so that none is lost between two readings.
+        is_checked: whether an energy counter is used only while it agrees with the power readings
+            (see ``CounterCheck``), because counters of its kind are known to be wrong sometimes.
         citation: publication or document from which these properties are taken; empty if none.
     """
 
@@ -59,6 +61,7 @@ class Sensor:
     response_s: float = 0.0
     relative_error: float = 0.0
     is_buffered: bool = False
+    is_checked: bool = False
     citation: str = ""
 
 
