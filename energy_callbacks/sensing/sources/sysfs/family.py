@@ -119,6 +119,8 @@ class Family:
             same quantity, the first that can be read is used.
         permission_fix: what the user can do if the files cannot be read.
         absence_fix: what the user can do if a device has no file of power or energy.
+        covers: kinds of devices, such as ``dram``, whose energy is part of that of the family's
+            devices, so that it must not be estimated in addition.
     """
 
     name: str
@@ -126,3 +128,4 @@ class Family:
     sensors: tuple[FileSensor, ...]
     permission_fix: str
     absence_fix: str
+    covers: tuple[str, ...] = ()

@@ -1,0 +1,98 @@
+"""Describes Intel GPUs, with the drivers ``i915`` and ``xe``.
+
+Neither driver has a file for load or used memory. Their files for throttling state whether the
+clock is reduced at the moment, but not for how long; they are not read.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from energy_callbacks.core.records import Device
+from energy_callbacks.sensing.sources.sysfs.drm import cards, text
+from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
+from energy_callbacks.sensing.sources.sysfs.hwmon import HIDDEN_FIX, chip_name, gauge, placed
+
+_VENDOR: Final = "0x8086"
+# hwmon chips of a whole device. Those of its parts, ``i915_gt0`` and so on, are included in it.
+_CHIPS: Final = ("i915", "xe")
+# Integrated GPUs have this address, and their virtual functions have other function numbers
+# (igt-gpu-tools, igt_device_scan.h, INTEGRATED_I915_GPU_PCI_ID).
+_INTEGRATED: Final = "0000:00:02."
+_ABI: Final = "Linux, ABI/testing/sysfs-driver-intel-i915-hwmon and -xe-hwmon, "
+
+
+_SENSORS: Final = (
+    # Each read of the file adds the increase of a register of 32 bits to a sum of 64 bits, so that
+    # the file does not wrap. It must be read before the register wraps twice: 4.36 minutes at
+    # 1000 W (comment in i915_hwmon.c). 0 means that xe could not read its counter (xe_hwmon.c).
+    FileSensor(
+        quantity="energy",
+        kind="counter",
+        files=("{hwmon}/energy1_input", "{hwmon}/energy2_input"),
+        unit=1e-6,
+        missing=(0.0,),
+        relative_error=0.1,
+        citation=_ABI + "energy1_input; bound assumed",
+    ),
+    # 0 means that the limit is disabled.
+    gauge(
+        "power_limit", ("{hwmon}/power1_max", "{hwmon}/power2_max"), 1e-6, _ABI + "power1_max", 0
+    ),
+    # xe has the number 2 for the GPU package, i915 the number 1.
+    gauge(
+        "temperature", ("{hwmon}/temp2_input", "{hwmon}/temp1_input"), 1e-3, _ABI + "temp2_input"
+    ),
+    gauge(
+        "clock",
+        ("tile0/gt0/freq0/act_freq", "drm/card*/gt/gt0/rps_act_freq_mhz"),
+        1e6,
+        "Linux, gpu/xe/xe_gt_freq.rst; i915, intel_gt_sysfs_pm.c",
+    ),
+)
+
+
+def _find(root: Path) -> Iterator[FoundDevice]:
+    for pci, folder in cards(root, _VENDOR):
+        chips = (one for one in sorted(folder.glob("hwmon/hwmon*")) if chip_name(one) in _CHIPS)
+        chip = next(chips, None)
+        device = Device(
+            key=f"gpu-{pci}",
+            kind="gpu",
+            scope="gpu",
+            name=f"Intel GPU {text(folder / 'device').removeprefix('0x').upper()}",
+            uuid=pci,
+            notes=_notes(chip) if chip else (),
+        )
+        yield FoundDevice(
+            device=device,
+            folder=folder,
+            pci=pci,
+            is_integrated=chip is None and pci.startswith(_INTEGRATED),
+            sensors=placed(_SENSORS, hwmon=f"hwmon/{chip.name}") if chip else (),
+        )
+
+
+def _notes(chip: Path) -> tuple[str, ...]:
+    """Return a note if the energy counter does not include the whole card.
+
+    The counter of ``i915`` is that of the entire device. ``xe`` has one of the card, of the GPU
+    package, or both, with labels. In its first kernels there is one without label: that of the
+    package, for Arc A cards (xe_hwmon.c).
+    """
+    if chip_name(chip) == "i915" or text(chip / "energy1_label") == "card":
+        return ()
+    return ("energy of the GPU package, not of the whole card",)
+
+
+INTEL_GPU: Final = Family(
+    name="Intel GPU",
+    find=_find,
+    sensors=_SENSORS,
+    permission_fix=HIDDEN_FIX,
+    absence_fix=(
+        "integrated GPUs have no counter of their own: RAPL measures them as a part of the CPU "
+        "package. Other GPUs need Linux 6.2 (driver i915) or 6.8 (driver xe) and a physical "
+        "function, because virtual functions have no sensors"
+    ),
+)
