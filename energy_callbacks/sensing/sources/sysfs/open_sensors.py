@@ -63,12 +63,16 @@ class OpenSensor:
 
     def raw(self, files: OpenFiles) -> float:
         """Return the present value as the files state it; raises errors as ``read`` does."""
-        raw = _value(self.row.parse, files.content(self.path).data, self.path)
+        raw = self._known(self.row.parse, self.path, files)
+        if self.factor is not None:
+            raw *= self._known(whole_number, self.factor, files)
+        return raw
+
+    def _known(self, parse: Callable[[bytes], float], path: Path, files: OpenFiles) -> float:
+        raw = _value(parse, files.content(path).data, path)
         can_be_negative = self.row.quantity == "temperature"
         if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
-            raise ReadingMissed(f"{self.path} has no value: it contains {raw:g}")
-        if self.factor is not None:
-            raw *= _value(whole_number, files.content(self.factor).data, self.factor)
+            raise ReadingMissed(f"{path} has no value: it contains {raw:g}")
         return raw
 
     def _counted(self, raw: float, t_s: float) -> float:
