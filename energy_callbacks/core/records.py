@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Scope = Literal["gpu", "host"]
+Scope = Literal["gpu", "host", "machine"]
 Origin = Literal["measured", "estimated"]
 Kind = Literal["gauge", "counter", "mean"]
 Quantity = Literal[
