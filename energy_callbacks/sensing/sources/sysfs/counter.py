@@ -62,6 +62,7 @@ class Counter:
         self._stale_s = stale_s
         self._raw, self._total = raw, 0.0
         self._t_s = self._changed_s = t_s
+        self._same_s = 0.0  # from the last change to the last reading without one
 
     def advance(self, raw: float, t_s: float) -> float:
         """Take a new value, and return the amount since the first value.
@@ -92,12 +93,12 @@ class Counter:
 
     def _check_change(self, rise: float, t_s: float, stale_s: float) -> None:
         """Raise if the counter has not changed, or if it had stopped before this change."""
-        same_s = t_s - self._changed_s
         if rise != 0:
-            self._changed_s = t_s
+            same_s, self._same_s, self._changed_s = self._same_s, 0.0, t_s
             if same_s > stale_s:
                 raise CounterReset(f"{self._name} counts again after {same_s:.0f} s without change")
-        elif same_s > stale_s:
-            raise ReadingMissed(f"{self._name} has not changed for {same_s:.0f} s; it has stopped")
-        else:
-            raise CounterUnchanged(f"{self._name} has not changed for {same_s:.3g} s")
+            return
+        self._same_s = t_s - self._changed_s
+        if self._same_s > stale_s:
+            raise ReadingMissed(f"{self._name} has stopped: no change for {self._same_s:.0f} s")
+        raise CounterUnchanged(f"{self._name} has not changed for {self._same_s:.3g} s")

@@ -1,7 +1,7 @@
 """Reads one device of a family whose sensors are files (``family``)."""
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -22,9 +22,8 @@ _QUICK_S: Final = 0.05
 # gauges, and of limits and counters, which lose nothing between two readings.
 _GAUGE_BEATS: Final = 2
 _RARE_BEATS: Final = 6
-# Default and least mean time between two readings of power if there is no energy counter, s. The
-# time varies randomly in a range of _SWING times the mean, so that readings do not keep step with
-# the training.
+# Default and least mean time between two readings of power without energy, s. The time varies
+# randomly in a range of _SWING times the mean, so that readings do not keep step with the training.
 _POLL_S: Final = 0.1
 _SHORTEST_POLL_S: Final = 0.05
 _SWING: Final = 0.5
@@ -54,14 +53,20 @@ class SysfsSource:
         self._sensors: tuple[OpenSensor, ...] = ()
         self._read_s = clock.monotonic_s()
         self._poll_s = BEAT_S
+        self._has_energy = False
         self._random = Random(0)  # noqa: S311 - no secret
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the next, at most to the next common reading moment."""
-        poll_s = self._poll_s * (1.0 + _SWING * (self._random.random() - 0.5))
+        """Seconds from the last ``read`` to the next, at most to the next common reading moment.
+
+        A counter of energy misses nothing in between. Without it, or while it fails, power is read
+        as often as it changes.
+        """
         until_s = until_reading_s(self._read_s)
-        return min(until_s, poll_s) if self._poll_s < BEAT_S else until_s
+        if self._has_energy or self._poll_s >= BEAT_S:
+            return until_s
+        return min(until_s, self._poll_s * (1.0 + _SWING * (self._random.random() - 0.5)))
 
     @property
     def quick_interval_s(self) -> float:
@@ -84,7 +89,8 @@ class SysfsSource:
         for one in sensors:
             one.channel = replace(one.channel, device=device)
         self._sensors = sensors
-        self._poll_s = _poll_s(one.row for one in sensors)
+        powers = (one.row for one in sensors if one.row.quantity == "power")
+        self._poll_s = next(map(_poll_s, powers), BEAT_S)
         return [one.channel for one in sensors]
 
     def _unavailable(self, opening: Opening) -> SourceUnavailable:
@@ -125,6 +131,7 @@ class SysfsSource:
         for one in self._sensors:
             if self._read_s >= one.due_s - PUNCTUAL_S:
                 self._read_one(one, readings, missed)
+        self._has_energy = any(one.channel.quantity == "energy" for one in readings)
         if missed and not readings:
             raise ReadingMissed("; ".join(missed))
         return readings
@@ -166,12 +173,6 @@ def _next_s(row: FileSensor, now_s: float) -> float:
     return next_reading_s(now_s, _RARE_BEATS if is_rare else _GAUGE_BEATS)
 
 
-def _poll_s(rows: Iterable[FileSensor]) -> float:
-    """Return the mean time between two readings of a device, s.
-
-    A counter of energy misses nothing. Power without a counter is read as often as it changes.
-    """
-    periods_s = {row.quantity: row.period_s or _POLL_S for row in rows}
-    if "energy" in periods_s:
-        return BEAT_S
-    return min(max(periods_s["power"], _SHORTEST_POLL_S), BEAT_S)
+def _poll_s(power: FileSensor) -> float:
+    """Return the mean time between two readings of a sensor of power, s."""
+    return max(power.period_s or _POLL_S, _SHORTEST_POLL_S)
