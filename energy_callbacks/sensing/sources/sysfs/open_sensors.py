@@ -13,6 +13,8 @@ from energy_callbacks.sensing.sources.sysfs.counter import MOST_POWER_W, Counter
 from energy_callbacks.sensing.sources.sysfs.family import FileSensor, FoundDevice, whole_number
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
 
+POLL_S: Final = 0.1
+"""Time between two readings of a sensor of power with an unknown period, s."""
 # Largest increase per second of counters other than energy: seconds for which the clocks were
 # throttled, counted for up to ten reasons at once.
 _MOST_PER_S: Final = 10.0
@@ -129,8 +131,8 @@ class Opening:
         for path in self._paths(row.files):
             try:
                 return self._open(row, path)
-            except PermissionError:
-                self.forbidden.setdefault(row.quantity, path)
+            except PermissionError as error:
+                self.forbidden.setdefault(row.quantity, Path(error.filename or path))
             except ReadingMissed as error:
                 self.empty.append(str(error))
             except OSError as error:
@@ -159,7 +161,8 @@ class Opening:
 def _channel(row: FileSensor, path: Path, found: FoundDevice) -> Channel:
     sensor = Sensor(
         name=str(path),
-        period_s=row.period_s,
+        # With an unknown period, a gap between readings of power could not be recognised.
+        period_s=row.period_s or (POLL_S if row.quantity == "power" else None),
         window_s=row.window_s,
         lag_s=row.lag_s,
         relative_error=row.relative_error,

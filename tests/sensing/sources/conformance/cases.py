@@ -2,7 +2,11 @@
 
 from typing import Final
 
-from tests.sensing.sources.conformance import acme
+from tests.sensing.sources.conformance import acme, hosts, intel
 from tests.sensing.sources.conformance.case import Case
 
-CASES: Final[tuple[Case, ...]] = (*acme.CASES,)
+CASES: Final[tuple[Case, ...]] = (
+    *acme.CASES,
+    *intel.CASES,
+    *hosts.CASES,
+)
