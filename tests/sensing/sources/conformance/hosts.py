@@ -14,7 +14,5 @@ CASES: Final = (
     Case(name="jetson soc", family=JETSON, make=ina3221, scope="host", named="SOC", share=0.2),
     Case(name="grace socket", family=GRACE, make=grace_socket, scope="host"),
     Case(name="grace module", family=GRACE, make=grace_module, scope="machine"),
-    Case(
-        name="acpi meter", family=ACPI_METER, make=acpi_meter, scope="machine", is_only_one=True
-    ),
+    Case(name="acpi meter", family=ACPI_METER, make=acpi_meter, scope="machine", is_only_one=True),
 )

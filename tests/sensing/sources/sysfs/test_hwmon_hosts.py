@@ -56,8 +56,12 @@ def test_the_meter_of_a_server(tmp_path):
 
 @pytest.mark.parametrize("tree", ["grace_hopper", "grace_cpu"])
 def test_the_meters_of_grace_are_no_meters_of_a_server(tmp_path, tree):
-    """Labelled meters measure parts, and are left to their own family."""
-    assert devices(ACPI_METER, described(tree, tmp_path).root) == {}
+    """Labelled meters measure parts, and are left to their own family, even if there is only one."""
+    tree = described(tree, tmp_path)
+    for chip in (2, 3, 4):
+        tree.remove(f"class/hwmon/hwmon{chip}")
+    assert devices(GRACE, tree.root)
+    assert devices(ACPI_METER, tree.root) == {}
 
 
 def test_a_battery_is_no_meter_of_a_server(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.sources.sysfs.intel_gpu import INTEL_GPU
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
@@ -105,6 +105,29 @@ def test_a_counter_without_label_is_that_of_the_package(tmp_path):
     tree = described("xe", tmp_path)
     tree.remove("devices/pci0000:00/0000:03:00.0/hwmon/hwmon3/energy1_label")
     assert found(tree)["0000:03:00.0"].device.notes == (PACKAGE,)
+
+
+def test_an_energy_of_zero_is_no_value(tmp_path):
+    """xe reports 0 if it cannot read its counter: this is no reset, and what follows is counted."""
+    tree = described("xe", tmp_path)
+    file = "devices/pci0000:00/0000:03:00.0/hwmon/hwmon3/energy1_input"
+    source = SysfsSource(FakeClock(), INTEL_GPU, found(tree)["0000:03:00.0"])
+    source.open()
+    energies = []
+    for energy_uj in (31_500_000_000, 0, 31_500_000_000 + 8_000_000):
+        tree.set(file, energy_uj)
+        energies += [one.value for one in _energies(source)]
+    source.close()
+    assert energies == pytest.approx([0.0, 8.0])
+
+
+def _energies(source):
+    """Return the readings of energy of one read; none if all files fail."""
+    try:
+        readings = source.read()
+    except ReadingMissed:
+        return []
+    return [one for one in readings if one.channel.quantity == "energy"]
 
 
 def test_a_disabled_limit_is_no_limit(tmp_path):
