@@ -56,7 +56,7 @@ def test_the_meter_of_a_server(tmp_path):
 
 @pytest.mark.parametrize("tree", ["grace_hopper", "grace_cpu"])
 def test_the_meters_of_grace_are_no_meters_of_a_server(tmp_path, tree):
-    """Labelled meters measure parts, and are left to their own family, even if there is only one."""
+    """A labelled meter measures a part, and is left to its own family, even if it is the only."""
     tree = described(tree, tmp_path)
     for chip in (2, 3, 4):
         tree.remove(f"class/hwmon/hwmon{chip}")

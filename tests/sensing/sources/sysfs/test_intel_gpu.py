@@ -108,7 +108,7 @@ def test_a_counter_without_label_is_that_of_the_package(tmp_path):
 
 
 def test_an_energy_of_zero_is_no_value(tmp_path):
-    """xe reports 0 if it cannot read its counter: this is no reset, and what follows is counted."""
+    """A counter of xe that cannot be read has 0: it is not reset, and what follows is counted."""
     tree = described("xe", tmp_path)
     file = "devices/pci0000:00/0000:03:00.0/hwmon/hwmon3/energy1_input"
     source = SysfsSource(FakeClock(), INTEL_GPU, found(tree)["0000:03:00.0"])
