@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from energy_callbacks.sensing.sources.sysfs.amd_gpu import AMD_GPU
 from energy_callbacks.sensing.sources.sysfs.family import Family
 from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER, GRACE
 from energy_callbacks.sensing.sources.sysfs.intel_gpu import INTEL_GPU
 from energy_callbacks.sensing.sources.sysfs.jetson import JETSON
 
-GPU_FAMILIES: Final[tuple[Family, ...]] = (INTEL_GPU,)
+GPU_FAMILIES: Final[tuple[Family, ...]] = (AMD_GPU, INTEL_GPU)
 """GPUs: a run reads those that it uses."""
 
 HOST_FAMILIES: Final[tuple[Family, ...]] = (GRACE, JETSON)

@@ -52,6 +52,8 @@ class FileSensor:
             has none.
         times: patterns of a second file, whose value is multiplied with that of the first, such as
             the current for a voltage; relative to the folder of the device. Empty for none.
+        plus: patterns of a second file, whose value is added, such as the other kind of memory of
+            an APU; relative to the folder of the device. Empty for none.
         missing: raw values by which the driver says that it has no value, such as 0xFFFF. All
             ones in 32 and 64 bits are never a value, and need not be listed.
         wrap: largest raw value, after which a counter continues at 0; ``None`` if it never does.
@@ -63,6 +65,7 @@ class FileSensor:
         stale_s: time without a change after which a counter counts as stopped: its readings are
             then missed until it changes, and the amount in between is not known. Before that, no
             reading repeats a value. ``None`` if it may stand still.
+        is_checked: see ``Sensor``.
         note: note for the device if this sensor is read; empty for none.
     """
 
@@ -73,6 +76,7 @@ class FileSensor:
     citation: str
     parse: Callable[[bytes], float] = whole_number
     times: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
     wrap: float | None = None
     wrap_file: str | None = None
@@ -81,6 +85,7 @@ class FileSensor:
     lag_s: float = 0.0
     relative_error: float = 0.0
     stale_s: float | None = None
+    is_checked: bool = False
     note: str = ""
 
 
@@ -97,6 +102,8 @@ class FoundDevice:
         excluded: quantities of the family that this device's files do not measure rightly.
         sensors: sensors of this device, if they differ from those of its family, such as one
             channel of a chip that measures several devices.
+        energy_pci: PCI address of the GPU whose sensors measure the energy of this GPU too, if this
+            GPU has none; ``None`` for all other GPUs.
     """
 
     device: Device
@@ -105,6 +112,7 @@ class FoundDevice:
     is_integrated: bool = False
     excluded: frozenset[Quantity] = field(default_factory=frozenset)
     sensors: tuple[FileSensor, ...] = ()
+    energy_pci: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

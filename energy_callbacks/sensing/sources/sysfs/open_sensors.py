@@ -33,6 +33,7 @@ class OpenSensor:
         row: the sensor, as a row of the family's table.
         path: file that has the value.
         factor: file whose value is multiplied with it; ``None`` if there is none.
+        added: file whose value is added to it; ``None`` if there is none.
         channel: channel of its readings.
         due_s: monotonic time of the next reading.
         counter: adds up the increases; ``None`` for a gauge, and before the first value.
@@ -41,6 +42,7 @@ class OpenSensor:
     row: FileSensor
     path: Path
     factor: Path | None
+    added: Path | None
     channel: Channel
     due_s: float = -math.inf
     counter: Counter | None = field(default=None, init=False)
@@ -68,6 +70,8 @@ class OpenSensor:
         raw = self._known(self.row.parse, self.path, files)
         if self.factor is not None:
             raw *= self._known(whole_number, self.factor, files)
+        if self.added is not None:
+            raw += self._known(whole_number, self.added, files)
         return raw
 
     def _known(self, parse: Callable[[bytes], float], path: Path, files: OpenFiles) -> float:
@@ -147,9 +151,10 @@ class Opening:
         factor = next(self._paths(row.times), None)
         if row.times and factor is None:
             raise ReadingMissed(f"{path} needs a second file, {' or '.join(row.times)}")
-        for needed in filter(None, (path, factor)):
+        added = next(self._paths(row.plus), None)
+        for needed in filter(None, (path, factor, added)):
             self._files.add(needed)
-        one = OpenSensor(row, path, factor, _channel(row, path, self._found))
+        one = OpenSensor(row, path, factor, added, _channel(row, path, self._found))
         try:
             one.raw(self._files)
         except OSError as error:
@@ -166,6 +171,7 @@ def _channel(row: FileSensor, path: Path, found: FoundDevice) -> Channel:
         window_s=row.window_s,
         lag_s=row.lag_s,
         relative_error=row.relative_error,
+        is_checked=row.is_checked,
         citation=row.citation,
     )
     return Channel(device=found.device, quantity=row.quantity, kind=row.kind, sensor=sensor)
