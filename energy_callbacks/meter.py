@@ -303,6 +303,7 @@ class EnergyMeter:
             follow_children=process.local_world_size == 1,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,
+            machine_power=self.config.machine_power,
         )
 
     def _abandon(self, message: str) -> None:

@@ -95,7 +95,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
 
     config = EnergyConfig(country=country, region=region)
     check_grid(config)
-    sensors = discover(SystemClock(), devices="all")
+    sensors = discover(SystemClock(), devices="all", machine_power=config.machine_power)
     channels: list[dict[str, Any]] = []
     missing = list(sensors.unavailable)
     for source in sensors.sources:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.core import formatting
+from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.formatting import or_dash
 from energy_callbacks.core.units import megahertz
 from energy_callbacks.sensing.clock import SystemClock
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
-    sensors = discover(clock, devices="all")
+    sensors = discover(clock, devices="all", machine_power=EnergyConfig().machine_power)
     watch = Watch(sensors.sources, clock)
     watch.start()
     try:

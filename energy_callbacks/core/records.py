@@ -71,14 +71,15 @@ class Device:
 
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
-        kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: ``gpu`` or ``host``: the sum to which the energy of the device is added; ``None`` if
-            the device has no energy.
+        kind: ``gpu``, ``cpu``, ``dram``, ``machine``, ``process`` or ``allocator``.
+        scope: ``gpu``, ``host`` or ``machine``: the sum to which the energy of the device is added;
+            ``None`` if the device has no energy. A device with the scope ``machine`` is a sensor of
+            the whole machine or board: its energy contains that of all other devices.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of another device whose energy includes the energy of this device. Sums that
             include the parent leave this device out, so that no energy is counted twice. ``None``
-            if there is no such device.
+            if there is no such device, or if it is the whole machine.
         index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
             ``None`` if not known.

@@ -4,11 +4,12 @@ To add a sensor, add a file to ``sources`` and a line to ``discover``.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from energy_callbacks.core.config import Devices, check_settings
+from energy_callbacks.core.config import Devices, MachinePower, check_settings
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing import time_limit
@@ -16,11 +17,15 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuInfo, choose, resolve
 from energy_callbacks.sensing.frameworks import loaded_frameworks
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
+from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource
+from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
-from energy_callbacks.sensing.sources.protocol import DiscoveredSources
+from energy_callbacks.sensing.sources.perf_energy import PerfEnergySource
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
+from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
 from energy_callbacks.sensing.used_gpus import UsedGpus, all_cards
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
@@ -37,6 +42,7 @@ def discover(
     follow_children: bool = True,
     host: bool = True,
     other_program: bool = False,
+    machine_power: MachinePower = "auto",
 ) -> DiscoveredSources:
     """Return the sources for this process, and the sensors that are not read.
 
@@ -51,6 +57,7 @@ def discover(
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
+        machine_power: ``"ipmi"`` to measure the whole server, too, in one process per machine.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
@@ -67,6 +74,7 @@ def discover(
             other_program=other_program,
         ),
         _host_energy(clock) if host else DiscoveredSources(),
+        DiscoveredSources(sources=(IpmiSource(clock),) if host and machine_power == "ipmi" else ()),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
     return DiscoveredSources(
@@ -152,18 +160,34 @@ def _cards() -> tuple[GpuInfo, ...]:
 
 
 def _host_energy(clock: Clock) -> DiscoveredSources:
-    """Return RAPL if it can be read, and an estimate for CPU or RAM if RAPL does not measure it."""
-    rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
-    try:
-        measured = {channel.device.kind for channel in rapl.open()}
-    except SourceUnavailable as error:
+    """Return the first sensor of the CPU that can be read, and an estimate of what it lacks."""
+    refusals: list[SourceUnavailable] = []
+    sources = _cpu_sources(clock)
+    for source in sources:
+        try:
+            measured = {channel.device.kind for channel in source.open()}
+        except SourceUnavailable as error:
+            refusals.append(error)
+            continue
+        finally:
+            source.close()
+        no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
+        if not (no_cpu or no_ram):
+            return DiscoveredSources(sources=(source,))
         return DiscoveredSources(
-            sources=(HostEstimateSource(clock, cpu=True, ram=True),),
-            unavailable=((rapl.name, error.reason, error.fix),),
+            sources=(source, HostEstimateSource(clock, cpu=no_cpu, ram=no_ram))
         )
-    finally:
-        rapl.close()
-    no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
-    if not (no_cpu or no_ram):
-        return DiscoveredSources(sources=(rapl,))
-    return DiscoveredSources(sources=(rapl, HostEstimateSource(clock, cpu=no_cpu, ram=no_ram)))
+    # The last sensor with a fix also names the fixes of those before it.
+    fix = next((refusal.fix for refusal in reversed(refusals) if refusal.fix), "")
+    return DiscoveredSources(
+        sources=(HostEstimateSource(clock, cpu=True, ram=True),),
+        unavailable=((sources[0].name, refusals[0].reason, fix),),
+    )
+
+
+def _cpu_sources(clock: Clock) -> tuple[Source, ...]:
+    """Return the sensors of the CPU on this system, the best one first."""
+    if sys.platform == "darwin":
+        return (PowermetricsSource(clock),)
+    rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
+    return rapl, PerfEnergySource(clock, sysfs_root())

@@ -35,12 +35,14 @@ GERMANY = {
 GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="NVIDIA H200", index=0, uuid="GPU-aaaa")
 GPU1 = Device(key="gpu1", kind="gpu", scope="gpu", name="NVIDIA H200", index=1, uuid="GPU-bbbb")
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="Xeon", origin="estimated")
+MACHINE = Device(key="machine", kind="machine", scope="machine", name="DCMI power reading")
 PROCESS = Device(key="process", kind="process", scope=None, name="training process")
 
 SENSORS: dict[str, dict[Quantity, Sensor]] = {
     "gpu": {"power": NVML, "memory_used": NVML, "utilisation": NVML},
     "cpu": {"power": MODEL},
     "dram": {"power": MODEL},
+    "machine": {"power": Sensor(name="ipmitool dcmi power reading", period_s=1.0)},
     "process": {"rss": RSS},
 }
 

@@ -8,7 +8,7 @@ TAGS: Final = {
     "power/host_w": "mean power of CPU and RAM, W",
     "energy/gpu_wh": "energy of the GPUs, over all attempts of the run, Wh",
     "energy/host_wh": "energy of CPU and RAM, over all attempts of the run, Wh",
-    "energy/total_wh": "energy of GPUs and host, over all attempts of the run, Wh",
+    "energy/total_wh": "energy of the whole machine if measured, else of GPUs and host; Wh",
     "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
     "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
     "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",

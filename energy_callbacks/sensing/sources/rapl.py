@@ -24,12 +24,12 @@ POWERCAP = Path("/sys/class/powercap")
 
 # Time between two updates of a counter, s: its register, the energy status register, is updated
 # about every millisecond (Intel SDM volume 3B, 15.10.3).
-_PERIOD_S = 0.001
+PERIOD_S = 0.001
 
 # Time between two readings after a change of phase, s. Reading a file of this folder takes
 # microseconds. The energy of a phase is then wrong by at most the energy of one such interval at
 # each of its two edges.
-_QUICK_S = 0.05
+QUICK_S = 0.05
 
 # Bounds of the relative error of the counters of packages and memory. No vendor states an error:
 # the bounds are assumed, and wide enough for Intel and AMD. Since Haswell, Intel's counters are
@@ -106,7 +106,7 @@ class RaplSource:
     @property
     def quick_interval_s(self) -> float:
         """See ``QuickSource``."""
-        return _QUICK_S
+        return QUICK_S
 
     def open(self) -> Sequence[Channel]:
         """Open all zones and return their channels; energy is counted from now on.
@@ -159,7 +159,7 @@ class RaplSource:
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
         energy_j = counter.energy.advance(raw_uj, t_s)
-        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + _PERIOD_S)
+        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -283,13 +283,17 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
 
 
 def _channel(counter: _Counter, notes: tuple[str, ...]) -> Channel:
+    return energy_channel(replace(counter.device, notes=notes), str(counter.path))
+
+
+def energy_channel(device: Device, name: str) -> Channel:
+    """Return the channel of a counter of RAPL; ``name`` says how it is read."""
     sensor = Sensor(
-        name=str(counter.path),
-        period_s=_PERIOD_S,
-        relative_error=_PACKAGE_ERROR if counter.device.kind == "cpu" else _DRAM_ERROR,
+        name=name,
+        period_s=PERIOD_S,
+        relative_error=_PACKAGE_ERROR if device.kind == "cpu" else _DRAM_ERROR,
         citation=_CITATION,
     )
-    device = replace(counter.device, notes=notes)
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
 

@@ -109,6 +109,25 @@ def test_joules_per_sample_are_watts_over_samples_per_second(
             assert scalars[f"{tag}_lo"] <= scalars[tag] <= scalars[f"{tag}_hi"]
 
 
+def test_a_sensor_of_the_whole_machine_is_the_total(tmp_path: Path, clock: FakeClock) -> None:
+    """A machine of 400 W has a GPU of 200 W and a CPU of 56 W; budgets and totals use 400 W."""
+    machine = Device(key="machine", kind="machine", scope="machine", name="board")
+    powers_w = ((200.0, None), (56.0, CPU), (400.0, machine))
+    books = Books(tmp_path, *(constant(clock, *one) for one in powers_w), clock=clock)
+    books.enter("train")
+    steady(books, 20)
+    clock.advance(0.5)
+    scalars = books.board.take()
+    assert scalars["power/gpu_w"] == pytest.approx(200.0)
+    assert scalars["power/host_w"] == pytest.approx(56.0)
+    assert scalars["energy/total_wh"] == pytest.approx(2.0 * scalars["energy/gpu_wh"])
+    assert scalars["efficiency/total_j_per_sample"] == pytest.approx(400.0 / 64.0)
+    assert scalars["energy/measured_fraction"] == 1.0
+    assert books.board.used is not None
+    assert books.board.used.power_w == pytest.approx(400.0)
+    assert books.board.used_j["total"] == books.board.used_j["machine"] == books.board.used.energy_j
+
+
 def test_the_interval_of_an_efficiency_is_that_of_its_energy(
     tmp_path: Path, clock: FakeClock
 ) -> None:
