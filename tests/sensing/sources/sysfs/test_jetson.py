@@ -3,6 +3,7 @@
 import pytest
 
 from energy_callbacks.core.errors import ReadingMissed
+from energy_callbacks.sensing.scopes import Part, in_sum
 from energy_callbacks.sensing.sources.sysfs.jetson import JETSON
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
@@ -52,6 +53,23 @@ def test_the_board_is_counted_once(tmp_path, board):
     scopes = [one.scope for one in devices(JETSON, described(board, tmp_path).root).values()]
     assert scopes.count("machine") == (board != "jetson_agx_orin")
     assert scopes.count("gpu") == 1
+
+
+@pytest.mark.parametrize(
+    ("board", "sums"),
+    [
+        ("jetson_orin_nx", {"machine": 10.0, "gpu": 4.0, "host": 2.0, "total": 10.0}),
+        ("jetson_agx_orin", {"machine": 0.0, "gpu": 12.0, "host": 7.5, "total": 19.5}),
+        ("jetson_thor", {"machine": 90.0, "gpu": 48.0, "host": 27.0, "total": 90.0}),
+    ],
+)
+def test_sums_of_rails(tmp_path, board, sums):
+    """The total is the power of the board if a rail supplies all of it, otherwise that of all."""
+    tree = described(board, tmp_path)
+    power_w = {key: one["power"] for key, one in values(JETSON, tree.root).items()}
+    parts = {key: Part(one.scope, one.parent) for key, one in devices(JETSON, tree.root).items()}
+    found = {scope: sum(power_w[key] for key in in_sum(scope, parts)) for scope in sums}
+    assert found == pytest.approx(sums)
 
 
 @pytest.mark.parametrize(
