@@ -30,7 +30,7 @@ HIDDEN_FIX: Final = (
 _CHIPS: Final = ("class/hwmon/hwmon*", "bus/i2c/drivers/ina3221x/*/iio:device*")
 # Files with a label: of a channel, whose number is part of the name, or of a chip with one channel
 # (Linux, hwmon/sysfs-interface.rst and hwmon/acpi_power_meter.rst; ina3221x.c of Jetson Linux).
-# Before Linux 6.15, the files of ACPI meters are in ``device``.
+# In older kernels, the files of ACPI meters are in ``device``.
 _LABELS: Final = (
     *("in*_label", "label", "rail_name_*"),
     *("power*_oem_info", "device/power*_oem_info"),

@@ -91,7 +91,7 @@ INTEL_GPU: Final = Family(
     sensors=_SENSORS,
     permission_fix=HIDDEN_FIX,
     absence_fix=(
-        "integrated GPUs have no counter of their own: RAPL measures them as a part of the CPU "
+        "integrated GPUs have no separate counter: RAPL measures them as a part of the CPU "
         "package. Other GPUs need Linux 6.2 (driver i915) or 6.8 (driver xe) and a physical "
         "function, because virtual functions have no sensors"
     ),

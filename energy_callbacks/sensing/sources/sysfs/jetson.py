@@ -22,27 +22,21 @@ from energy_callbacks.sensing.sources.sysfs.hwmon import HIDDEN_FIX, gauge, labe
 
 # Power monitors: INA3221, the name of its driver in Jetson Linux 32, and INA238 of Jetson Thor.
 _CHIPS: Final = "ina3221x?|ina238"
+# If NVML measures the power of the GPU too, its reading is used.
+_GPU: Final = Device(key="{}", kind="gpu", scope="gpu", name="Jetson GPU ({})", parent="gpu0")
 _RAILS: Final = {
     "VDD_IN|POM_5V_IN|5V_IN|VIN": Device(
         key="{}", kind="machine", scope="machine", name="Jetson board ({})"
     ),
-    # If NVML measures the power of the GPU too, its reading is used.
-    "GPU|VDD_GPU|VDD_SYS_GPU|POM_5V_GPU|VDD_GPU_SOC|VDD_CPU_GPU(?:_CV)?": Device(
-        key="{}",
-        kind="gpu",
-        scope="gpu",
-        name="Jetson GPU ({})",
-        parent="gpu0",
-        notes=("on some models, this rail also supplies other parts of the chip",),
-    ),
+    "GPU|VDD_GPU|VDD_SYS_GPU|POM_5V_GPU": _GPU,
+    "VDD_GPU_SOC": replace(_GPU, notes=("this rail also supplies other parts of the chip",)),
+    "VDD_CPU_GPU(?:_CV)?": replace(_GPU, notes=("this rail also supplies the CPU",)),
     (
         "CPU|VDD_CPU|VDD_SYS_CPU|POM_5V_CPU|VDD_CPU_CV|VDD_CPU_SOC_MSS"
         "|SOC|VDD_SOC|VDD_SYS_SOC|CV|SYS5V|VIN_SYS_5V0"
     ): Device(key="{}", kind="cpu", scope="host", name="Jetson processor ({})"),
     "VDDRQ|VDD_SYS_DDR": Device(key="{}", kind="dram", scope="host", name="Jetson memory ({})"),
 }
-
-
 _SENSORS: Final = (
     # Millivolts times milliamperes are microwatts.
     replace(

@@ -92,6 +92,20 @@ def test_quantities_of_the_gpu(tmp_path, board, rail, gauges):
     assert all(set(one) == {"power"} for key, one in found.items() if key != rail)
 
 
+@pytest.mark.parametrize(
+    ("board", "notes"),
+    [
+        ("jetson_thor", ()),
+        ("jetson_agx_orin", ("this rail also supplies other parts of the chip",)),
+        ("jetson_orin_nx", ("this rail also supplies the CPU",)),
+    ],
+)
+def test_notes_of_the_gpu(tmp_path, board, notes):
+    """If the rail of the GPU supplies more than the GPU, a note says so."""
+    rails = devices(JETSON, described(board, tmp_path).root).values()
+    assert [one.notes for one in rails if one.scope == "gpu"] == [notes]
+
+
 def test_a_rail_of_the_gpu_gives_way_to_nvml(tmp_path):
     """The rail is a part of NVML's GPU, so that it is not counted if NVML measures the power."""
     rails = devices(JETSON, described("jetson_thor", tmp_path).root)

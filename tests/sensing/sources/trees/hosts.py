@@ -10,12 +10,12 @@ from tests.sensing.sources.trees.tree import Tree
 
 
 def grace_socket(tree: Tree, index: int = 0, *, start_j: float = 0.0) -> LiveDevice:
-    """Add a socket of an NVIDIA Grace CPU, with the files of Linux 6.15 or later."""
+    """Add a socket of an NVIDIA Grace CPU, with the files of newer kernels."""
     return _meter(tree, index, f"Grace Power Socket {index}", start_j)
 
 
 def grace_module(tree: Tree, index: int = 0, *, start_j: float = 0.0) -> LiveDevice:
-    """Add an NVIDIA Grace Hopper module, with the files of Linux 6.15 or later."""
+    """Add an NVIDIA Grace Hopper module, with the files of newer kernels."""
     return _meter(tree, index, f"Module Power Socket {index}", start_j)
 
 
