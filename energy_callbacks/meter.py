@@ -638,7 +638,7 @@ class EnergyMeter:
         Args:
             start_s: start, in seconds of ``time.monotonic()``.
             end_s: end, by the same clock.
-            scope: ``gpu``, ``host``, ``total`` or the key of a device.
+            scope: ``gpu``, ``host``, ``machine``, ``total`` or the key of a device.
             wait: whether to ask the sensors and wait for them, for at most 50 ms. Pass ``False`` in
                 training hooks.
 

@@ -18,7 +18,6 @@ from energy_callbacks.sensing.devices import GpuInfo, choose, resolve
 from energy_callbacks.sensing.frameworks import loaded_frameworks
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
 from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource
-from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
@@ -188,6 +187,8 @@ def _host_energy(clock: Clock) -> DiscoveredSources:
 def _cpu_sources(clock: Clock) -> tuple[Source, ...]:
     """Return the sensors of the CPU on this system, the best one first."""
     if sys.platform == "darwin":
+        from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
+
         return (PowermetricsSource(clock),)
     rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
     return rapl, PerfEnergySource(clock, sysfs_root())

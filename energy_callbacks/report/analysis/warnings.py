@@ -357,7 +357,7 @@ def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterat
         names = ", ".join(f"{one.key} ({one.name}, host {one.host})" for one in machines)
         yield (
             f"The total is the energy of the whole machine, from {names}. It also contains parts "
-            "without a sensor of their own, so it is not the sum of gpu and host. Hosts without "
+            "that no other sensor measures, so it is not the sum of gpu and host. Hosts without "
             "such a sensor add their gpu and host."
         )
     elif "gpu" in scopes and "host" in scopes:

@@ -48,7 +48,7 @@ _DEVICES: Final[Mapping[str, Device]] = {
         key="gpu0", kind="gpu", scope="gpu", name="Apple GPU", index=0,
         notes=("integrated GPU, used by all programs; its memory is that of the machine",),
     ),
-    "ane_energy": Device(key="ane0", kind="ane", scope="host", name="Apple Neural Engine"),
+    "ane_energy": Device(key="npu0", kind="npu", scope="host", name="Apple Neural Engine"),
 }  # fmt: skip
 
 

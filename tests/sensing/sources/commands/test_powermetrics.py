@@ -71,7 +71,7 @@ def test_it_offers_the_three_parts_and_the_use_of_the_gpu(recording: Recording) 
     assert offered == {
         ("cpu0", "host", "energy"),
         ("gpu0", "gpu", "energy"),
-        ("ane0", "host", "energy"),
+        ("npu0", "host", "energy"),
         ("gpu0", "gpu", "utilisation"),
     }
 
@@ -89,7 +89,7 @@ def test_energies_are_the_sums_of_all_samples_since_open(recording: Recording) -
     values = [(one.t_s - 1000.0, one.value) for one in readings if one.channel.device.key == "cpu0"]
     assert values == [pytest.approx(pair) for pair in ((0.5, 1.5), (1.01, 3.0), (1.5, 4.0))]
     newest = {one.channel.device.key: one.value for one in readings[-4:-1]}
-    assert newest == pytest.approx({"cpu0": 4.0, "gpu0": 15.0, "ane0": 0.1})
+    assert newest == pytest.approx({"cpu0": 4.0, "gpu0": 15.0, "npu0": 0.1})
     assert readings[-1].value == pytest.approx(0.8)
 
 
