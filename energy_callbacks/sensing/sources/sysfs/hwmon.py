@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.core.records import Device, Quantity
+from energy_callbacks.sensing.scopes import NAMED_MACHINE
 from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
 
@@ -123,6 +124,7 @@ _SOCKETS: Final = {
         kind="machine",
         scope="machine",
         name="NVIDIA Grace module {}",
+        parent=NAMED_MACHINE,
         notes=("CPU, GPU, their memory and the losses of voltage regulators",),
     ),
     r"Grace Power Socket (\d+)": Device(
@@ -135,7 +137,7 @@ _SOCKETS: Final = {
 }
 _OTHER_METERS: Final = {
     "(?!.* Power Socket ).*": Device(
-        key="machine0", kind="machine", scope="machine", name="ACPI power meter"
+        key=NAMED_MACHINE, kind="machine", scope="machine", name="whole machine (ACPI)"
     )
 }
 

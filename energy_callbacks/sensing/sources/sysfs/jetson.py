@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.core.records import Device
+from energy_callbacks.sensing.scopes import NAMED_MACHINE
 from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import Family, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.hwmon import HIDDEN_FIX, gauge, labelled, placed
@@ -26,7 +27,11 @@ _CHIPS: Final = "ina3221x?|ina238"
 _GPU: Final = Device(key="{}", kind="gpu", scope="gpu", name="Jetson GPU ({})", parent="gpu0")
 _RAILS: Final = {
     "VDD_IN|POM_5V_IN|5V_IN|VIN": Device(
-        key="{}", kind="machine", scope="machine", name="Jetson board ({})"
+        key="{}",
+        kind="machine",
+        scope="machine",
+        name="Jetson board ({})",
+        parent=NAMED_MACHINE,
     ),
     "GPU|VDD_GPU|VDD_SYS_GPU|POM_5V_GPU": _GPU,
     "VDD_GPU_SOC": replace(_GPU, notes=("this rail also supplies other parts of the chip",)),

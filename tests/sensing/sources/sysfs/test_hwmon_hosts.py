@@ -50,8 +50,8 @@ def test_unknown_power(tmp_path, tree, folder):
 def test_the_meter_of_a_server(tmp_path):
     """The one ACPI power meter of a server is a sensor of the machine."""
     root = described("acpi_power_meter", tmp_path).root
-    assert values(ACPI_METER, root) == {"machine0": {"power": 415.0}}
-    assert devices(ACPI_METER, root)["machine0"].scope == "machine"
+    assert values(ACPI_METER, root) == {"machine": {"power": 415.0}}
+    assert devices(ACPI_METER, root)["machine"].scope == "machine"
 
 
 @pytest.mark.parametrize("tree", ["grace_hopper", "grace_cpu"])

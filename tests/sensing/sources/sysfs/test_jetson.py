@@ -106,10 +106,13 @@ def test_notes_of_the_gpu(tmp_path, board, notes):
     assert [one.notes for one in rails if one.scope == "gpu"] == [notes]
 
 
-def test_a_rail_of_the_gpu_gives_way_to_nvml(tmp_path):
-    """The rail is a part of NVML's GPU, so that it is not counted if NVML measures the power."""
+def test_rails_give_way_to_other_sensors(tmp_path):
+    """A rail is not counted if NVML measures the GPU, or a sensor that the user named the board."""
     rails = devices(JETSON, described("jetson_thor", tmp_path).root)
-    assert {key: one.parent for key, one in rails.items() if one.parent} == {"vdd_gpu": "gpu0"}
+    assert {key: one.parent for key, one in rails.items() if one.parent} == {
+        "vdd_gpu": "gpu0",
+        "vin": "machine",
+    }
 
 
 @pytest.mark.parametrize("current", ["-20", "4294967295"])
