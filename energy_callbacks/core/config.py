@@ -387,8 +387,8 @@ def _check_device(device: int | str) -> None:
 def _check_machine_power(value: str) -> None:
     if value not in get_args(MachinePower):
         raise ValueError(
-            f"machine_power must be 'auto', 'acpi' or 'ipmi', got {value!r}; leave it out for sensors "
-            "that need no other program"
+            f"machine_power must be 'auto', 'acpi' or 'ipmi', got {value!r}; leave it out for "
+            "sensors that every run reads"
         )
 
 
