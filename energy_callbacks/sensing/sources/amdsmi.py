@@ -91,7 +91,7 @@ class AmdSmiSource:
         if library is not None:
             try:
                 self._add(_Card(library, self._clock, self._pci), channels)
-            except Exception as error:  # noqa: BLE001 - the library raises many kinds of errors
+            except ReadingMissed as error:
                 logger.warning("%s: amdsmi is not used: %s", self.name, error)
         return [*channels, *(one.channel for one in self._added)]
 
@@ -141,21 +141,25 @@ class _Card:
         self.clock = clock
         self._library = library
         with _ONE_CALL:
-            library.amdsmi_init()
-            handles = library.amdsmi_get_processor_handles()
-            fits = [h for h in handles if library.amdsmi_get_gpu_device_bdf(h).lower() == pci]
-        if not fits:
+            self._call("amdsmi_init")
+            handles = self._call("amdsmi_get_processor_handles")
+            addresses = [self._call("amdsmi_get_gpu_device_bdf", one).lower() for one in handles]
+        if pci not in addresses:
             raise ReadingMissed(f"it lists {len(handles)} GPUs, and none with the address {pci}")
-        self._handle = fits[0]
+        self._handle = handles[addresses.index(pci)]
 
-    def ask(self, call: str) -> "_Answer":
-        """Call a function of the library for this GPU; raise ``ReadingMissed`` if it fails."""
+    def _call(self, name: str, *args: Any) -> Any:
+        """Call a function of the library; raise ``ReadingMissed`` if it fails or does not exist."""
+        try:
+            return getattr(self._library, name)(*args)
+        except Exception as error:
+            raise ReadingMissed(f"{name}: {error}") from error
+
+    def ask(self, name: str) -> "_Answer":
+        """Call a function of the library for this GPU; raises as ``_call``."""
         with _ONE_CALL:
             before_s = self.clock.monotonic_s()
-            try:
-                fields = getattr(self._library, call)(self._handle)
-            except Exception as error:
-                raise ReadingMissed(f"{call}: {error}") from error
+            fields = self._call(name, self._handle)
             after_s = self.clock.monotonic_s()
         return _Answer(fields, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
 
@@ -201,7 +205,6 @@ class _Energy:
         self._newest = _units(answer)
         self._lower = self._ignored = 0
         self._counter = Counter(
-            _ENERGY_CALL,
             self._newest,
             answer.t_s,
             unit=_unit_j(answer.number("counter_resolution")),

@@ -141,7 +141,7 @@ def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
     note = f"second die of a card: power and energy of the whole card are measured on {where}"
     device = _device(pci, folder)
     return FoundDevice(
-        device=replace(device, notes=(*device.notes, note)),
+        device=replace(device, scope=None, notes=(*device.notes, note)),
         folder=folder,
         pci=pci,
         energy_pci=first,
@@ -199,4 +199,5 @@ AMD_GPU: Final = Family(
         "load the driver amdgpu with power management (its default, amdgpu.dpm=-1); virtual "
         "functions of a divided GPU have no sensors"
     ),
+    covers="the whole card: both dies of an MI250, the CPU too in an APU or MI300A",
 )

@@ -127,8 +127,10 @@ class Family:
             same quantity, the first that can be read is used.
         permission_fix: what the user can do if the files cannot be read.
         absence_fix: what the user can do if a device has no file of power or energy.
-        covers: kinds of devices, such as ``dram``, whose energy is part of that of the family's
-            devices, so that it must not be estimated in addition.
+        covers: what power and energy include, for the page of sensors.
+        tested_on: hardware on which the family was tested, for the page of sensors.
+        included_kinds: kinds of devices, such as ``dram``, whose energy is part of that of the
+            family's devices, so that it must not be estimated in addition.
     """
 
     name: str
@@ -136,4 +138,6 @@ class Family:
     sensors: tuple[FileSensor, ...]
     permission_fix: str
     absence_fix: str
-    covers: tuple[str, ...] = ()
+    covers: str = "the whole device"
+    tested_on: str = "modelled files"
+    included_kinds: tuple[str, ...] = ()

@@ -166,7 +166,8 @@ GRACE: Final = Family(
     sensors=(_GRACE_AVERAGE,),
     permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module acpi_power_meter",
-    covers=("cpu", "dram"),
+    covers="a CPU with its memory; a module of CPU, GPU and their memory",
+    included_kinds=("cpu", "dram"),
 )
 ACPI_METER: Final = Family(
     name="ACPI power meter",
@@ -175,4 +176,5 @@ ACPI_METER: Final = Family(
     permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module acpi_power_meter; if the machine has no such meter, its "
     "power may be available through IPMI",
+    covers="the whole machine",
 )

@@ -29,11 +29,11 @@ _SENSORS: Final = (
     FileSensor(
         quantity="energy",
         kind="counter",
-        files=("{hwmon}/energy1_input", "{hwmon}/energy2_input"),
+        files=("{hwmon}/energy{channel}_input",),
         unit=1e-6,
         missing=(0.0,),
         relative_error=0.1,
-        citation=_ABI + "energy1_input; bound assumed",
+        citation=_ABI + "energy1_input and energy2_input; bound assumed",
     ),
     # 0 means that the limit is disabled.
     gauge(
@@ -69,8 +69,14 @@ def _find(root: Path) -> Iterator[FoundDevice]:
             folder=folder,
             pci=pci,
             is_integrated=chip is None and pci.startswith(_INTEGRATED),
-            sensors=placed(_SENSORS, hwmon=f"hwmon/{chip.name}") if chip else (),
+            sensors=_sensors(chip) if chip else (),
         )
+
+
+def _sensors(chip: Path) -> tuple[FileSensor, ...]:
+    """Return the sensors of a chip: energy is that of the card, or of the package without it."""
+    channel = "1" if (chip / "energy1_input").exists() else "2"
+    return placed(_SENSORS, hwmon=f"hwmon/{chip.name}", channel=channel)
 
 
 def _notes(chip: Path) -> tuple[str, ...]:
@@ -95,4 +101,5 @@ INTEL_GPU: Final = Family(
         "package. Other GPUs need Linux 6.2 (driver i915) or 6.8 (driver xe) and a physical "
         "function, because virtual functions have no sensors"
     ),
+    covers="the whole card, or the GPU package if the driver has no counter of the card",
 )

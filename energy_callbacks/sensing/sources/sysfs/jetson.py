@@ -86,5 +86,6 @@ JETSON: Final = Family(
     sensors=_SENSORS,
     permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module ina3221",
-    covers=("cpu", "dram"),
+    covers="each rail: the board, the GPU, and other parts",
+    included_kinds=("cpu", "dram"),
 )

@@ -3,6 +3,7 @@
 import errno
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,11 +14,11 @@ from energy_callbacks.sensing.sources.sysfs.counter import MOST_POWER_W, Counter
 from energy_callbacks.sensing.sources.sysfs.family import FileSensor, FoundDevice, whole_number
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
 
-POLL_S: Final = 0.1
-"""Time between two readings of a sensor of power with an unknown period, s."""
 # Largest increase per second of counters other than energy: seconds for which the clocks were
 # throttled, counted for up to ten reasons at once.
 _MOST_PER_S: Final = 10.0
+POLL_S: Final = 0.1
+"""Time between two readings of a sensor of power with an unknown period, s."""
 # "No value" of many drivers: all bits set.
 _ALL_ONES: Final = (2**32 - 1, 2**64 - 1)
 # Errors of a file that was opened, but has no value now, such as while a GPU sleeps or is reset
@@ -47,11 +48,6 @@ class OpenSensor:
     due_s: float = -math.inf
     counter: Counter | None = field(default=None, init=False)
 
-    @property
-    def is_metering(self) -> bool:
-        """Whether it measures power or energy."""
-        return self.row.quantity in ("power", "energy")
-
     def read(self, files: OpenFiles) -> Reading:
         """Return the present value; counters count from the first call.
 
@@ -75,21 +71,19 @@ class OpenSensor:
         return raw
 
     def _known(self, parse: Callable[[bytes], float], path: Path, files: OpenFiles) -> float:
-        raw = _value(parse, files.content(path).data, path)
+        raw = parse(files.content(path).data)
         can_be_negative = self.row.quantity == "temperature"
         if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
-            raise ReadingMissed(f"{path} has no value: it contains {raw:g}")
+            which = "it" if path == self.path else path.name
+            raise ReadingMissed(f"{which} contains {raw:g}, which is no value")
         return raw
 
     def _counted(self, raw: float, t_s: float) -> float:
         """Return the increase since the first value, or 0 if the counter starts or was reset."""
         if self.counter is not None:
-            try:
+            with suppress(CounterReset):
                 return self.counter.advance(raw, t_s)
-            except CounterReset:
-                pass
         self.counter = Counter(
-            str(self.path),
             raw,
             t_s,
             unit=self.row.unit,
@@ -137,10 +131,8 @@ class Opening:
                 return self._open(row, path)
             except PermissionError as error:
                 self.forbidden.setdefault(row.quantity, Path(error.filename or path))
-            except ReadingMissed as error:
-                self.empty.append(str(error))
-            except OSError as error:
-                self.empty.append(f"{path}: {error.strerror}")
+            except (OSError, ReadingMissed) as error:
+                self.empty.append(f"{path}: {error}")
         return None
 
     def _paths(self, patterns: Sequence[str]) -> Iterator[Path]:
@@ -150,7 +142,7 @@ class Opening:
     def _open(self, row: FileSensor, path: Path) -> OpenSensor:
         factor = next(self._paths(row.times), None)
         if row.times and factor is None:
-            raise ReadingMissed(f"{path} needs a second file, {' or '.join(row.times)}")
+            raise ReadingMissed(f"it needs a second file, {' or '.join(row.times)}")
         added = next(self._paths(row.plus), None)
         for needed in filter(None, (path, factor, added)):
             self._files.add(needed)
@@ -181,16 +173,6 @@ def _wrap(row: FileSensor, path: Path) -> float | None:
     """Return the largest value of a counter; ``None`` if it does not wrap or if it is not known."""
     if row.wrap_file is None:
         return row.wrap
-    for found in sorted(path.parent.glob(row.wrap_file)):
-        try:
-            return whole_number(found.read_bytes())
-        except (OSError, ReadingMissed):
-            continue
+    with suppress(OSError, ReadingMissed, StopIteration):
+        return whole_number(next(path.parent.glob(row.wrap_file)).read_bytes())
     return None
-
-
-def _value(parse: Callable[[bytes], float], data: bytes, path: Path) -> float:
-    try:
-        return parse(data)
-    except ReadingMissed as error:
-        raise ReadingMissed(f"{path}: {error}") from error

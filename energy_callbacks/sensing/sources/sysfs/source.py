@@ -26,6 +26,8 @@ _RARE_BEATS: Final = 6
 # range of _SWING times the mean, so that readings do not keep step with the training.
 _SHORTEST_POLL_S: Final = 0.05
 _SWING: Final = 0.5
+# Quantities that a device must have.
+_METERING: Final = ("power", "energy")
 # Errors of files whose device is gone. Linux returns ENODEV for files of sysfs.
 _GONE: Final = (errno.ENODEV, errno.ENXIO)
 
@@ -76,12 +78,14 @@ class SysfsSource:
         """Open the files of all quantities that have a value, and return their channels.
 
         Raises:
-            SourceUnavailable: if neither power nor energy can be read.
+            SourceUnavailable: if neither power nor energy can be read, unless another GPU measures
+                them for this one.
         """
         self.close()
         opening = Opening(self._found, self._files)
         sensors = tuple(opening.sensors(self._found.sensors or self._family.sensors).values())
-        if not any(one.is_metering for one in sensors):
+        is_metering = any(one.row.quantity in _METERING for one in sensors)
+        if not is_metering and not (sensors and self._found.energy_pci):
             self.close()
             raise self._unavailable(opening)
         device = self._device(sensors, opening)
@@ -94,7 +98,7 @@ class SysfsSource:
 
     def _unavailable(self, opening: Opening) -> SourceUnavailable:
         for quantity, path in opening.forbidden.items():
-            if quantity in ("power", "energy"):
+            if quantity in _METERING:
                 reason = f"cannot read {path}: permission denied"
                 return SourceUnavailable(reason, self._family.permission_fix)
         what = f"{self._found.device.name} reports neither power nor energy in {self._found.folder}"
@@ -141,13 +145,11 @@ class SysfsSource:
         try:
             readings.append(one.read(self._files))
         except CounterUnchanged:
-            return
-        except ReadingMissed as error:
-            missed.append(str(error))
-        except OSError as error:
-            if error.errno in _GONE:
-                raise SourceLost(f"{self.name} is gone: {one.path}: {error.strerror}") from error
-            missed.append(f"{one.path}: {error.strerror}")
+            pass
+        except (OSError, ReadingMissed) as error:
+            if isinstance(error, OSError) and error.errno in _GONE:
+                raise SourceLost(f"{self.name} is gone: {one.path}: {error}") from error
+            missed.append(f"{one.path}: {error}")
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
@@ -166,7 +168,7 @@ class SysfsSource:
 
 def _next_s(row: FileSensor, now_s: float) -> float:
     """Return the time of the next reading of a sensor that is read now."""
-    if row.quantity in ("power", "energy"):
+    if row.quantity in _METERING:
         return now_s
     is_rare = row.kind == "counter" or row.quantity == "power_limit"
     return next_reading_s(now_s, _RARE_BEATS if is_rare else _GAUGE_BEATS)

@@ -3,13 +3,16 @@
 import errno
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
 from energy_callbacks.sensing.sources.sysfs import families
+from energy_callbacks.sensing.sources.sysfs.family import whole_number
 from tests.fake_nvml.signals import Constant
+from tests.sensing.sources.conformance import acme
 from tests.sensing.sources.conformance.case import Case, Lab, Sampled, found_devices, quantities
 from tests.sensing.sources.conformance.cases import CASES
 from tests.sensing.sources.trees import Tree
@@ -27,12 +30,26 @@ every_counter = pytest.mark.parametrize("case", [c for c in CASES if c.has_energ
 every_wrap = pytest.mark.parametrize("case", [c for c in CASES if c.wrap_j], ids=_ids)
 
 
-def test_every_family_has_a_case():
-    """A family that is read is also tested."""
+def _untested():
+    """Return the families that are read, but have no case."""
     tested = {case.family.name for case in CASES}
     listed = (families.GPU_FAMILIES, families.HOST_FAMILIES, families.NAMED_FAMILIES)
     read = {family.name for group in listed for family in group}
-    assert read <= tested
+    return read - tested
+
+
+def test_every_family_has_a_case():
+    """A family that is read is also tested."""
+    assert _untested() == set()
+
+
+def test_a_vendor_is_a_file_and_a_line(monkeypatch):
+    """With the made-up vendor in the list, it is tested; another one would be reported."""
+    monkeypatch.setattr(families, "GPU_FAMILIES", (*families.GPU_FAMILIES, acme.FAMILY))
+    assert _untested() == set()
+    other = replace(acme.FAMILY, name="Other GPU")
+    monkeypatch.setattr(families, "GPU_FAMILIES", (*families.GPU_FAMILIES, other))
+    assert _untested() == {"Other GPU"}
 
 
 # --- what is read
@@ -204,6 +221,31 @@ def test_no_value_is_no_reading(case, name, tmp_path):
     assert energy_j <= 1.02 * lab.truth_j(13.0, 25.0)
     sampled.assert_right(35.0, 55.0)
     assert "ReadingMissed" in sampled.says("missed")[0]
+
+
+@every_case
+def test_values_that_mean_no_value(case, tmp_path):
+    """Each value that the table states as missing gives no reading of its quantity."""
+    lab = Lab(case, tmp_path)
+    channels = quantities(lab.source.open())
+    for row in case.rows(lab.found[0]):
+        if row.parse is not whole_number or row.quantity not in channels:
+            continue
+        file = Path(channels[row.quantity].sensor.name).relative_to(lab.running.tree.root)
+        for missing in row.missing:
+            right = (lab.running.tree.root / file).read_bytes()
+            lab.running.tree.set(str(file), f"{missing:.0f}")
+            assert row.quantity not in quantities(_opened_or_none(lab))
+            lab.running.tree.set(str(file), right)
+            assert row.quantity in quantities(_opened_or_none(lab))
+
+
+def _opened_or_none(lab):
+    """Return the channels of the device; empty if it is refused."""
+    try:
+        return lab.source.open()
+    except SourceUnavailable:
+        return ()
 
 
 @pytest.mark.parametrize(("case", "name"), HIDDEN, ids=_ids)

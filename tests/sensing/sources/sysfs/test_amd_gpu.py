@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.records import Channel, Quantity, Reading
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.sources.sysfs import amd_gpu as table
@@ -209,8 +208,9 @@ def test_both_dies_of_a_card_are_measured_on_the_first(tmp_path: Path) -> None:
     assert [one.pci for one in found] == [f"0000:{bus}:00.0" for bus in ("c1", "c6", "cb", "d0")]
     assert [one.energy_pci for one in found] == [None, "0000:c1:00.0", None, "0000:cb:00.0"]
     assert "measured on 0000:c1:00.0" in found[1].device.notes[0]
-    with pytest.raises(SourceUnavailable):
-        SysfsSource(FakeClock(), AMD_GPU, found[1]).open()
+    channels = SysfsSource(FakeClock(), AMD_GPU, found[1]).open()
+    assert {one.quantity for one in channels} == {"utilisation", "temperature", "memory_used"}
+    assert channels[0].device.scope is None
 
 
 def test_the_first_die_measures(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_scopes_of_grace(tmp_path):
         "module0": ("machine", "machine"),
         "cpu0": ("cpu", "host"),
     }
-    assert GRACE.covers == ("cpu", "dram")
+    assert GRACE.included_kinds == ("cpu", "dram")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_unknown_power(tmp_path, tree, folder):
     source = SysfsSource(FakeClock(), GRACE, next(iter(GRACE.find(tree.root))))
     source.open()
     tree.set(f"devices/LNXSYSTM:00/LNXSYBUS:00/{folder}/power1_average", 0xFFFFFFFF * 1000)
-    with pytest.raises(ReadingMissed, match="has no value"):
+    with pytest.raises(ReadingMissed, match="which is no value"):
         source.read()
     source.close()
 
