@@ -14,7 +14,9 @@ from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, Fo
 from energy_callbacks.sensing.sources.sysfs.hwmon import HIDDEN_FIX, chip_name, gauge, placed
 
 _VENDOR: Final = "0x8086"
-# hwmon chips of a whole device. Those of its parts, ``i915_gt0`` and so on, are included in it.
+# hwmon chips of a whole device. Their energy is that of the GPU package, except where xe has the
+# label ``card``, and where i915 also has chips of parts, ``i915_gt0`` and so on: these are included
+# in that of the device (xe_hwmon.c; hwm_get_preregistration_info in i915_hwmon.c).
 _CHIPS: Final = ("i915", "xe")
 # Integrated GPUs have this address, and their virtual functions have other function numbers
 # (igt-gpu-tools, igt_device_scan.h, INTEGRATED_I915_GPU_PCI_ID).
@@ -54,15 +56,16 @@ _SENSORS: Final = (
 
 def _find(root: Path) -> Iterator[FoundDevice]:
     for pci, folder in cards(root, _VENDOR):
-        chips = (one for one in sorted(folder.glob("hwmon/hwmon*")) if chip_name(one) in _CHIPS)
-        chip = next(chips, None)
+        chips = {chip_name(one): one for one in folder.glob("hwmon/hwmon*")}
+        chip = next((chips[name] for name in _CHIPS if name in chips), None)
+        is_card = "i915_gt0" in chips or (chip and text(chip / "energy1_label") == "card")
         device = Device(
             key=f"gpu-{pci}",
             kind="gpu",
             scope="gpu",
             name=f"Intel GPU {text(folder / 'device').removeprefix('0x').upper()}",
             uuid=pci,
-            notes=_notes(chip) if chip else (),
+            notes=() if is_card else ("energy of the GPU package, not of the whole card",),
         )
         yield FoundDevice(
             device=device,
@@ -77,18 +80,6 @@ def _sensors(chip: Path) -> tuple[FileSensor, ...]:
     """Return the sensors of a chip: energy is that of the card, or of the package without it."""
     channel = "1" if (chip / "energy1_input").exists() else "2"
     return placed(_SENSORS, hwmon=f"hwmon/{chip.name}", channel=channel)
-
-
-def _notes(chip: Path) -> tuple[str, ...]:
-    """Return a note if the energy counter does not include the whole card.
-
-    The counter of ``i915`` is that of the entire device. ``xe`` has one of the card, of the GPU
-    package, or both, with labels. In its first kernels there is one without label: that of the
-    package, for Arc A cards (xe_hwmon.c).
-    """
-    if chip_name(chip) == "i915" or text(chip / "energy1_label") == "card":
-        return ()
-    return ("energy of the GPU package, not of the whole card",)
 
 
 INTEL_GPU: Final = Family(

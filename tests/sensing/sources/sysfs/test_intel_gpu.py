@@ -63,7 +63,14 @@ def test_quantities_of_i915(tmp_path):
         }
     }
     device = devices(INTEL_GPU, tree.root)["gpu-0000:03:00.0"]
-    assert (device.name, device.uuid, device.notes) == ("Intel GPU 56C0", "0000:03:00.0", ())
+    assert (device.name, device.uuid, device.notes) == ("Intel GPU 0201", "0000:03:00.0", ())
+
+
+def test_i915_without_chips_of_parts_measures_the_package(tmp_path):
+    """On Arc A cards, which have no chips of parts, i915 reads the counter of the package."""
+    tree = described("i915", tmp_path)
+    tree.remove("devices/pci0000:00/0000:03:00.0/hwmon/hwmon10")
+    assert found(tree)["0000:03:00.0"].device.notes == (PACKAGE,)
 
 
 def test_quantities_of_xe(tmp_path):
