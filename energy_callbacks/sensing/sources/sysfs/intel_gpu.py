@@ -65,7 +65,9 @@ def _find(root: Path) -> Iterator[FoundDevice]:
             scope="gpu",
             name=f"Intel GPU {text(folder / 'device').removeprefix('0x').upper()}",
             uuid=pci,
-            notes=() if is_card else ("energy of the GPU package, not of the whole card",),
+            notes=()
+            if is_card or not chip
+            else ("energy of the GPU package, not of the whole card",),
         )
         yield FoundDevice(
             device=device,

@@ -34,6 +34,7 @@ def test_integrated_gpus_are_told_apart(tmp_path):
         "0000:00:02.0": True,
         "0000:03:00.0": False,
     }
+    assert gpus["0000:00:02.0"].device.notes == ()
     with pytest.raises(SourceUnavailable) as caught:
         SysfsSource(FakeClock(), INTEL_GPU, gpus["0000:00:02.0"]).open()
     assert "RAPL measures them" in caught.value.fix
