@@ -35,6 +35,9 @@ _SENSORS: Final = (
         unit=1e-6,
         missing=(0.0,),
         relative_error=0.1,
+        # A register has 2**14 units for each J (same comment), and a read wakes a card that sleeps:
+        # a counter that stands still has stopped.
+        stale_s=5.0,
         citation=_ABI + "energy1_input and energy2_input; bound assumed",
     ),
     # 0 means that the limit is disabled.
