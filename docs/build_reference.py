@@ -120,7 +120,7 @@ def metrics() -> str:
 
 def sensors() -> str:
     """Return the page of sensors, with the tables of all families of sensors in files."""
-    known = (*families.GPU_FAMILIES, *families.HOST_FAMILIES)
+    known = (*families.GPU_FAMILIES, *families.HOST_FAMILIES, *families.NAMED_FAMILIES)
     return SENSORS.format(
         families="\n".join(map(_family_row, known)), tables="".join(map(_sensor_table, known))
     )

@@ -25,6 +25,8 @@ from energy_callbacks.sensing.sources.perf_energy import PerfEnergySource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
+from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER
+from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.sensing.used_gpus import UsedGpus, all_cards
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
@@ -56,7 +58,8 @@ def discover(
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
-        machine_power: ``"ipmi"`` to measure the whole server, too, in one process per machine.
+        machine_power: ``"acpi"`` or ``"ipmi"`` to measure the whole server, too, in one process per
+            machine.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
@@ -73,13 +76,25 @@ def discover(
             other_program=other_program,
         ),
         _host_energy(clock) if host else DiscoveredSources(),
-        DiscoveredSources(sources=(IpmiSource(clock),) if host and machine_power == "ipmi" else ()),
+        _named_machine(clock, machine_power) if host else DiscoveredSources(),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
     return DiscoveredSources(
         sources=tuple(source for part in parts for source in part.sources),
         unavailable=tuple(entry for part in parts for entry in part.unavailable),
     )
+
+
+def _named_machine(clock: Clock, machine_power: MachinePower) -> DiscoveredSources:
+    """Return the sensor of the whole machine that the user named, or why it is not read."""
+    if machine_power == "auto":
+        return DiscoveredSources()
+    if machine_power == "ipmi":
+        return DiscoveredSources(sources=(IpmiSource(clock),))
+    found = [SysfsSource(clock, ACPI_METER, one) for one in ACPI_METER.find(sysfs_root())]
+    reason = "this machine has no ACPI power meter, or several that may overlap"
+    refusal = (ACPI_METER.name, reason, ACPI_METER.absence_fix)
+    return DiscoveredSources(sources=tuple(found), unavailable=() if found else (refusal,))
 
 
 def _import_libraries() -> None:
