@@ -84,7 +84,7 @@ In a container, mount the folder `/sys` of the host to another path, and set the
 
 The same rules apply to all families:
 
-- Power and energy are read every 0.8 s, and every 0.05 s for 8 s after a change of phase. Power without an energy counter is read as often as it changes, at least every 0.8 s and at most about every 0.05 s. Other quantities are read every 1.6 s, limits every 4.8 s.
+- Power and energy are read every 0.8 s. For 8 s after a change of phase they are read every 0.05 s, or twice per period of a slower sensor. Without an energy counter, power is read once per period of its sensor, about every 0.05 to 0.8 s, or every 0.1 s if the period is not known. Other quantities are read every 1.6 s, limits every 4.8 s.
 - A value that means "not available", such as `N/A` or all bits set, is no reading. It never counts as zero.
 - A counter that continues at 0 after the end of its range loses nothing; the report has a note. If a counter is reset, the energy in the interval of the reset is not known, which lowers the coverage.
 - A counter that has stopped has no readings until it counts again. For this, the family must state how long a value of the counter can stay the same.

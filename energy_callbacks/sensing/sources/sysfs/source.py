@@ -167,8 +167,13 @@ class SysfsSource:
 
 
 def _next_s(row: FileSensor, now_s: float) -> float:
-    """Return the time of the next reading of a sensor that is read now."""
-    if row.quantity in _METERING:
+    """Return the time of the next reading of a sensor that is read now.
+
+    Slow sensors of power are left out of some quick readings: a reading may call the firmware.
+    """
+    if row.quantity == "power":
+        return now_s + min(row.period_s or 0.0, BEAT_S) / 2.0
+    if row.quantity == "energy":
         return now_s
     is_rare = row.kind == "counter" or row.quantity == "power_limit"
     return next_reading_s(now_s, _RARE_BEATS if is_rare else _GAUGE_BEATS)
