@@ -13,15 +13,15 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.devices import GpuInfo, choose, resolve
 from energy_callbacks.sensing.frameworks import loaded_frameworks
+from energy_callbacks.sensing.gpus.devices import GpuInfo, choose, resolve
+from energy_callbacks.sensing.gpus.used_gpus import UsedGpus, all_cards
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
-from energy_callbacks.sensing.used_gpus import UsedGpus, all_cards
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Environment variable with the path at which a container mounts the host's powercap folder."""

@@ -4,7 +4,7 @@ import pytest
 
 from energy_callbacks.core.config import check_settings
 from energy_callbacks.core.errors import SourceUnavailable
-from energy_callbacks.sensing.devices import (
+from energy_callbacks.sensing.gpus.devices import (
     GpuInfo,
     choose,
     in_use,
