@@ -18,6 +18,7 @@ from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -42,17 +43,6 @@ _CITATION = (
     "bound assumed, no vendor states one: doi 10.1145/3177754 (Intel), arXiv 2108.00808 (AMD), "
     "doi 10.1145/2989081.2989088 (memory)"
 )
-
-# A counter decreases when it wraps around at the end of its range, or when it is reset. If a reset
-# counted as a wrap, up to the whole range would be added at once: 262 kJ for a range of
-# 262143328850 microjoules (hubblo-org/scaphandre issue 351). With a real wrap, the energy since the
-# previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
-# mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
-# (500 W, AMD EPYC 9965 data sheet). The mean power is the energy that the wrap would imply,
-# divided by the sum of the time since the previous reading and _GRACE_S. _GRACE_S is a tolerance: a
-# delay between reading the counter and the clock may make the measured time too short.
-_MOST_POWER_W = 5000.0
-_GRACE_S = 1.0
 
 # The zones of all dies of a package may show the same package-wide counter (mlco2/codecarbon issue
 # 1274). Two zones of a package count as one if their values differ by less than this, in
@@ -158,9 +148,9 @@ class RaplSource:
         """See ``RemarkingSource``."""
         return [
             f"the counter of {channel.device.name} restarted at the end of its range "
-            f"{counter.wraps} {'time' if counter.wraps == 1 else 'times'}; no energy is lost"
+            f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
             for channel, counter in self._counters
-            if counter.wraps
+            if (wraps := counter.energy.wraps)
         ]
 
     def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
@@ -168,7 +158,7 @@ class RaplSource:
         raw_uj = counter.raw_uj()
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
-        energy_j = counter.advance(raw_uj, t_s)
+        energy_j = counter.energy.advance(raw_uj, t_s)
         return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + _PERIOD_S)
 
     def close(self) -> None:
@@ -179,7 +169,7 @@ class RaplSource:
 
 
 class _Counter:
-    """Reads an ``energy_uj`` file, and converts its values to a counter that never decreases.
+    """Reads an ``energy_uj`` file.
 
     The file is opened once; each read at offset 0 returns the present value.
 
@@ -187,7 +177,7 @@ class _Counter:
         device: the package or its memory.
         path: path of the file.
         start_uj: value of the file when it was opened, microjoules.
-        wraps: number of wraps so far.
+        energy: adds up the increases of the values, J.
 
     Args:
         folder: folder of the zone.
@@ -201,18 +191,17 @@ class _Counter:
     def __init__(self, folder: Path, device: Device, t_s: float) -> None:
         self.device = device
         self.path = folder / "energy_uj"
-        text = _text(folder / "max_energy_range_uj")
-        # If the range is unknown, it is set to 0; ``advance`` then takes each decrease for a reset.
-        self._range_uj = int(text) if text.isdigit() else 0
-        self._total_uj = 0
-        self.wraps = 0
-        self._t_s = t_s
         self._file = os.open(self.path, os.O_RDONLY)
         try:
-            self.start_uj = self._raw_uj = self.raw_uj()
+            self.start_uj = self.raw_uj()
         except (OSError, ReadingMissed) as error:
             self.close()
             raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
+        text = _text(folder / "max_energy_range_uj")
+        range_uj = int(text) if text.isdigit() else None
+        self.energy = Counter(
+            str(self.path), self.start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj
+        )
 
     def raw_uj(self) -> int:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
@@ -222,32 +211,6 @@ class _Counter:
                 f"{self.path} contains {text!r} instead of a number; it is read again later"
             )
         return int(text)
-
-    def advance(self, raw_uj: int, t_s: float) -> float:
-        """Take a new value of the file, and return the joules since the file was opened.
-
-        Args:
-            raw_uj: value of the file, microjoules.
-            t_s: monotonic time at which the value was read.
-
-        Raises:
-            ReadingMissed: if the counter was reset, so that the increase is unknown; counting
-                continues from the new value.
-        """
-        difference_uj = raw_uj - self._raw_uj
-        most_j = _MOST_POWER_W * (t_s - self._t_s + _GRACE_S)
-        self._raw_uj, self._t_s = raw_uj, t_s
-        if difference_uj < 0:
-            difference_uj += self._range_uj
-            if not 0 <= joules_from_microjoules(difference_uj) <= most_j:
-                what = (
-                    f"{self.path} decreased, but not at the end of its range; this "
-                    "difference is not counted"
-                )
-                raise ReadingMissed(what)
-            self.wraps += 1
-        self._total_uj += difference_uj
-        return joules_from_microjoules(self._total_uj)
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
