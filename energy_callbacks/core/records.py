@@ -16,8 +16,10 @@ Quantity = Literal[
     "sm_occupancy",  # number of resident warps as a share of the maximum number, 0 to 1
     "tensor_active",  # share of time in which the tensor cores are busy, 0 to 1
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
+    "memory_utilisation",  # share of time in which memory is read or written, 0 to 1
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
+    "memory_clock",  # Hz
     "power_limit",  # W, limit of the mean power
     "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, resident memory of this process and its children
@@ -47,6 +49,8 @@ class Sensor:
         response_s: time constant of the sensor's first-order response.
         relative_error: bound of the systematic error, as a fraction of the value.
         is_buffered: whether the driver stores samples, so that none is lost between two readings.
+        is_checked: whether an energy counter is used only while it agrees with the power readings
+            (see ``CounterCheck``), because counters of its kind are known to be wrong sometimes.
         citation: publication or document from which these properties are taken; empty if none.
     """
 
@@ -57,6 +61,7 @@ class Sensor:
     response_s: float = 0.0
     relative_error: float = 0.0
     is_buffered: bool = False
+    is_checked: bool = False
     citation: str = ""
 
 

@@ -2,9 +2,10 @@
 
 from typing import Final
 
+from energy_callbacks.sensing.sources.sysfs.amd_gpu import AMD_GPU
 from energy_callbacks.sensing.sources.sysfs.family import Family
 
-GPU_FAMILIES: Final[tuple[Family, ...]] = ()
+GPU_FAMILIES: Final[tuple[Family, ...]] = (AMD_GPU,)
 """GPUs: a run reads those that it uses."""
 
 HOST_FAMILIES: Final[tuple[Family, ...]] = ()

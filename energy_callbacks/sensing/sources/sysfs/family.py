@@ -63,6 +63,9 @@ class FileSensor:
         stale_s: time without a change after which a counter counts as stopped: its readings are
             then missed until it changes, and the amount in between is not known. Before that, no
             reading repeats a value. ``None`` if it may stand still.
+        is_checked: see ``Sensor``.
+        plus: patterns of files whose values are added to that of the first, such as the two kinds
+            of memory of an APU.
         note: note for the device if this sensor is read; empty for none.
     """
 
@@ -81,6 +84,8 @@ class FileSensor:
     lag_s: float = 0.0
     relative_error: float = 0.0
     stale_s: float | None = None
+    is_checked: bool = False
+    plus: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -97,6 +102,8 @@ class FoundDevice:
         excluded: quantities of the family that this device's files do not measure rightly.
         sensors: sensors of this device, if they differ from those of its family, such as one
             channel of a chip that measures several devices.
+        energy_pci: PCI address of the GPU whose sensors measure the energy of this GPU too, if this
+            GPU has none; ``None`` for all other GPUs.
     """
 
     device: Device
@@ -105,6 +112,7 @@ class FoundDevice:
     is_integrated: bool = False
     excluded: frozenset[Quantity] = field(default_factory=frozenset)
     sensors: tuple[FileSensor, ...] = ()
+    energy_pci: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
