@@ -7,17 +7,18 @@ import keras
 import numpy as np
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.sensing.frameworks.device_names import device_names
 from energy_callbacks_keras.counts import asked
 
 
-def used_gpus(model: Any) -> tuple[int, ...] | None:
-    """Return the ordinals of this process's GPUs that hold the model's first weight.
+def used_gpus(model: Any) -> tuple[int | str, ...] | None:
+    """Return this process's GPUs that hold the model's first weight, as ``device_names`` does.
 
     The result is empty if the weight is on a CPU, and ``None`` if its device is unknown.
     """
     find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
 
-    def ordinals() -> tuple[int, ...]:
+    def ordinals() -> tuple[int | str, ...]:
         weights = model.trainable_variables or model.variables
         return tuple(sorted(find[keras.backend.backend()](weights[0].value)))
 
@@ -44,8 +45,8 @@ def _of_jax(value: Any) -> set[int]:
     }
 
 
-def _of_torch(value: Any) -> set[int]:
-    return {value.device.index or 0} if value.device.type == "cuda" else set()
+def _of_torch(value: Any) -> set[int | str]:
+    return set(device_names(value.device.type, [value.device.index or 0]))
 
 
 def process(model: Any) -> TrainingProcess:

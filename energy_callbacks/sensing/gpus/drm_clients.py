@@ -53,16 +53,14 @@ def _clients(process: Path) -> Iterator[dict[str, str]]:
 
 def _is_gpu(file: "os.DirEntry[str]") -> bool:
     try:
-        return os.readlink(file.path).startswith("/dev/dri/")
+        return str(Path(file.path).readlink()).startswith("/dev/dri/")
     except OSError:
         return False
 
 
 def _is_used(fields: dict[str, str]) -> bool:
     engines = (name for name in fields if name.startswith(("drm-engine-", "drm-cycles-")))
-    has_computed = any(
-        _number(fields[name]) > 0 for name in engines if "capacity" not in name
-    )
+    has_computed = any(_number(fields[name]) > 0 for name in engines if "capacity" not in name)
     return has_computed or _number(fields.get("drm-memory-vram", "")) >= LEAST_BYTES
 
 

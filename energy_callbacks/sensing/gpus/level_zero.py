@@ -1,8 +1,8 @@
 """Finds the order of Intel's GPUs in Level Zero and ``torch.xpu``, without initialising them.
 
 Level Zero numbers discrete GPUs before integrated ones, both in the order of their PCI addresses
-(intel/compute-runtime, ``comparePciIdBusNumber``). By default, each tile of a GPU is a device (Level
-Zero specification, "ZE_FLAT_DEVICE_HIERARCHY"). Masks only remove devices; the order stays.
+(intel/compute-runtime, ``comparePciIdBusNumber``). By default, each tile of a GPU is a device
+(Level Zero specification, "ZE_FLAT_DEVICE_HIERARCHY"). Masks only remove devices; the order stays.
 """
 
 import re
@@ -80,12 +80,16 @@ def _is_tile(number: str, tile: str, gpus: Sequence[IntelGpu]) -> bool:
 def _chosen(selector: str, devices: _Devices) -> _Devices:
     """Return the devices that ``ONEAPI_DEVICE_SELECTOR`` leaves.
 
-    The selector is a list of terms such as ``level_zero:0,1``. A term that begins with ``!`` removes
-    devices; if all terms do, they remove from all devices (DPC++, "Environment Variables").
+    The selector is a list of terms such as ``level_zero:0,1``. A term that begins with ``!``
+    removes devices; if all terms do, they remove from all devices (DPC++, "Environment
+    Variables").
     """
     terms = [match for term in selector.split(";") if (match := _TERM.fullmatch(term.strip()))]
-    ours = [(sign, names) for sign, backend, names in (term.groups() for term in terms)
-            if backend in ("*", "level_zero")]
+    ours = [
+        (sign, names)
+        for sign, backend, names in (term.groups() for term in terms)
+        if backend in ("*", "level_zero")
+    ]
     accepted = [names for sign, names in ours if not sign]
     if not any(not term[1] for term in terms):
         accepted = ["*"]

@@ -1,10 +1,10 @@
 """Finds the PCI addresses of ROCm's devices, and the processes that use them, without ROCm.
 
-The driver of ROCm, KFD, lists its GPUs in ``/sys/class/kfd/kfd/topology/nodes`` and its processes in
-``/sys/class/kfd/kfd/proc`` (Linux, ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c``, ``kfd_process.c``).
-The runtimes number the GPUs in the order of the nodes that the masks leave (ROCm, "GPU isolation
-techniques"). Masks are interpreted as in ROCR-Runtime, ``amd_filter_device.cpp``, and ROCm/clr,
-``rocdevice.cpp``.
+The driver of ROCm, KFD, lists its GPUs in ``/sys/class/kfd/kfd/topology/nodes`` and its processes
+in ``/sys/class/kfd/kfd/proc`` (Linux, ``kfd_topology.c`` and ``kfd_process.c`` in
+``drivers/gpu/drm/amd/amdkfd``). The runtimes number the GPUs in the order of the nodes that the
+masks leave (ROCm, "GPU isolation techniques"). Masks are interpreted as in ROCR-Runtime,
+``amd_filter_device.cpp``, and ROCm/clr, ``rocdevice.cpp``.
 """
 
 import re
@@ -43,7 +43,9 @@ def visible(environment: Mapping[str, str], root: Path) -> tuple[str, ...]:
     """
     nodes = _nodes(root)
     if (mask := environment.get("ROCR_VISIBLE_DEVICES")) is not None:
-        nodes = _selected([entry.strip() for entry in mask.split(",")], nodes, _rocr_index, once=True)
+        nodes = _selected(
+            [entry.strip() for entry in mask.split(",")], nodes, _rocr_index, once=True
+        )
     if mask := environment.get("HIP_VISIBLE_DEVICES") or environment.get("CUDA_VISIBLE_DEVICES"):
         nodes = _selected(mask.split(","), nodes, _hip_index, once=False)
     return tuple(node.pci for node in nodes)
@@ -75,8 +77,9 @@ def _selected(
 
 def _rocr_index(entry: str, nodes: Sequence[_Node]) -> int:
     """Return the node that an entry names: an index, or the begin of the UUID of one node."""
-    if entry.upper().startswith("GPU-") and len(entry) > len("GPU-"):
-        found = [i for i, node in enumerate(nodes) if node.uuid.upper().startswith(entry.upper())]
+    entry = entry.strip().upper()
+    if entry.startswith("GPU-") and entry != "GPU-":
+        found = [i for i, node in enumerate(nodes) if node.uuid.upper().startswith(entry)]
         return found[0] if len(found) == 1 else -1
     return int(entry) if re.fullmatch(r"\d+", entry) else -1
 

@@ -21,6 +21,7 @@ from energy_callbacks.sensing.gpus.drm_gpus import DrmGpu
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 
+_KINDS: Final = ("hip", "xpu")
 _ALL_THE_SAME: Final = "pass devices=[0] or devices='all' to measure GPUs anyway"
 
 
@@ -142,9 +143,10 @@ class UsedDrmGpus:
             address = dict(enumerate(visible)).get(int(ordinal or 0))
             if address in ours:
                 found.add(str(address))
-            elif kind in ("hip", "xpu"):
-                place = f"has PCI address {address}" if address else f"is not one of {len(visible)}"
-                self._refuse(f"device {name} is in use, but it {place} among the GPUs with sensors")
+            elif kind in _KINDS:
+                known = f"GPU {address} has no sensors in {self._root}/class/drm"
+                unknown = f"{self._root} and the masks show {len(visible)} GPUs"
+                self._refuse(f"device {name} is in use, but {known if address else unknown}")
         return found
 
     def _order(self, kind: str) -> Sequence[str]:
@@ -155,3 +157,21 @@ class UsedDrmGpus:
             intel = drm_gpus.intel(self._gpus)
             return xpu_devices.pci_addresses() or level_zero.visible(self._environment, intel)
         return ()
+
+    def _refuse(self, reason: str) -> None:
+        """Report once that a GPU in use cannot be measured."""
+        if reason in self._refused:
+            return
+        self._refused.add(reason)
+        fix = "name the GPUs in devices= ('energy-callbacks doctor' lists them)"
+        self._report(self.name, reason, fix)
+        logger.warning("the energy of GPUs is not measured: %s", reason)
+
+    def _of_processes(self) -> set[str]:
+        """Return the PCI addresses of the GPUs that this process and its descendants use."""
+        pids = {os.getpid()}
+        if self._follow_children:
+            pids |= drm_clients.descendants(os.getpid(), self._proc)
+        of_rocm = rocm.processes(self._root)
+        found = (drm_clients.used_by(pid, self._proc) | of_rocm.get(pid, set()) for pid in pids)
+        return set().union(*found)

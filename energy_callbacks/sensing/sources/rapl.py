@@ -85,13 +85,16 @@ class RaplSource:
     Args:
         clock: clock that gives the times of the readings.
         root: folder of the powercap zones.
+        parents: keys of the APUs of the machine, one for each package or one for all. The energy of
+            an APU includes that of its package.
     """
 
     name = "RAPL"
 
-    def __init__(self, clock: Clock, root: Path = POWERCAP) -> None:
+    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
         self._clock = clock
         self._root = root
+        self._parents = parents
         self._counters: list[tuple[Channel, _Counter]] = []
         self._read_s = clock.monotonic_s()
 
@@ -123,8 +126,21 @@ class RaplSource:
             fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [(_channel(counter, notes), counter) for counter in counters]
+        self._counters = [(self._channel(counter, notes), counter) for counter in counters]
         return [channel for channel, _ in self._counters]
+
+    def _channel(self, counter: "_Counter", notes: tuple[str, ...]) -> Channel:
+        kind, index = counter.device.kind, counter.device.index or 0
+        sensor = Sensor(
+            name=str(counter.path),
+            period_s=_PERIOD_S,
+            relative_error=_PACKAGE_ERROR if kind == "cpu" else _DRAM_ERROR,
+            citation=_CITATION,
+        )
+        parents = self._parents if kind == "cpu" else ()
+        parent = parents[min(index, len(parents) - 1)] if parents else None
+        device = replace(counter.device, notes=notes, parent=parent)
+        return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
     def read(self) -> Sequence[Reading]:
         """Return the energy of each zone since ``open``, J; zones that fail are left out.
@@ -280,17 +296,6 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
             if match:
                 folders.setdefault((int(match[1]), int(match[2] or -1)), folder)
     return folders
-
-
-def _channel(counter: _Counter, notes: tuple[str, ...]) -> Channel:
-    sensor = Sensor(
-        name=str(counter.path),
-        period_s=_PERIOD_S,
-        relative_error=_PACKAGE_ERROR if counter.device.kind == "cpu" else _DRAM_ERROR,
-        citation=_CITATION,
-    )
-    device = replace(counter.device, notes=notes)
-    return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
 
 def _text(path: Path) -> str:
