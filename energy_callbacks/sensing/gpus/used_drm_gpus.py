@@ -92,8 +92,11 @@ class UsedDrmGpus:
         """Look for GPUs that the run has begun to use; there are no readings."""
         since_s, self._looked_s = self._looked_s, self._clock.monotonic_s()
         unused = [gpu for gpu in self._gpus if gpu not in self._used]
-        addresses = (self._of_framework() | self._of_processes()) if unused else set()
-        visible = self._visible() if self._takes_visible else ()
+        if not unused:
+            return ()
+        is_first = since_s == -math.inf
+        visible = self._visible() if self._takes_visible and is_first else ()
+        addresses = self._of_framework() | self._of_processes()
         new = [gpu for gpu in unused if gpu.found.pci in addresses or gpu in visible]
         new = drm_gpus.with_meters(new, unused)
         self._used.update(new)
