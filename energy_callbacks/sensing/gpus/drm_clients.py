@@ -4,19 +4,22 @@
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-PROC: Final = Path("/proc")
+from energy_callbacks.sensing.sources.sysfs.drm import text
+
 LEAST_BYTES: Final = 2**21
 """A process with less memory than this on an AMD GPU does not count as a user. A process that only
 lists its GPUs has some kilobytes on each; the first tensor needs 2 MiB (PyTorch,
 ``c10/cuda/CUDACachingAllocator.h``, ``kSmallBuffer``)."""
+_ENGINE: Final = re.compile("drm-(engine-(?!capacity)|cycles-)")
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20}
 
 
-def used_by(pid: int, proc: Path = PROC) -> set[str]:
+def used_by(pid: int, proc: Path) -> set[str]:
     """Return the PCI addresses of the GPUs on which a process has computed.
 
     A GPU counts if the process has used one of its engines. The driver of AMD does not count the
@@ -44,10 +47,7 @@ def _clients(process: Path) -> Iterator[dict[str, str]]:
     except OSError:  # the process has ended, or belongs to another user
         return
     for number in numbers:
-        try:
-            lines = (process / "fdinfo" / number).read_text(errors="replace").splitlines()
-        except OSError:
-            continue
+        lines = text(process / "fdinfo" / number).splitlines()
         yield {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
@@ -59,8 +59,7 @@ def _is_gpu(file: "os.DirEntry[str]") -> bool:
 
 
 def _is_used(fields: dict[str, str]) -> bool:
-    engines = (name for name in fields if name.startswith(("drm-engine-", "drm-cycles-")))
-    has_computed = any(_number(fields[name]) > 0 for name in engines if "capacity" not in name)
+    has_computed = any(_ENGINE.match(name) and _number(fields[name]) > 0 for name in fields)
     return has_computed or _number(fields.get("drm-memory-vram", "")) >= LEAST_BYTES
 
 
@@ -70,7 +69,7 @@ def _number(value: str) -> int:
     return int(number) * _UNITS.get(unit.strip(), 1) if number.isdecimal() else 0
 
 
-def descendants(pid: int, proc: Path = PROC) -> set[int]:
+def descendants(pid: int, proc: Path) -> set[int]:
     """Return the pids of all living descendants of a process.
 
     Each thread has a list of its children (Linux, ``proc_pid_task(5)``), so that not all processes
@@ -80,20 +79,6 @@ def descendants(pid: int, proc: Path = PROC) -> set[int]:
         pid: the process.
         proc: folder such as ``/proc``.
     """
-    found: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        children = _children(proc / str(waiting.pop())) - found
-        found |= children
-        waiting += children
-    return found
-
-
-def _children(process: Path) -> set[int]:
-    pids: set[int] = set()
-    for path in process.glob("task/*/children"):
-        try:
-            pids.update(map(int, path.read_text().split()))
-        except OSError:  # the thread has ended
-            continue
-    return pids
+    lists = map(text, (proc / str(pid)).glob("task/*/children"))
+    children = {int(child) for one in lists for child in one.split()}
+    return children.union(*(descendants(child, proc) for child in children))

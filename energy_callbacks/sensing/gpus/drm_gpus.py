@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.gpus.devices import GpuInfo
 from energy_callbacks.sensing.gpus.level_zero import IntelGpu
 from energy_callbacks.sensing.sources.sysfs import families
+from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import Family, FoundDevice
-from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 _INTEL: Final = "0x8086"
 
@@ -46,15 +45,9 @@ def inventory(root: Path) -> tuple[DrmGpu, ...]:
 
 
 def _gpu(index: int, family: Family, found: FoundDevice) -> DrmGpu:
-    address = found.pci or str(found.folder)
-    info = GpuInfo(
-        index=index,
-        uuid=found.device.uuid or address,
-        name=found.device.name,
-        pci_bus_id=address,
-        memory_total_bytes=found.device.memory_bytes,
-    )
-    device = replace(found.device, key=info.key, index=index, uuid=info.uuid)
+    device, address = found.device, found.pci or str(found.folder)
+    info = GpuInfo(index=index, uuid=device.uuid or address, name=device.name, pci_bus_id=address)
+    device = replace(device, key=info.key, index=index, uuid=info.uuid)
     return DrmGpu(info, family, replace(found, device=device))
 
 
@@ -77,25 +70,13 @@ def with_meters(chosen: Sequence[DrmGpu], gpus: Sequence[DrmGpu]) -> list[DrmGpu
     return [*chosen, *(gpu for gpu in gpus if gpu.found.pci in meters and gpu not in chosen)]
 
 
-def source(clock: Clock, gpu: DrmGpu) -> SysfsSource:
-    """Return the source of a GPU."""
-    return SysfsSource(clock, gpu.family, gpu.found)
-
-
 def intel(gpus: Sequence[DrmGpu]) -> list[IntelGpu]:
     """Return Intel's GPUs among ``gpus``, with the number of their tiles."""
     return [
         IntelGpu(gpu.info.pci_bus_id, gpu.found.is_integrated, _tiles(gpu.found))
         for gpu in gpus
-        if _vendor(gpu.found.folder) == _INTEL
+        if text(gpu.found.folder / "vendor") == _INTEL
     ]
-
-
-def _vendor(folder: Path) -> str:
-    try:
-        return (folder / "vendor").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _tiles(found: FoundDevice) -> int:

@@ -18,6 +18,7 @@ from energy_callbacks.sensing.gpus.used_gpus import UsedGpus, all_cards
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
+from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 _NVIDIA: Final = "NVIDIA GPU"
 
@@ -48,25 +49,25 @@ def discover(
         SourceUnavailable: if ``devices`` names a GPU and NVML lists no GPUs.
     """
     check_settings(devices=devices)
-    root = sysfs_root()
-    has_nvidia = not drm or drm_gpus.nvidia_count(root) > 0
+    has_nvidia = not drm or drm_gpus.nvidia_count(sysfs_root()) > 0
     uses_hip = used != () and loaded_frameworks.is_hip_loaded()
     found = [_without_sensors()] if uses_hip and not drm else []
     if devices != "auto":
         return [*found, _named(clock, devices, drm, has_nvidia=has_nvidia)]
-    finds_nvidia = has_nvidia and not uses_hip and _uses_cuda(used)
+    ordinals = None if used is None else [one for one in used if isinstance(one, int)]
+    # With ordinals of HIP, or names only, the framework uses GPUs of other vendors.
+    finds_nvidia = has_nvidia and not uses_hip and (bool(ordinals) or not used)
     if finds_nvidia and other_program:
         found.append(_visible(clock))
     elif finds_nvidia:
-        ordinals = None if used is None else [one for one in used if isinstance(one, int)]
-        finder = UsedGpus(clock, ordinals, follow_children=follow_children)
-        found.append(DiscoveredSources(sources=(finder,)))
+        nvidia = UsedGpus(clock, ordinals, follow_children=follow_children)
+        found.append(DiscoveredSources(sources=(nvidia,)))
     if drm:
+        kind = "hip" if uses_hip else "cuda"
         others = UsedDrmGpus(
             clock,
             drm,
-            None if used is None else _names(used, is_hip=uses_hip),
-            root=root,
+            used and [f"{kind}:{one}" if isinstance(one, int) else one for one in used],
             follow_children=follow_children,
             takes_visible=other_program,
             is_only=not finds_nvidia,
@@ -75,33 +76,18 @@ def discover(
     return found
 
 
-def _uses_cuda(used: Sequence[int | str] | None) -> bool:
-    """Return whether the framework may use CUDA: not if it names only devices of other kinds."""
-    return not used or any(isinstance(one, int) for one in used)
-
-
-def _names(used: Sequence[int | str], *, is_hip: bool) -> tuple[str, ...]:
-    """Return the names of all devices in use, also of HIP's, whose ordinals look like CUDA's.
-
-    Ordinals of CUDA are kept as they are, so that the run counts as one that uses a GPU.
-    """
-    kind = "hip" if is_hip else "cuda"
-    return tuple(f"{kind}:{one}" if isinstance(one, int) else one for one in used)
-
-
 def _named(
     clock: Clock, devices: Devices, drm: Sequence[DrmGpu], *, has_nvidia: bool
 ) -> DiscoveredSources:
     """Return a source for each GPU of any vendor that the user named."""
-    cards: tuple[GpuInfo, ...] = ()
+    cards: Sequence[GpuInfo] = ()
     refusal: SourceUnavailable | None = None
-    if has_nvidia:
-        try:
-            cards = _cards()
-        except SourceUnavailable as error:
-            refusal = error
     try:
-        chosen = choose(devices, (*cards, *(gpu.info for gpu in drm)))
+        cards = _cards() if has_nvidia else ()
+    except SourceUnavailable as error:
+        refusal = error
+    try:
+        chosen = choose(devices, [*cards, *(gpu.info for gpu in drm)])
     except ValueError:
         if refusal is None:
             raise
@@ -109,8 +95,8 @@ def _named(
         raise SourceUnavailable(asked, refusal.fix) from refusal
     by_uuid = {(gpu.info.uuid,): gpu for gpu in drm}
     others = [by_uuid[uuids] for uuids in chosen if uuids in by_uuid]
+    read = [SysfsSource(clock, gpu.family, gpu.found) for gpu in drm_gpus.with_meters(others, drm)]
     nvidia = [NvmlSource(clock, *uuids) for uuids in chosen if uuids not in by_uuid]
-    read = [drm_gpus.source(clock, gpu) for gpu in drm_gpus.with_meters(others, drm)]
     missing = (_entry(refusal),) if refusal and devices == "all" else ()
     return DiscoveredSources(sources=(*nvidia, *read), unavailable=missing)
 
@@ -133,10 +119,8 @@ def _entry(error: SourceUnavailable) -> tuple[str, str, str]:
 
 def _without_sensors() -> DiscoveredSources:
     """Return the report that this process uses AMD GPUs, but no GPU has sensors."""
-    reason = (
-        f"this process uses AMD GPUs (ROCm), but {sysfs_root()}/class/drm lists none: the figures "
-        "do not include them"
-    )
+    where = f"but there are none in {sysfs_root()}/class/drm"
+    reason = f"this process uses AMD GPUs (ROCm), {where}: the figures do not include them"
     logger.warning("%s", reason)
     fix = (
         "in a container, mount the host's /sys and set ENERGY_CALLBACKS_SYSFS to its path; to "

@@ -9,6 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+_TERM: Final = re.compile(r"(!?)(\*|[a-z_]+):(.+)")
+_Environment = Mapping[str, str]
+
 
 class IntelGpu(NamedTuple):
     """A GPU as Level Zero sees it.
@@ -24,12 +27,7 @@ class IntelGpu(NamedTuple):
     tiles: int
 
 
-_Devices = Sequence[tuple[IntelGpu, int | None]]
-"""Devices of Level Zero: a GPU with the number of its tile, or ``None`` for the whole GPU."""
-_TERM: Final = re.compile(r"(!?)(\*|[a-z_]+):(.+)")
-
-
-def visible(environment: Mapping[str, str], gpus: Sequence[IntelGpu]) -> tuple[str, ...]:
+def visible(environment: _Environment, gpus: Sequence[IntelGpu]) -> tuple[str, ...]:
     """Return the PCI addresses of the devices ``xpu:0``, ``xpu:1``, ..., one for each tile.
 
     PyTorch uses integrated GPUs only if no discrete one is visible (``c10/xpu/XPUFunctions.cpp``).
@@ -40,64 +38,45 @@ def visible(environment: Mapping[str, str], gpus: Sequence[IntelGpu]) -> tuple[s
     """
     by_address = environment.get("ZE_ENABLE_PCI_ID_DEVICE_ORDER") == "1"
     ordered = sorted(gpus, key=lambda gpu: (gpu.is_integrated and not by_address, gpu.pci))
-    devices = _affinity(environment, ordered)
-    selector = environment.get("ONEAPI_DEVICE_SELECTOR", "").lower()
-    shown = [gpu for gpu, _ in (_chosen(selector, devices) if selector else devices)]
-    discrete = [gpu.pci for gpu in shown if not gpu.is_integrated]
-    return tuple(discrete or [gpu.pci for gpu in shown])
+    shown = _selected(environment, _unmasked(environment, ordered))
+    discrete = tuple(gpu.pci for gpu in shown if not gpu.is_integrated)
+    return discrete or tuple(gpu.pci for gpu in shown)
 
 
-def _affinity(environment: Mapping[str, str], gpus: Sequence[IntelGpu]) -> _Devices:
-    """Return the devices that ``ZE_AFFINITY_MASK`` leaves.
+def _unmasked(environment: _Environment, gpus: Sequence[IntelGpu]) -> Sequence[IntelGpu]:
+    """Return the GPU of each device that ``ZE_AFFINITY_MASK`` leaves.
 
     If tiles are devices, the entries are numbers of tiles over all GPUs, and entries such as
     ``0.1`` are ignored. If whole GPUs are devices (``ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE``), ``0.1``
-    is a tile of GPU 0 (intel/compute-runtime, ``parseAffinityMask``).
+    is a part of GPU 0 (intel/compute-runtime, ``parseAffinityMask``).
     """
     are_whole = environment.get("ZE_FLAT_DEVICE_HIERARCHY") == "COMPOSITE"
-    devices: _Devices = [
-        (gpu, None if are_whole else tile)
-        for gpu in gpus
-        for tile in range(1 if are_whole else gpu.tiles)
-    ]
+    devices = [gpu for gpu in gpus for _ in range(1 if are_whole else gpu.tiles)]
     mask = environment.get("ZE_AFFINITY_MASK", "")
     if mask in ("", "default"):
         return devices
-    numbers = [entry.strip().partition(".") for entry in mask.split(",")]
-    kept = {
-        number
-        for number, _, tile in numbers
-        if not tile or (are_whole and _is_tile(number, tile, gpus))
-    }
-    return [device for number, device in enumerate(devices) if str(number) in kept]
+    entries = [entry.strip().partition(".") for entry in mask.split(",")]
+    kept = {number for number, _, tile in entries if are_whole or not tile}
+    return [gpu for number, gpu in enumerate(devices) if str(number) in kept]
 
 
-def _is_tile(number: str, tile: str, gpus: Sequence[IntelGpu]) -> bool:
-    are_numbers = number.isdecimal() and tile.isdecimal() and int(number) < len(gpus)
-    return are_numbers and int(tile) < gpus[int(number)].tiles
-
-
-def _chosen(selector: str, devices: _Devices) -> _Devices:
+def _selected(environment: _Environment, devices: Sequence[IntelGpu]) -> Sequence[IntelGpu]:
     """Return the devices that ``ONEAPI_DEVICE_SELECTOR`` leaves.
 
     The selector is a list of terms such as ``level_zero:0,1``. A term that begins with ``!``
     removes devices; if all terms do, they remove from all devices (DPC++, "Environment
     Variables").
     """
-    terms = [match for term in selector.split(";") if (match := _TERM.fullmatch(term.strip()))]
-    ours = [
-        (sign, names)
-        for sign, backend, names in (term.groups() for term in terms)
-        if backend in ("*", "level_zero")
-    ]
+    selector = environment.get("ONEAPI_DEVICE_SELECTOR", "").lower()
+    terms = [found.groups() for term in selector.split(";") if (found := _TERM.fullmatch(term))]
+    ours = [(sign, names) for sign, backend, names in terms if backend in ("*", "level_zero")]
     accepted = [names for sign, names in ours if not sign]
-    if not any(not term[1] for term in terms):
-        accepted = ["*"]
+    accepts_all = all(sign for sign, _, _ in terms)
     removed = [names for sign, names in ours if sign]
     return [
-        device
-        for number, device in enumerate(devices)
-        if _is_named(number, accepted) and not _is_named(number, removed)
+        gpu
+        for number, gpu in enumerate(devices)
+        if (accepts_all or _is_named(number, accepted)) and not _is_named(number, removed)
     ]
 
 

@@ -7,12 +7,12 @@ masks leave (ROCm, "GPU isolation techniques"). Masks are interpreted as in ROCR
 ``amd_filter_device.cpp``, and ROCm/clr, ``rocdevice.cpp``.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from energy_callbacks.sensing.gpus.drm_clients import LEAST_BYTES
+from energy_callbacks.sensing.sources.sysfs.drm import text
 
 _KFD: Final = "class/kfd/kfd"
 
@@ -42,56 +42,31 @@ def visible(environment: Mapping[str, str], root: Path) -> tuple[str, ...]:
         root: folder such as ``/sys``.
     """
     nodes = _nodes(root)
-    if (mask := environment.get("ROCR_VISIBLE_DEVICES")) is not None:
-        nodes = _selected(
-            [entry.strip() for entry in mask.split(",")], nodes, _rocr_index, once=True
-        )
-    if mask := environment.get("HIP_VISIBLE_DEVICES") or environment.get("CUDA_VISIBLE_DEVICES"):
-        nodes = _selected(mask.split(","), nodes, _hip_index, once=False)
+    masks = (
+        environment.get("ROCR_VISIBLE_DEVICES"),
+        environment.get("HIP_VISIBLE_DEVICES") or environment.get("CUDA_VISIBLE_DEVICES") or None,
+    )
+    for mask in masks:
+        nodes = nodes if mask is None else _selected(mask, nodes)
     return tuple(node.pci for node in nodes)
 
 
-def _selected(
-    mask: Sequence[str],
-    nodes: Sequence[_Node],
-    index_of: Callable[[str, Sequence[_Node]], int],
-    *,
-    once: bool,
-) -> list[_Node]:
+def _selected(mask: str, nodes: Sequence[_Node]) -> list[_Node]:
     """Return the nodes that a mask names, in its order; an invalid entry ends the list.
 
-    Args:
-        mask: entries of the mask.
-        nodes: nodes from which the mask selects.
-        index_of: returns the index that an entry names, -1 if it is invalid.
-        once: whether an entry that names a node again is invalid too; otherwise it is ignored.
+    An entry is an index, or the begin of the UUID of one node. The runtimes differ only for masks
+    with mistakes: blanks, and entries that name a node again, which are ignored here.
     """
-    chosen: dict[int, _Node] = {}
-    for entry in mask:
-        index = index_of(entry, nodes)
-        if not 0 <= index < len(nodes) or (once and index in chosen):
+    chosen: dict[str, _Node] = {}
+    for entry in (entry.strip() for entry in mask.split(",")):
+        if entry.lower().startswith("gpu-"):
+            found = [node for node in nodes if node.uuid.lower().startswith(entry.lower())]
+        else:
+            found = nodes[int(entry) :][:1] if entry.isdecimal() else []
+        if len(found) != 1:
             break
-        chosen[index] = nodes[index]
+        chosen[found[0].gpu_id] = found[0]
     return list(chosen.values())
-
-
-def _rocr_index(entry: str, nodes: Sequence[_Node]) -> int:
-    """Return the node that an entry names: an index, or the begin of the UUID of one node."""
-    entry = entry.strip().upper()
-    if entry.startswith("GPU-") and entry != "GPU-":
-        found = [i for i, node in enumerate(nodes) if node.uuid.upper().startswith(entry)]
-        return found[0] if len(found) == 1 else -1
-    return int(entry) if re.fullmatch(r"\d+", entry) else -1
-
-
-def _hip_index(entry: str, nodes: Sequence[_Node]) -> int:
-    """Return the node that an entry names: an index without blanks or zeros before it, or a UUID.
-
-    Versions before ROCm 6 do not know UUIDs, and show no device.
-    """
-    if "GPU-" in entry:
-        return next((i for i, node in enumerate(nodes) if entry in node.uuid), -1)
-    return int(entry) if re.fullmatch(r"0|[1-9]\d*", entry) else -1
 
 
 def _nodes(root: Path) -> list[_Node]:
@@ -105,17 +80,14 @@ def _nodes(root: Path) -> list[_Node]:
 
 
 def _node(folder: Path) -> _Node | None:
-    try:
-        gpu_id = (folder / "gpu_id").read_text().strip()
-        lines = (folder / "properties").read_text().splitlines()
-    except OSError:
+    gpu_id, properties = text(folder / "gpu_id"), text(folder / "properties")
+    values = dict(line.split(maxsplit=1) for line in properties.splitlines())
+    if gpu_id in ("", "0") or not values:  # a CPU, or hidden
         return None
-    values = {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
-    if gpu_id in ("", "0") or "location_id" not in values:  # a CPU
-        return None
-    place, number = values["location_id"], values.get("unique_id", 0)
+    place, number = int(values["location_id"]), int(values.get("unique_id", 0))
     # The address is in the lower 16 bits; higher bits have the number of a partition of the GPU.
-    pci = f"{values.get('domain', 0):04x}:{place >> 8 & 255:02x}:{place >> 3 & 31:02x}.{place & 7}"
+    address = f"{place >> 8 & 255:02x}:{place >> 3 & 31:02x}.{place & 7}"
+    pci = f"{int(values.get('domain', 0)):04x}:{address}"
     return _Node(gpu_id, pci, f"GPU-{number:016x}" if number else "GPU-XX")
 
 
@@ -130,14 +102,7 @@ def processes(root: Path) -> dict[int, set[str]]:
     addresses = {node.gpu_id: node.pci for node in _nodes(root)}
     found: dict[int, set[str]] = {}
     for path in (root / _KFD / "proc").glob("[0-9]*/vram_*"):
-        address = addresses.get(path.name.removeprefix("vram_"))
-        if address and _bytes(path) >= LEAST_BYTES:
+        address, held = addresses.get(path.name.removeprefix("vram_")), text(path)
+        if address and held.isdecimal() and int(held) >= LEAST_BYTES:
             found.setdefault(int(path.parent.name), set()).add(address)
     return found
-
-
-def _bytes(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # the process has ended
-        return 0

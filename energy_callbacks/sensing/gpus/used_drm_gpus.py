@@ -20,8 +20,11 @@ from energy_callbacks.sensing.gpus import drm_clients, drm_gpus, level_zero, roc
 from energy_callbacks.sensing.gpus.drm_gpus import DrmGpu
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
+from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
+from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
-_KINDS: Final = ("hip", "xpu")
+_PROC: Final = Path("/proc")
+_RUNTIMES: Final = {"hip": hip_runtime, "xpu": xpu_devices}
 _ALL_THE_SAME: Final = "pass devices=[0] or devices='all' to measure GPUs anyway"
 
 
@@ -33,12 +36,10 @@ class UsedDrmGpus:
         gpus: all GPUs of the machine except NVIDIA's.
         used: names of the devices that the framework uses, such as ``hip:0`` or ``xpu:1``; empty if
             the run uses no GPU, ``None`` if not known.
-        root: folder such as ``/sys``.
         follow_children: whether GPUs of child processes are used by this run.
         takes_visible: whether all visible discrete GPUs count as used, because another program is
             measured.
         is_only: whether no other source looks for GPUs, so that this one reports if none is used.
-        proc: folder such as ``/proc``.
     """
 
     def __init__(
@@ -47,21 +48,18 @@ class UsedDrmGpus:
         gpus: Sequence[DrmGpu],
         used: Sequence[str] | None,
         *,
-        root: Path,
         follow_children: bool = True,
         takes_visible: bool = False,
         is_only: bool = False,
-        proc: Path = drm_clients.PROC,
     ) -> None:
         self.name = " or ".join(dict.fromkeys(gpu.family.name for gpu in gpus))
         self._clock = clock
         self._gpus = gpus
         self._framework = used
-        self._root = root
+        self._root = sysfs_root()
         self._follow_children = follow_children
         self._takes_visible = takes_visible
         self._is_only = is_only
-        self._proc = proc
         self._environment = dict(os.environ)
         self._used: set[DrmGpu] = set()
         self._refused: set[str] = set()
@@ -100,7 +98,7 @@ class UsedDrmGpus:
         new = [gpu for gpu in unused if gpu.found.pci in addresses or gpu in visible]
         new = drm_gpus.with_meters(new, unused)
         self._used.update(new)
-        sources = tuple(drm_gpus.source(self._clock, gpu) for gpu in new)
+        sources = tuple(SysfsSource(self._clock, gpu.family, gpu.found) for gpu in new)
         self._found = replace(self._found, sources=sources, since_s=since_s)
         return ()
 
@@ -126,55 +124,46 @@ class UsedDrmGpus:
     def _visible(self) -> list[DrmGpu]:
         """Return the discrete GPUs that no mask hides."""
         intel = drm_gpus.intel(self._gpus)
-        hidden = {
-            *rocm.visible({}, self._root),
-            *level_zero.visible({}, intel),
-        }.difference(
-            rocm.visible(self._environment, self._root),
-            level_zero.visible(self._environment, intel),
-        )
+        everything = {*rocm.visible({}, self._root), *level_zero.visible({}, intel)}
+        hidden = everything.difference(self._order("hip"), self._order("xpu"))
         discrete = (gpu for gpu in self._gpus if not gpu.found.is_integrated)
         return [gpu for gpu in discrete if gpu.found.pci not in hidden]
+
+    def _order(self, kind: str) -> Sequence[str]:
+        """Return the PCI addresses of a framework's devices 0, 1, ..., by what masks leave."""
+        if kind == "hip":
+            return rocm.visible(self._environment, self._root)
+        return level_zero.visible(self._environment, drm_gpus.intel(self._gpus))
 
     def _of_framework(self) -> set[str]:
         """Return the PCI addresses of the GPUs that the framework uses."""
         found: set[str] = set()
-        ours = {gpu.found.pci for gpu in self._gpus}
-        for name in self._framework or ():
-            kind, _, ordinal = name.partition(":")
-            visible = self._order(kind)
-            address = dict(enumerate(visible)).get(int(ordinal or 0))
-            if address in ours:
-                found.add(str(address))
-            elif kind in _KINDS:
-                known = f"GPU {address} has no sensors in {self._root}/class/drm"
-                unknown = f"{self._root} and the masks show {len(visible)} GPUs"
-                self._refuse(f"device {name} is in use, but {known if address else unknown}")
+        addresses = {gpu.found.pci for gpu in self._gpus}
+        devices = (name.partition(":") for name in self._framework or ())
+        for kind, _, ordinal in devices:
+            if kind not in _RUNTIMES:
+                continue
+            order = _RUNTIMES[kind].pci_addresses() or self._order(kind)
+            address = dict(enumerate(order)).get(int(ordinal), "an unknown address")
+            if address in addresses:
+                found.add(address)
+            else:
+                where = f"the GPU at {address} has no sensors in {self._root}"
+                self._refuse(f"device {kind}:{ordinal} is in use, but {where}")
         return found
-
-    def _order(self, kind: str) -> Sequence[str]:
-        """Return the PCI addresses of a framework's devices 0, 1, ...; empty if not known."""
-        if kind == "hip":
-            return hip_runtime.pci_addresses() or rocm.visible(self._environment, self._root)
-        if kind == "xpu":
-            intel = drm_gpus.intel(self._gpus)
-            return xpu_devices.pci_addresses() or level_zero.visible(self._environment, intel)
-        return ()
 
     def _refuse(self, reason: str) -> None:
         """Report once that a GPU in use cannot be measured."""
-        if reason in self._refused:
-            return
-        self._refused.add(reason)
-        fix = "name the GPUs in devices= ('energy-callbacks doctor' lists them)"
-        self._report(self.name, reason, fix)
-        logger.warning("the energy of GPUs is not measured: %s", reason)
+        if reason not in self._refused:
+            self._refused.add(reason)
+            self._report(self.name, reason, "name the GPUs in devices=")
+            logger.warning("the energy of GPUs is not measured: %s", reason)
 
     def _of_processes(self) -> set[str]:
         """Return the PCI addresses of the GPUs that this process and its descendants use."""
         pids = {os.getpid()}
         if self._follow_children:
-            pids |= drm_clients.descendants(os.getpid(), self._proc)
+            pids |= drm_clients.descendants(os.getpid(), _PROC)
         of_rocm = rocm.processes(self._root)
-        found = (drm_clients.used_by(pid, self._proc) | of_rocm.get(pid, set()) for pid in pids)
-        return set().union(*found)
+        used = [drm_clients.used_by(pid, _PROC) | of_rocm.get(pid, set()) for pid in pids]
+        return set().union(*used)

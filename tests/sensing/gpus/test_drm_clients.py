@@ -57,7 +57,7 @@ def test_process_that_has_ended(tmp_path: Path) -> None:
 
 def test_own_process() -> None:
     """The files of a real process can be read; it has no GPU."""
-    assert used_by(os.getpid()) == set()
+    assert used_by(os.getpid(), Path("/proc")) == set()
 
 
 def test_descendants(tmp_path: Path) -> None:
@@ -83,6 +83,6 @@ def test_descendants_of_a_real_process() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:  # type: ignore[call-overload]
         grandchild = int(child.stdout.readline())
-        assert {child.pid, grandchild} <= descendants(os.getpid())
+        assert {child.pid, grandchild} <= descendants(os.getpid(), Path("/proc"))
         child.communicate("\n")
-    assert not {child.pid, grandchild} & descendants(os.getpid())
+    assert not {child.pid, grandchild} & descendants(os.getpid(), Path("/proc"))

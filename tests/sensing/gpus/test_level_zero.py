@@ -27,7 +27,7 @@ AFFINITY = (
     (TILED, {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}, (A, B)),
     (TILED, {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "1.0,1.1"}, (B,)),
     (TILED, {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "0.1"}, (A,)),
-    (TILED, {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "0.2,1"}, (B,)),
+    (TILED, {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "0.0,1"}, (A, B)),
     (TILED, {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE", "ZE_AFFINITY_MASK": "2.0"}, ()),
     # integrated GPUs are last, unless the order is that of PCI addresses; PyTorch leaves them out
     (DESKTOP, {}, (A,)),

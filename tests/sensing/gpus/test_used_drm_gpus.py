@@ -6,10 +6,11 @@ import pytest
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.frameworks import hip_runtime, xpu_devices
-from energy_callbacks.sensing.gpus import drm_gpus
+from energy_callbacks.sensing.gpus import drm_gpus, used_drm_gpus
 from energy_callbacks.sensing.gpus.used_drm_gpus import UsedDrmGpus
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs import families
+from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
 from energy_callbacks.testing import FakeClock
 from tests.sensing.gpus.machines import (
     children,
@@ -41,6 +42,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
         monkeypatch.delenv(name, raising=False)
     known = (family("AMD GPU", AMD), family("Intel GPU", INTEL, integrated=BUILT_IN))
     monkeypatch.setattr(families, "GPU_FAMILIES", known)
+    monkeypatch.setenv(SYSFS_VARIABLE, str(tmp_path / "sys"))
     tree = Tree(tmp_path / "sys")
     for pci in (A, B):
         gpu(tree, pci, AMD)
@@ -51,20 +53,21 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     return tree
 
 
-@pytest.fixture
-def proc(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of processes."""
+    monkeypatch.setattr(used_drm_gpus, "_PROC", tmp_path / "proc")
     return tmp_path / "proc"
 
 
 @pytest.fixture
-def opened(tree: Tree, proc: Path) -> Open:
+def opened(tree: Tree) -> Open:
     """``opened(used, ...)``: the open source."""
 
     def play(used: Sequence[str] | None = None, **settings: bool) -> UsedDrmGpus:
         clock = settings.pop("clock", None) or FakeClock(start_s=100.0)
         known = drm_gpus.inventory(tree.root)
-        source = UsedDrmGpus(clock, known, used, root=tree.root, proc=proc, **settings)
+        source = UsedDrmGpus(clock, known, used, **settings)
         assert source.open() == ()
         return source
 
@@ -127,8 +130,8 @@ def test_devices_of_other_kinds(opened: Open) -> None:
 @pytest.mark.parametrize(
     ("device", "reason"),
     [
-        ("hip:2", "device hip:2 is in use, but .* show 2 GPUs"),
-        ("xpu:7", "device xpu:7 is in use, but .* show 2 GPUs"),
+        ("hip:2", "device hip:2 is in use, but .* unknown address .*"),
+        ("xpu:7", "device xpu:7 is in use, but .* unknown address .*"),
     ],
 )
 def test_device_that_is_not_known(
@@ -154,7 +157,7 @@ def test_device_without_sensors(opened: Open, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(hip_runtime, "pci_addresses", lambda: ("0000:99:00.0",))
     refusals = [one for one in look(opened(("hip:0",))).unavailable if one[2]]
 
-    assert "GPU 0000:99:00.0 has no sensors" in refusals[0][1]
+    assert "the GPU at 0000:99:00.0 has no sensors" in refusals[0][1]
 
 
 def test_own_process(opened: Open, tree: Tree, proc: Path) -> None:
