@@ -85,7 +85,7 @@ class EnergyCalls(keras.callbacks.Callback):
         """Whether a measured call is still running; Keras calls no hook after an exception."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
-    def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
+    def _start(self, state: dict[str, Any] | None = None) -> tuple[int | str, ...] | None:
         """Start the meter.
 
         Args:

@@ -67,7 +67,7 @@ def discover(
         others = UsedDrmGpus(
             clock,
             drm,
-            used and [f"{kind}:{one}" if isinstance(one, int) else one for one in used],
+            None if used is None else [f"{kind}:{o}" if isinstance(o, int) else o for o in used],
             follow_children=follow_children,
             takes_visible=other_program,
             is_only=not finds_nvidia,
@@ -93,10 +93,10 @@ def _named(
             raise
         asked = f"devices={devices!r} cannot be measured: {refusal.reason}"
         raise SourceUnavailable(asked, refusal.fix) from refusal
-    by_uuid = {(gpu.info.uuid,): gpu for gpu in drm}
-    others = [by_uuid[uuids] for uuids in chosen if uuids in by_uuid]
+    by_uuid = {gpu.info.uuid: gpu for gpu in drm}
+    others = [by_uuid[uuids[0]] for uuids in chosen if uuids[0] in by_uuid]
     read = [SysfsSource(clock, gpu.family, gpu.found) for gpu in drm_gpus.with_meters(others, drm)]
-    nvidia = [NvmlSource(clock, *uuids) for uuids in chosen if uuids not in by_uuid]
+    nvidia = [NvmlSource(clock, *uuids) for uuids in chosen if uuids[0] not in by_uuid]
     missing = (_entry(refusal),) if refusal and devices == "all" else ()
     return DiscoveredSources(sources=(*nvidia, *read), unavailable=missing)
 
