@@ -133,7 +133,9 @@ class EnergyCalls(keras.callbacks.Callback):
         return state
 
     @harmless
-    def _start_training(self, used_gpus: tuple[int | str, ...] | None, *, is_resuming: bool) -> None:
+    def _start_training(
+        self, used_gpus: tuple[int | str, ...] | None, *, is_resuming: bool
+    ) -> None:
         folder = self._meter.run_folder
         if not self._meter.is_running or folder is None or self._others is None:
             return

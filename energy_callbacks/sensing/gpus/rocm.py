@@ -7,7 +7,7 @@ masks leave (ROCm, "GPU isolation techniques"). Masks are interpreted as in ROCR
 ``amd_filter_device.cpp``, and ROCm/clr, ``rocdevice.cpp``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -51,7 +51,7 @@ def visible(environment: Mapping[str, str], root: Path) -> tuple[str, ...]:
     return tuple(node.pci for node in nodes)
 
 
-def _selected(mask: str, nodes: Sequence[_Node]) -> list[_Node]:
+def _selected(mask: str, nodes: list[_Node]) -> list[_Node]:
     """Return the nodes that a mask names, in its order; an invalid entry ends the list.
 
     An entry is an index, or the begin of the UUID of one node. The runtimes differ only for masks
