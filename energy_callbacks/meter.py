@@ -303,6 +303,7 @@ class EnergyMeter:
             follow_children=process.local_world_size == 1,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,
+            machine_power=self.config.machine_power,
         )
 
     def _abandon(self, message: str) -> None:
@@ -637,7 +638,7 @@ class EnergyMeter:
         Args:
             start_s: start, in seconds of ``time.monotonic()``.
             end_s: end, by the same clock.
-            scope: ``gpu``, ``host``, ``total`` or the key of a device.
+            scope: ``gpu``, ``host``, ``machine``, ``total`` or the key of a device.
             wait: whether to ask the sensors and wait for them, for at most 50 ms. Pass ``False`` in
                 training hooks.
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar, get_args
 
 from energy_callbacks.core.settings import layers, texts
 from energy_callbacks.core.settings.layers import Setting
 
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
+MachinePower = Literal["auto", "ipmi"]
 
 # Environment variables: they disable all measurements, leave out command lines, and set the run
 # folder.
@@ -75,6 +76,9 @@ class EnergyConfig:
             cost without a currency.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices,
             UUIDs and PCI addresses.
+        machine_power: sensor of the whole machine, whose energy is then the total: ``"auto"`` (one
+            that files of the system offer, if there is one) or ``"ipmi"`` (the power reading of the
+            server's board management controller, by the program ``ipmitool``).
         sample_interval_s: interval in s at which figures are computed and written to the journal,
             0.05 to 1. With an interval other than the default (0.8 s), figures are also computed
             and written every 0.8 s, because many sensors are read every 0.8 s.
@@ -116,6 +120,7 @@ class EnergyConfig:
     price_per_kwh: float | None = _setting(None, texts.number)
     currency: str | None = _setting(None)
     devices: Devices = _setting("auto", texts.devices)
+    machine_power: MachinePower = _setting("auto")
     sample_interval_s: float = _setting(0.8, texts.number)
     raw_readings: bool = _setting(False, texts.boolean)
     step_events: bool = _setting(False, texts.boolean)
@@ -177,6 +182,7 @@ class ConfigSettings(TypedDict, total=False):
     price_per_kwh: float | None
     currency: str | None
     devices: Devices
+    machine_power: MachinePower
     sample_interval_s: float
     raw_readings: bool
     step_events: bool
@@ -379,6 +385,14 @@ def _check_device(device: int | str) -> None:
         )
 
 
+def _check_machine_power(value: str) -> None:
+    if value not in get_args(MachinePower):
+        raise ValueError(
+            f"machine_power must be 'auto' or 'ipmi', got {value!r}; leave it out for sensors that "
+            "need no other program"
+        )
+
+
 def _check_carbon_intensity(value: float | str | Path | None) -> None:
     if value is None or isinstance(value, str | os.PathLike):
         return
@@ -429,6 +443,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "carbon_intensity": _check_carbon_intensity,
     "currency": _check_currency,
     "devices": _check_devices,
+    "machine_power": _check_machine_power,
     "power_limit": _check_power_limit,
     "tag_prefix": _typed("tag_prefix", str, "a string, such as 'train/'"),
     "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Scope = Literal["gpu", "host"]
+Scope = Literal["gpu", "host", "machine"]
 Origin = Literal["measured", "estimated"]
 Kind = Literal["gauge", "counter", "mean"]
 Quantity = Literal[
@@ -66,19 +66,36 @@ class Sensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Peak performance of one GPU.
+
+    Attributes:
+        flops_per_s: FLOP/s with dense matrices in 16-bit formats, sums in float32; ``None`` if not
+            known.
+        bytes_per_s: memory bandwidth in bytes per second.
+        source: how both values are known, as text for the report.
+    """
+
+    flops_per_s: float | None
+    bytes_per_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """Something that has readings: a GPU, a CPU package, memory modules, a process, an allocator.
 
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
-        kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: ``gpu`` or ``host``: the sum to which the energy of the device is added; ``None`` if
-            the device has no energy.
+        kind: ``gpu``, ``cpu``, ``dram``, ``machine``, ``process`` or ``allocator``.
+        scope: ``gpu``, ``host`` or ``machine``: the sum to which the energy of the device is added;
+            ``None`` if the device has no energy. A device with the scope ``machine`` is a sensor of
+            the whole machine or board: its energy contains that of all other devices.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of another device whose energy includes the energy of this device. Sums that
             include the parent leave this device out, so that no energy is counted twice. ``None``
-            if there is no such device.
+            if there is no such device, or if it is the whole machine.
         index: index of a GPU in the list of all GPUs (NVML's index for NVIDIA), or RAPL zone number
             of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
@@ -90,6 +107,7 @@ class Device:
             the whole device.
         limit_w: limit of the device's mean power; ``None`` if not known.
         memory_bytes: size of the device's memory; ``None`` if not known.
+        peak: peak performance; ``None`` if not known, or for MIG instances, which have a part.
     """
 
     key: str
@@ -105,6 +123,7 @@ class Device:
     instances: tuple[str, ...] = ()
     limit_w: float | None = None
     memory_bytes: int | None = None
+    peak: Peak | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,17 +4,20 @@ To add a sensor, add a file to ``sources`` and a line to ``discover``.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from energy_callbacks.core.config import Devices
+from energy_callbacks.core.config import Devices, MachinePower
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.gpus import drm_gpus, gpu_sources
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
+from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
+from energy_callbacks.sensing.sources.perf_energy import PerfEnergySource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 from energy_callbacks.sensing.sources.rapl import RaplSource
 from energy_callbacks.sensing.sources.sysfs import families
@@ -33,6 +36,7 @@ def discover(
     follow_children: bool = True,
     host: bool = True,
     other_program: bool = False,
+    machine_power: MachinePower = "auto",
 ) -> DiscoveredSources:
     """Return the sources for this process, and the sensors that are not read.
 
@@ -48,6 +52,7 @@ def discover(
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
+        machine_power: ``"ipmi"`` to measure the whole server, too, in one process per machine.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
@@ -63,6 +68,7 @@ def discover(
     parts = (
         *gpus,
         _host_energy(clock, apus) if host else DiscoveredSources(),
+        DiscoveredSources(sources=(IpmiSource(clock),) if host and machine_power == "ipmi" else ()),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
     return DiscoveredSources(
@@ -82,38 +88,63 @@ def _import_libraries() -> None:
         import pynvml  # noqa: F401
 
 
-def _host_energy(clock: Clock, apus: Sequence[str]) -> DiscoveredSources:
-    """Return the sensors of the host, and an estimate for CPU or RAM if no sensor measures it.
+def _host_energy(clock: Clock, apus: Sequence[str] = ()) -> DiscoveredSources:
+    """Return the sensors of the host in files, the first sensor of the CPU, and an estimate.
+
+    The estimate is for what no sensor measures.
+    """
+    sources: list[Source] = [
+        SysfsSource(clock, family, found)
+        for family in families.HOST_FAMILIES
+        for found in family.find(sysfs_root())
+    ]
+    measured = set[str]()
+    for source in sources:
+        with suppress(SourceUnavailable):  # it is opened and reported later
+            measured |= _measured_kinds(source)
+    refusals: list[tuple[str, SourceUnavailable]] = []
+    for source in _cpu_sources(clock, apus) if "cpu" not in measured else ():
+        try:
+            measured |= _measured_kinds(source)
+        except SourceUnavailable as error:
+            refusals.append((source.name, error))
+        else:
+            sources.append(source)
+            refusals.clear()
+            break
+    no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
+    if no_cpu or no_ram:
+        sources.append(HostEstimateSource(clock, cpu=no_cpu, ram=no_ram))
+    # The last sensor with a fix also names the fixes of those before it.
+    fix = next((error.fix for _, error in reversed(refusals) if error.fix), "")
+    entries = tuple((name, error.reason, fix) for name, error in refusals[:1])
+    return DiscoveredSources(sources=tuple(sources), unavailable=entries)
+
+
+def _measured_kinds(source: Source) -> set[str]:
+    """Return the kinds of the host's devices that a source measures.
+
+    Raises:
+        SourceUnavailable: if the source cannot be opened.
+    """
+    try:
+        channels = source.open()
+    finally:
+        source.close()
+    return {one.device.kind for one in channels if one.quantity in ("power", "energy")}
+
+
+def _cpu_sources(clock: Clock, apus: Sequence[str]) -> tuple[Source, ...]:
+    """Return the sensors of the CPU on this system, the best one first.
 
     Args:
         clock: clock that the sources use.
         apus: keys of the APUs, whose energy includes that of the CPU.
     """
+    if sys.platform == "darwin":
+        from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
+
+        return (PowermetricsSource(clock),)
     root = sysfs_root()
     zones = Path(os.environ.get(POWERCAP_VARIABLE) or root / "class/powercap")
-    rapl = RaplSource(clock, root=zones, parents=apus)
-    of_files = [
-        SysfsSource(clock, family, found)
-        for family in families.HOST_FAMILIES
-        for found in family.find(root)
-    ]
-    kinds, refusal = _measured_kinds(rapl)
-    measured = kinds.union(*(_measured_kinds(source)[0] for source in of_files))
-    sources: list[Source] = [*([] if refusal else [rapl]), *of_files]
-    no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
-    if no_cpu or no_ram:
-        sources.append(HostEstimateSource(clock, cpu=no_cpu, ram=no_ram))
-    entries = ((rapl.name, refusal.reason, refusal.fix),) if refusal and no_cpu else ()
-    return DiscoveredSources(sources=tuple(sources), unavailable=entries)
-
-
-def _measured_kinds(source: Source) -> tuple[set[str], SourceUnavailable | None]:
-    """Return the kinds of the host's devices that a source measures, or why it cannot be read."""
-    try:
-        channels = source.open()
-    except SourceUnavailable as error:
-        return set(), error
-    finally:
-        source.close()
-    devices = [channel.device for channel in channels if channel.quantity in ("power", "energy")]
-    return {device.kind for device in devices if device.scope == "host"}, None
+    return RaplSource(clock, zones, parents=apus), PerfEnergySource(clock, root, parents=apus)

@@ -1,6 +1,7 @@
 """Runs jobs on this machine: one at a time on each group of GPUs, or one at a time in total."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -210,4 +211,4 @@ def launch(words: Sequence[str], *, output: Path, **options: Any) -> subprocess.
 def _has_ended(running: _RunningJob) -> bool:
     code = running.process.poll()
     # If ``energy-callbacks run`` was killed, the job's command may still run on the slot's GPUs.
-    return code is not None and (code >= 0 or not is_running(running.folder, os.uname().nodename))
+    return code is not None and (code >= 0 or not is_running(running.folder, socket.gethostname()))

@@ -11,6 +11,7 @@ from energy_callbacks.sensing.frameworks import loaded_frameworks
 
 _SUCCESS: Final = 0  # hipSuccess of hip_runtime_api.h
 _ADDRESS_BYTES: Final = 64
+_MODE: Final[int] = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
 
 def pci_addresses() -> tuple[str, ...] | None:
@@ -24,7 +25,7 @@ def pci_addresses() -> tuple[str, ...] | None:
     if library is None or loaded_frameworks.awake_torch() is None:
         return None
     try:
-        hip = ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        hip = ctypes.CDLL(library, mode=_MODE)
     except OSError:
         return None
     count = ctypes.c_int()

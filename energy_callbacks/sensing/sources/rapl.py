@@ -9,6 +9,7 @@ another register).
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +20,18 @@ from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
 POWERCAP = Path("/sys/class/powercap")
 
 # Time between two updates of a counter, s: its register, the energy status register, is updated
 # about every millisecond (Intel SDM volume 3B, 15.10.3).
-_PERIOD_S = 0.001
+PERIOD_S = 0.001
 
 # Time between two readings after a change of phase, s. Reading a file of this folder takes
 # microseconds. The energy of a phase is then wrong by at most the energy of one such interval at
 # each of its two edges.
-_QUICK_S = 0.05
+QUICK_S = 0.05
 
 # Bounds of the relative error of the counters of packages and memory. No vendor states an error:
 # the bounds are assumed, and wide enough for Intel and AMD. Since Haswell, Intel's counters are
@@ -72,6 +74,8 @@ _ABSENCE_FIX = (
     "in a container, which hides these files, mount the host's /sys/class/powercap/intel-rapl "
     "to another path and set ENERGY_CALLBACKS_POWERCAP to that path"
 )
+if sys.platform != "linux":
+    _ABSENCE_FIX = "only Linux has these files"
 
 
 class RaplSource:
@@ -85,8 +89,7 @@ class RaplSource:
     Args:
         clock: clock that gives the times of the readings.
         root: folder of the powercap zones.
-        parents: keys of the APUs of the machine, one for each package or one for all. The energy of
-            an APU includes that of its package.
+        parents: see ``energy_channel``.
     """
 
     name = "RAPL"
@@ -109,7 +112,7 @@ class RaplSource:
     @property
     def quick_interval_s(self) -> float:
         """See ``QuickSource``."""
-        return _QUICK_S
+        return QUICK_S
 
     def open(self) -> Sequence[Channel]:
         """Open all zones and return their channels; energy is counted from now on.
@@ -126,21 +129,16 @@ class RaplSource:
             fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [(self._channel(counter, notes), counter) for counter in counters]
+        self._counters = [
+            (
+                energy_channel(
+                    replace(counter.device, notes=notes), str(counter.path), self._parents
+                ),
+                counter,
+            )
+            for counter in counters
+        ]
         return [channel for channel, _ in self._counters]
-
-    def _channel(self, counter: "_Counter", notes: tuple[str, ...]) -> Channel:
-        kind, index = counter.device.kind, counter.device.index or 0
-        sensor = Sensor(
-            name=str(counter.path),
-            period_s=_PERIOD_S,
-            relative_error=_PACKAGE_ERROR if kind == "cpu" else _DRAM_ERROR,
-            citation=_CITATION,
-        )
-        parents = self._parents if kind == "cpu" else ()
-        parent = parents[min(index, len(parents) - 1)] if parents else None
-        device = replace(counter.device, notes=notes, parent=parent)
-        return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
     def read(self) -> Sequence[Reading]:
         """Return the energy of each zone since ``open``, J; zones that fail are left out.
@@ -175,7 +173,7 @@ class RaplSource:
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
         energy_j = counter.energy.advance(raw_uj, t_s)
-        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + _PERIOD_S)
+        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -221,7 +219,7 @@ class _Counter:
 
     def raw_uj(self) -> int:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
-        text = os.pread(self._file, 64, 0).strip()
+        text = read_start(self._file, 64).strip()
         if not text.isdigit():
             raise ReadingMissed(
                 f"{self.path} contains {text!r} instead of a number; it is read again later"
@@ -296,6 +294,26 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
             if match:
                 folders.setdefault((int(match[1]), int(match[2] or -1)), folder)
     return folders
+
+
+def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel:
+    """Return the channel of a counter of RAPL.
+
+    Args:
+        device: a package or its memory.
+        name: says how the counter is read.
+        parents: keys of the APUs of the machine, one for each package or one for all. The energy of
+            an APU includes that of its package.
+    """
+    if parents and device.kind == "cpu":
+        device = replace(device, parent=parents[min(device.index or 0, len(parents) - 1)])
+    sensor = Sensor(
+        name=name,
+        period_s=PERIOD_S,
+        relative_error=_PACKAGE_ERROR if device.kind == "cpu" else _DRAM_ERROR,
+        citation=_CITATION,
+    )
+    return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
 
 def _text(path: Path) -> str:

@@ -27,6 +27,7 @@ EVERYWHERE: dict[str, tuple[Any, str, Any, Any]] = {
     "price_per_kwh": (0.1, "0.2", 0.2, 0.3),
     "currency": ("EUR", "USD", "USD", "PLN"),
     "devices": ([0], "1,GPU-4e81", [1, "GPU-4e81"], "all"),
+    "machine_power": ("ipmi", "auto", "auto", "ipmi"),
     "sample_interval_s": (0.1, "0.2", 0.2, 0.3),
     "raw_readings": (True, "no", False, True),
     "step_events": (True, "0", False, True),

@@ -1,6 +1,7 @@
 """Keeps files open, and reads each at most once per call of a source."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,17 @@ from energy_callbacks.sensing.clock import Clock
 
 # Largest content of a file, byte: one page, the limit of sysfs (Linux, filesystems/sysfs.rst).
 _MOST_BYTES: Final = 4096
+
+
+def read_start(descriptor: int, size: int) -> bytes:
+    """Return the first ``size`` bytes of an open file, or fewer if it is shorter.
+
+    Raises:
+        OSError: if the file cannot be read, and on Windows, which has no sensors in files.
+    """
+    if sys.platform == "win32":
+        raise OSError("sensors are read from files on Linux only")
+    return os.pread(descriptor, size, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +72,7 @@ class OpenFiles:
         found = self._contents.get(path)
         if found is None:
             before_s = self._clock.monotonic_s()
-            data = os.pread(self._numbers[path], _MOST_BYTES, 0)
+            data = read_start(self._numbers[path], _MOST_BYTES)
             after_s = self._clock.monotonic_s()
             found = Content(data, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
             self._contents[path] = found
