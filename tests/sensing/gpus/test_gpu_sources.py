@@ -180,6 +180,24 @@ def test_finder_on_rocm(used: tuple[int, ...] | None) -> None:
     assert [one for one in found if "Used" in one] == ["UsedDrmGpus"]
 
 
+@pytest.mark.usefixtures("on_rocm", "no_nvml")
+@pytest.mark.parametrize("devices", ["auto", [1]])
+def test_second_die_of_a_card(amd: RunningTree, devices: object) -> None:
+    """A GPU whose energy another one measures is read together with that one."""
+    for index, limit_uw in enumerate((500_000_000, 0)):
+        folder = f"devices/pci0000:00/0000:0{3 + index}:00.0"
+        amd.tree.write({"device": "0x7408"}, folder)  # MI250X
+        amd.tree.write({f"hwmon/hwmon{index}/power1_cap": limit_uw}, folder)
+    found = discover(FakeClock(), devices, used=(0,))  # type: ignore[arg-type]
+    if devices == "auto":
+        finder = found.sources[0]
+        finder.open()
+        finder.read()
+        found = finder.found()  # type: ignore[attr-defined]
+
+    assert names(found) == ["AMD GPU gpu1", "AMD GPU gpu0"]
+
+
 @pytest.mark.usefixtures("amd", "no_nvml")
 def test_other_program() -> None:
     """For another program, the visible AMD GPUs are found at the first look."""
