@@ -74,8 +74,8 @@ class EnergyConfig:
         price_per_kwh: price of electricity; ``None`` leaves out the cost.
         currency: ISO 4217 code of the currency of the price, such as ``EUR``; ``None`` shows the
             cost without a currency.
-        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
-            UUIDs.
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices,
+            UUIDs and PCI addresses.
         machine_power: sensor of the whole machine, whose energy is then the total: ``"auto"`` (one
             that the system offers, if there is one), ``"acpi"`` (the ACPI power meter of a server)
             or ``"ipmi"`` (the power reading of the server's board management controller, by the
@@ -364,7 +364,7 @@ def _check_devices(devices: Devices) -> None:
     if isinstance(devices, str | bytes) or not isinstance(devices, Sequence):
         is_index = isinstance(devices, int) and not isinstance(devices, bool)
         raise ValueError(
-            "devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got "
+            "devices must be 'auto', 'all' or a list of indices, UUIDs and PCI addresses, got "
             f"{devices!r}; write devices=[{devices if is_index else 0!r}] for one card"
         )
     if not devices:
@@ -376,11 +376,13 @@ def _check_devices(devices: Devices) -> None:
 def _check_device(device: int | str) -> None:
     if isinstance(device, bool) or not isinstance(device, int | str):
         raise TypeError(
-            f"a device is an NVML index or a UUID, got {device!r}; 'nvidia-smi -L' lists both"
+            f"a device is the index, the UUID or the PCI address of a GPU, got {device!r}; "
+            "'energy-callbacks doctor' lists indices"
         )
     if isinstance(device, int) and device < 0:
         raise ValueError(
-            f"a device index must not be negative, got {device}; 'nvidia-smi -L' lists them"
+            f"a device index must not be negative, got {device}; "
+            "'energy-callbacks doctor' lists them"
         )
 
 

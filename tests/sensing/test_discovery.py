@@ -132,7 +132,7 @@ def test_used_gpus_are_found_on_a_thread_of_their_own(
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("NVML is initialised"))
 
     assert kinds(discover(FakeClock()))[0] == "UsedGpus"
-    assert kinds(discover(FakeClock(), used_ordinals=(0,)))[0] == "UsedGpus"
+    assert kinds(discover(FakeClock(), used=(0,)))[0] == "UsedGpus"
 
 
 @pytest.fixture
