@@ -71,10 +71,13 @@ This page lists the sensors that can be read, what their values include, and on 
 |---|---|---|---|---|---|
 | NVIDIA GPU (NVML) | the whole card | yes | yes | 5 %; 10 % before Pascal | H100 and H200; older cards with a simulated NVML |
 | CPU and memory (RAPL) | CPU packages, their memory | yes | no | 10 %; 20 % for memory | modelled files |
+| CPU and memory (perf events) | CPU packages, their memory | yes | no | 10 %; 20 % for memory | simulated calls |
+| Apple silicon (`powermetrics`) | CPU, GPU, Neural Engine | yes | no | 20 % | modelled output |
+| Server (IPMI), [if you ask for it](../machine-power.md) | the whole server | no | yes | 10 % | modelled output |
 | CPU and memory (estimate) | CPU and memory by CodeCarbon's models | no | model | 50 or 100 % | not on hardware |
 {families}
 
-*Modelled files* are folders with the files that the documentation of the Linux kernel describes. Their values follow a known power, so that the measured energy can be compared with the exact one. They cannot show whether the sensor of a real device is accurate.
+*Modelled files* are folders with the files that the documentation of the Linux kernel describes, *modelled output* is text in the documented format of a command. Their values follow a known power, so that the measured energy can be compared with the exact one. They cannot show whether the sensor of a real device is accurate.
 An error bound is the largest relative error of the sensor that is taken into account in the intervals of the report.
 
 ## Sensors in files of Linux
@@ -154,6 +157,8 @@ def _sensor_row(row: FileSensor) -> str:
     files = " or ".join(f"`{pattern}`" for pattern in row.files)
     if row.times:
         files += " times " + " or ".join(f"`{pattern}`" for pattern in row.times)
+    if row.plus:
+        files += " plus " + " or ".join(f"`{pattern}`" for pattern in row.plus)
     period = "not known" if row.period_s is None else f"{row.period_s:g} s"
     quantity = QUANTITIES.get(row.quantity, row.quantity.replace("_", " "))
     return f"| {quantity} | {files} | {period} | {row.citation} |"
