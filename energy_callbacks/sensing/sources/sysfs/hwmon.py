@@ -172,8 +172,7 @@ GRACE: Final = Family(
 ACPI_METER: Final = Family(
     name="ACPI power meter",
     find=_find_meter,
-    # The period is assumed; each reading calls the firmware, so that more of them would cost more.
-    sensors=(replace(_AVERAGE, period_s=1.0),),
+    sensors=(_AVERAGE,),
     permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module acpi_power_meter; if the machine has no such meter, its "
     "power may be available through IPMI",
