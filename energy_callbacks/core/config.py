@@ -15,7 +15,7 @@ from energy_callbacks.core.settings.layers import Setting
 
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
-MachinePower = Literal["auto", "ipmi"]
+MachinePower = Literal["auto", "acpi", "ipmi"]
 
 # Environment variables: they disable all measurements, leave out command lines, and set the run
 # folder.
@@ -77,8 +77,9 @@ class EnergyConfig:
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices,
             UUIDs and PCI addresses.
         machine_power: sensor of the whole machine, whose energy is then the total: ``"auto"`` (one
-            that files of the system offer, if there is one) or ``"ipmi"`` (the power reading of the
-            server's board management controller, by the program ``ipmitool``).
+            that the system offers, if there is one), ``"acpi"`` (the ACPI power meter of a server)
+            or ``"ipmi"`` (the power reading of the server's board management controller, by the
+            program ``ipmitool``).
         sample_interval_s: interval in s at which figures are computed and written to the journal,
             0.05 to 1. With an interval other than the default (0.8 s), figures are also computed
             and written every 0.8 s, because many sensors are read every 0.8 s.
@@ -388,8 +389,8 @@ def _check_device(device: int | str) -> None:
 def _check_machine_power(value: str) -> None:
     if value not in get_args(MachinePower):
         raise ValueError(
-            f"machine_power must be 'auto' or 'ipmi', got {value!r}; leave it out for sensors that "
-            "need no other program"
+            f"machine_power must be 'auto', 'acpi' or 'ipmi', got {value!r}; leave it out for "
+            "sensors that every run reads"
         )
 
 

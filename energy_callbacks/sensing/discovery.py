@@ -22,6 +22,7 @@ from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 from energy_callbacks.sensing.sources.rapl import RaplSource
 from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
+from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
@@ -52,7 +53,8 @@ def discover(
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
-        machine_power: ``"ipmi"`` to measure the whole server, too, in one process per machine.
+        machine_power: ``"acpi"`` or ``"ipmi"`` to measure the whole server, too, in one process per
+            machine.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
@@ -66,15 +68,33 @@ def discover(
     )
     apus = [gpu.info.key for gpu in drm if gpu.found.is_integrated]
     parts = (
-        *gpus,
+        *([] if devices == "auto" and _has_gpu_rail() else gpus),
         _host_energy(clock, apus) if host else DiscoveredSources(),
-        DiscoveredSources(sources=(IpmiSource(clock),) if host and machine_power == "ipmi" else ()),
+        _named_machine(clock, machine_power) if host else DiscoveredSources(),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
     return DiscoveredSources(
         sources=tuple(source for part in parts for source in part.sources),
         unavailable=tuple(entry for part in parts for entry in part.unavailable),
     )
+
+
+def _has_gpu_rail() -> bool:
+    """Return whether a sensor of the board measures its GPU, so that no driver is asked for it."""
+    found = (one for family in families.HOST_FAMILIES for one in family.find(sysfs_root()))
+    return any(one.device.kind == "gpu" for one in found)
+
+
+def _named_machine(clock: Clock, machine_power: MachinePower) -> DiscoveredSources:
+    """Return the sensor of the whole machine that the user named, or why it is not read."""
+    if machine_power == "auto":
+        return DiscoveredSources()
+    if machine_power == "ipmi":
+        return DiscoveredSources(sources=(IpmiSource(clock),))
+    found = [SysfsSource(clock, ACPI_METER, one) for one in ACPI_METER.find(sysfs_root())]
+    reason = "this machine has no ACPI power meter, or several that may overlap"
+    refusal = (ACPI_METER.name, reason, ACPI_METER.absence_fix)
+    return DiscoveredSources(sources=tuple(found), unavailable=() if found else (refusal,))
 
 
 def _import_libraries() -> None:
@@ -93,23 +113,22 @@ def _host_energy(clock: Clock, apus: Sequence[str] = ()) -> DiscoveredSources:
 
     The estimate is for what no sensor measures.
     """
-    sources: list[Source] = [
-        SysfsSource(clock, family, found)
-        for family in families.HOST_FAMILIES
-        for found in family.find(sysfs_root())
-    ]
+    sources: list[Source] = []
     measured = set[str]()
-    for source in sources:
-        with suppress(SourceUnavailable):  # it is opened and reported later
-            measured |= _measured_kinds(source)
-    refusals: list[tuple[str, SourceUnavailable]] = []
-    for source in _cpu_sources(clock, apus) if "cpu" not in measured else ():
-        try:
-            measured |= _measured_kinds(source)
-        except SourceUnavailable as error:
-            refusals.append((source.name, error))
-        else:
+    for family in families.HOST_FAMILIES:
+        for found in family.find(sysfs_root()):
+            source = families.source_of(clock, family, found)
             sources.append(source)
+            with suppress(SourceUnavailable):  # it is opened and reported later
+                measured |= _measured_kinds(source).union(family.included_kinds)
+    refusals: list[tuple[str, SourceUnavailable]] = []
+    for cpu in _cpu_sources(clock, apus) if "cpu" not in measured else ():
+        try:
+            measured |= _measured_kinds(cpu)
+        except SourceUnavailable as error:
+            refusals.append((cpu.name, error))
+        else:
+            sources.append(cpu)
             refusals.clear()
             break
     no_cpu, no_ram = "cpu" not in measured, "dram" not in measured

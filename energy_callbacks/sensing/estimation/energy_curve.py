@@ -110,8 +110,7 @@ class EnergyCurve:
         self._beats = Beats(power)
         self._has_power = power is not None
         self._has_counter = counter is not None
-        is_checked = power is not None and sensor is not None and sensor.is_checked
-        self._check = CounterCheck() if is_checked else None
+        self._check = CounterCheck() if sensor and sensor.is_checked else None
         self._shape_method: Method = "model" if is_estimated else "power"
         self._anchored_method: Method = "counter+samples" if is_buffered else "counter+power"
         self._relative_error = sensor.relative_error if sensor else 0.0
@@ -383,11 +382,10 @@ class EnergyCurve:
             is_dense: see ``_is_dense``.
         """
         is_believed = self._is_plausible(rise_j, width_s, segment, is_dense)
-        is_compared = True
         if is_believed and self._check is not None:
             self._check.add(rise_j, width_s, segment)
-            is_believed, is_compared = self._check.agrees, self._check.is_known
-        self._disagreements += is_compared and not is_believed
+            is_believed = self._check.agrees
+        self._disagreements += not is_believed
         return is_believed
 
     def _is_plausible(

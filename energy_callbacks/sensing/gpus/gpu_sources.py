@@ -17,8 +17,8 @@ from energy_callbacks.sensing.gpus.used_drm_gpus import UsedDrmGpus
 from energy_callbacks.sensing.gpus.used_gpus import UsedGpus, all_cards
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
+from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
-from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 _NVIDIA: Final = "NVIDIA GPU"
 
@@ -95,7 +95,10 @@ def _named(
         raise SourceUnavailable(asked, refusal.fix) from refusal
     by_uuid = {gpu.info.uuid: gpu for gpu in drm}
     others = [by_uuid[uuids[0]] for uuids in chosen if uuids[0] in by_uuid]
-    read = [SysfsSource(clock, gpu.family, gpu.found) for gpu in drm_gpus.with_meters(others, drm)]
+    read = [
+        families.source_of(clock, gpu.family, gpu.found)
+        for gpu in drm_gpus.with_meters(others, drm)
+    ]
     nvidia = [NvmlSource(clock, *uuids) for uuids in chosen if uuids[0] not in by_uuid]
     missing = (_entry(refusal),) if refusal and devices == "all" else ()
     return DiscoveredSources(sources=(*nvidia, *read), unavailable=missing)

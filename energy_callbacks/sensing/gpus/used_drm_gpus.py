@@ -20,8 +20,8 @@ from energy_callbacks.sensing.gpus import drm_clients, drm_gpus, level_zero, roc
 from energy_callbacks.sensing.gpus.drm_gpus import DrmGpu
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
+from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
-from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 _PROC: Final = Path("/proc")
 _RUNTIMES: Final = {"hip": hip_runtime, "xpu": xpu_devices}
@@ -98,7 +98,7 @@ class UsedDrmGpus:
         new = [gpu for gpu in unused if gpu.found.pci in addresses or gpu in visible]
         new = drm_gpus.with_meters(new, unused)
         self._used.update(new)
-        sources = tuple(SysfsSource(self._clock, gpu.family, gpu.found) for gpu in new)
+        sources = tuple(families.source_of(self._clock, gpu.family, gpu.found) for gpu in new)
         self._found = replace(self._found, sources=sources, since_s=since_s)
         return ()
 

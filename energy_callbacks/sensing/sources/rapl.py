@@ -153,7 +153,7 @@ class RaplSource:
             try:
                 readings.append(self._reading(channel, counter))
             except (OSError, ReadingMissed) as error:
-                missed.append(str(error))
+                missed.append(f"{counter.path}: {error}")
         if not readings:
             raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
         return readings
@@ -213,17 +213,14 @@ class _Counter:
             raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
         text = _text(folder / "max_energy_range_uj")
         range_uj = int(text) if text.isdigit() else None
-        self.energy = Counter(
-            str(self.path), self.start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj
-        )
+        unit_j = joules_from_microjoules(1)
+        self.energy = Counter(self.start_uj, t_s, unit=unit_j, wrap=range_uj)
 
     def raw_uj(self) -> int:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
         text = read_start(self._file, 64).strip()
         if not text.isdigit():
-            raise ReadingMissed(
-                f"{self.path} contains {text!r} instead of a number; it is read again later"
-            )
+            raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
         return int(text)
 
     def close(self) -> None:

@@ -76,9 +76,8 @@ def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def names(found: DiscoveredSources) -> list[str]:
     """Names of the sources of single GPUs, in order."""
-    return [
-        one.name for one in found.sources if type(one).__name__ in ("NvmlSource", "SysfsSource")
-    ]
+    of_gpus = ("NvmlSource", "SysfsSource", "AmdSmiSource")
+    return [one.name for one in found.sources if type(one).__name__ in of_gpus]
 
 
 def kinds(found: DiscoveredSources) -> list[str]:

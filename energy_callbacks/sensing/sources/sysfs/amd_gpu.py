@@ -23,30 +23,26 @@ _MI300A: Final = "0x74a0"
 # Names of cards by device and revision id; part of the package libdrm.
 _NAMES: Final = Path("/usr/share/libdrm/amdgpu.ids")
 
-_PM: Final = "Linux, Documentation/gpu/amdgpu/thermal.rst: "
-_MEMORY: Final = "Linux, Documentation/gpu/amdgpu/driver-misc.rst, memory information"
+_DOCUMENT: Final = "Linux, gpu/amdgpu/thermal.rst"
 # Bound of the relative error of power and energy. AMD states none: the bound is assumed.
 _ERROR: Final = 0.1
-# Unit of the load files, and the value by which the firmware says that it has none: percent, and a
-# field of 16 bits that is all ones.
-_PERCENT: Final = 0.01
+# Value of a load that the firmware does not have: a field of 16 bits that is all ones.
 _NO_LOAD: Final = (65535.0,)
 
 
-def _gauge(quantity: Quantity, files: tuple[str, ...], unit: float, citation: str) -> FileSensor:
-    return FileSensor(quantity=quantity, kind="gauge", files=files, unit=unit, citation=citation)
+def _gauge(
+    quantity: Quantity, unit: float, *files: str, missing: tuple[float, ...] = ()
+) -> FileSensor:
+    return FileSensor(
+        quantity=quantity,
+        kind="gauge",
+        files=files,
+        unit=unit,
+        missing=missing,
+        citation=_DOCUMENT,
+    )
 
 
-_POWER: Final = replace(
-    _gauge(
-        "power",
-        ("hwmon/hwmon*/power1_average", "hwmon/hwmon*/power1_input"),
-        1e-6,
-        _PM + "power1_average is a mean, power1_input instantaneous; bound assumed",
-    ),
-    missing=(0.0,),
-    relative_error=_ERROR,
-)
 _ENERGY: Final = FileSensor(
     quantity="energy",
     kind="counter",
@@ -63,40 +59,34 @@ _ENERGY: Final = FileSensor(
     # as on some MI210 (ROCm/rocm_smi_lib issue 180).
     stale_s=5.0,
     is_checked=True,
-    citation="Linux, kgd_pp_interface.h, energy_accumulator; bound assumed",
+    citation="Linux, kgd_pp_interface.h, energy_accumulator; error assumed",
 )
-_MEMORY_USED: Final = _gauge("memory_used", ("mem_info_vram_used",), 1.0, _MEMORY)
-_SENSORS: Final = (
-    _ENERGY,
-    _POWER,
-    _MEMORY_USED,
-    replace(
-        _gauge("utilisation", ("gpu_busy_percent",), _PERCENT, _PM + "gpu_busy_percent"),
-        missing=_NO_LOAD,
-    ),
-    replace(
-        _gauge("memory_utilisation", ("mem_busy_percent",), _PERCENT, _PM + "mem_busy_percent"),
-        missing=_NO_LOAD,
-    ),
-    # Number 1 always has the label edge, number 2 has junction: the hottest place on the chip
-    # (amdgpu_hwmon_show_temp_label in amdgpu_pm.c).
+_POWER: Final = replace(
+    # The first is a mean over a time that is not documented, the second is instantaneous.
     _gauge(
-        "temperature",
-        ("hwmon/hwmon*/temp2_input", "hwmon/hwmon*/temp1_input"),
-        1e-3,
-        _PM + "temp2_input is junction, temp1_input is edge",
-    ),
-    _gauge("clock", ("hwmon/hwmon*/freq1_input",), 1.0, _PM + "freq1_input, graphics clock"),
-    _gauge("memory_clock", ("hwmon/hwmon*/freq2_input",), 1.0, _PM + "freq2_input, memory clock"),
-    replace(
-        _gauge("power_limit", ("hwmon/hwmon*/power1_cap",), 1e-6, _PM + "power1_cap"),
+        "power",
+        1e-6,
+        "hwmon/hwmon*/power1_average",
+        "hwmon/hwmon*/power1_input",
         missing=(0.0,),
     ),
+    # "Fastest SMU FW sample time is 100 ms" (amd_smi.cc of amdsmi, about the same firmware).
+    period_s=0.1,
+    relative_error=_ERROR,
+    citation=f"{_DOCUMENT}; error and period assumed",
 )
-
-
-_SENSORS_OF_APU: Final = tuple(
-    replace(row, plus=("mem_info_gtt_used",)) if row is _MEMORY_USED else row for row in _SENSORS
+# Linux, gpu/amdgpu/driver-misc.rst. GTT is memory of the CPU that a GPU uses.
+_MEMORY: Final = _gauge("memory_used", 1.0, "mem_info_vram_used")
+_MEMORY_OF_APU: Final = replace(_MEMORY, plus=("mem_info_gtt_used",))
+_OTHERS: Final = (
+    _gauge("utilisation", 0.01, "gpu_busy_percent", missing=_NO_LOAD),
+    _gauge("memory_utilisation", 0.01, "mem_busy_percent", missing=_NO_LOAD),
+    # Number 2 always has the label junction, the hottest place on the chip, and number 1 has edge
+    # (amdgpu_hwmon_show_temp_label in amdgpu_pm.c).
+    _gauge("temperature", 1e-3, "hwmon/hwmon*/temp2_input", "hwmon/hwmon*/temp1_input"),
+    _gauge("clock", 1.0, "hwmon/hwmon*/freq1_input"),
+    _gauge("memory_clock", 1.0, "hwmon/hwmon*/freq2_input"),
+    _gauge("power_limit", 1e-6, "hwmon/hwmon*/power1_cap", missing=(0.0,)),
 )
 
 
@@ -104,19 +94,35 @@ def _find(root: Path) -> Iterator[FoundDevice]:
     """Yield the AMD GPUs below a folder such as ``/sys``, in the order of their PCI addresses."""
     first_die: str | None = None
     for pci, folder in cards(root, _VENDOR):
-        has_two_dies = text(folder / "device") in _TWO_DIES
-        if has_two_dies and first_text(folder, "hwmon/hwmon*/power1_cap") == "0":
-            yield _second_die(pci, folder, first_die)
-            continue
-        first_die = pci if has_two_dies else first_die
-        is_integrated = _is_integrated(folder)
-        yield FoundDevice(
-            device=_device(pci, folder),
-            folder=folder,
-            pci=pci,
-            is_integrated=is_integrated,
-            sensors=_SENSORS_OF_APU if is_integrated else (),
-        )
+        found = _found(pci, folder)
+        if text(folder / "device") in _TWO_DIES:
+            if first_text(folder, "hwmon/hwmon*/power1_cap") == "0":
+                found = _second_die(found, first_die)
+            else:
+                first_die = pci
+        yield found
+
+
+def _found(pci: str, folder: Path) -> FoundDevice:
+    is_integrated = _is_integrated(folder)
+    memory = [text(folder / f"mem_info_{kind}_total") for kind in ("vram", "gtt")]
+    number = text(folder / "unique_id")
+    device = Device(
+        key=f"gpu-{pci}",
+        kind="gpu",
+        scope="gpu",
+        name=_name(folder),
+        uuid=f"GPU-{number}" if number else pci,
+        notes=tuple(_notes(folder, is_integrated=is_integrated)),
+        memory_bytes=sum(map(whole, memory if is_integrated else memory[:1])) or None,
+    )
+    return FoundDevice(
+        device=device,
+        folder=folder,
+        pci=pci,
+        is_integrated=is_integrated,
+        sensors=(_ENERGY, _POWER, _MEMORY_OF_APU, *_OTHERS) if is_integrated else (),
+    )
 
 
 def _is_integrated(folder: Path) -> bool:
@@ -128,57 +134,25 @@ def _is_integrated(folder: Path) -> bool:
     return is_apu or text(folder / "device") == _MI300A
 
 
-def _second_die(pci: str, folder: Path, first: str | None) -> FoundDevice:
-    """Return the second die of a card.
+def _second_die(found: FoundDevice, first: str | None) -> FoundDevice:
+    """Return the second die of a card, which has no sensors of power.
 
-    It has a power limit of 0, because "power limit and power data are available only from the
-    primary die" (aldebaran_get_power_limit in aldebaran_ppt.c). That the first die is the one
-    before it in the order of PCI addresses is assumed, as it is on nodes of Frontier (OLCF user
-    guide).
+    Its power and its power limit are 0 or cannot be read, and its energy is 0 (aldebaran_ppt.c:
+    valid power data is available only from the primary die). It is assumed that the first die is
+    the one before it in the order of PCI addresses, as on the nodes of Frontier (OLCF user guide).
     """
     where = first or "another GPU"
     note = f"second die of a card: power and energy of the whole card are measured on {where}"
-    device = _device(pci, folder)
-    return FoundDevice(
-        device=replace(device, notes=(*device.notes, note)),
-        folder=folder,
-        pci=pci,
-        excluded=frozenset({"power", "energy", "power_limit"}),
-        energy_pci=first,
-    )
+    device = replace(found.device, scope=None, notes=(*found.device.notes, note))
+    return replace(found, device=device, energy_pci=first)
 
 
-def _device(pci: str, folder: Path) -> Device:
-    limit_uw = whole(first_text(folder, "hwmon/hwmon*/power1_cap"))
-    memory = (whole(text(folder / f"mem_info_{kind}_total")) for kind in _memory_kinds(folder))
-    number = text(folder / "unique_id")
-    return Device(
-        key=f"gpu-{pci}",
-        kind="gpu",
-        scope="gpu",
-        name=_name(folder),
-        uuid=f"GPU-{number}" if number else pci,
-        notes=_notes(folder),
-        limit_w=limit_uw / 1e6 or None,
-        memory_bytes=sum(memory) or None,
-    )
-
-
-def _memory_kinds(folder: Path) -> tuple[str, ...]:
-    """Return the kinds of memory that programs use; GTT is memory of the CPU."""
-    return ("vram", "gtt") if _is_integrated(folder) else ("vram",)
-
-
-def _notes(folder: Path) -> tuple[str, ...]:
-    notes = []
-    if _is_integrated(folder):
-        notes.append("power includes the CPU, which is on the same chip")
+def _notes(folder: Path, *, is_integrated: bool) -> Iterator[str]:
+    if is_integrated:
+        yield "power includes the CPU, which is on the same chip"
     partition = text(folder / "current_compute_partition")
     if partition not in ("", "SPX"):
-        notes.append(
-            f"divided into partitions ({partition}): power and energy are of the whole GPU"
-        )
-    return tuple(notes)
+        yield f"divided into partitions ({partition}): power and energy are of the whole GPU"
 
 
 def _name(folder: Path) -> str:
@@ -192,7 +166,7 @@ def _name(folder: Path) -> str:
 AMD_GPU: Final = Family(
     name="AMD GPU",
     find=_find,
-    sensors=_SENSORS,
+    sensors=(_ENERGY, _POWER, _MEMORY, *_OTHERS),
     permission_fix=(
         "the driver amdgpu lets all users read these files: see whether a container or a security "
         "module hides /sys/class/drm"
@@ -201,4 +175,5 @@ AMD_GPU: Final = Family(
         "load the driver amdgpu with power management (its default, amdgpu.dpm=-1); virtual "
         "functions of a divided GPU have no sensors"
     ),
+    covers="the whole card: both dies of an MI250, the CPU too in an APU or MI300A",
 )

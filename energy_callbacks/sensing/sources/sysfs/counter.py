@@ -32,7 +32,6 @@ class Counter:
         wraps: number of wraps so far.
 
     Args:
-        name: file or call that is read, for messages.
         raw: first value, from which increases count.
         t_s: monotonic time of the first value.
         unit: one unit of the values in the unit of the amount, such as 1e-6 for microjoules.
@@ -45,7 +44,6 @@ class Counter:
 
     def __init__(
         self,
-        name: str,
         raw: float,
         t_s: float,
         *,
@@ -55,13 +53,13 @@ class Counter:
         stale_s: float | None = None,
     ) -> None:
         self.wraps = 0
-        self._name = name
         self._unit = unit
         self._range = -math.inf if wrap is None else wrap + 1
         self._most_per_s = most_per_s
         self._stale_s = stale_s
         self._raw, self._total = raw, 0.0
         self._t_s = self._changed_s = t_s
+        self._same_s = 0.0  # from the last change to the last reading without one
 
     def advance(self, raw: float, t_s: float) -> float:
         """Take a new value, and return the amount since the first value.
@@ -83,8 +81,7 @@ class Counter:
             rise += self._range
             if not 0 <= rise * self._unit <= self._most_per_s * (passed_s + _GRACE_S):
                 raise CounterReset(
-                    f"{self._name} decreased, but not at the end of its range; this "
-                    "difference is not counted"
+                    "it decreased, but not at the end of its range; this difference is not counted"
                 )
             self.wraps += 1
         self._total += rise
@@ -92,12 +89,12 @@ class Counter:
 
     def _check_change(self, rise: float, t_s: float, stale_s: float) -> None:
         """Raise if the counter has not changed, or if it had stopped before this change."""
-        same_s = t_s - self._changed_s
         if rise != 0:
-            self._changed_s = t_s
+            same_s, self._same_s, self._changed_s = self._same_s, 0.0, t_s
             if same_s > stale_s:
-                raise CounterReset(f"{self._name} counts again after {same_s:.0f} s without change")
-        elif same_s > stale_s:
-            raise ReadingMissed(f"{self._name} has not changed for {same_s:.0f} s; it has stopped")
-        else:
-            raise CounterUnchanged(f"{self._name} has not changed for {same_s:.3g} s")
+                raise CounterReset(f"it counts again after {same_s:.0f} s without change")
+            return
+        self._same_s = t_s - self._changed_s
+        if self._same_s > stale_s:
+            raise ReadingMissed(f"it has stopped: no change for {self._same_s:.0f} s")
+        raise CounterUnchanged(f"it has not changed for {self._same_s:.3g} s")

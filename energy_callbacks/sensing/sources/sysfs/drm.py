@@ -6,23 +6,27 @@ from pathlib import Path
 def cards(root: Path, vendor: str) -> list[tuple[str, Path]]:
     """Return (PCI address, folder of the device) of each GPU, in the order of addresses.
 
-    Connectors (``card0-DP-1``) and the partitions of a GPU, which have no PCI address, are left
-    out.
+    Connectors (``card0-DP-1``) and the partitions of a GPU are left out, because they have no
+    vendor id.
 
     Args:
         root: folder such as ``/sys``.
         vendor: PCI vendor id, such as ``0x1002`` for AMD.
     """
-    folders = (card / "device" for card in (root / "class/drm").glob("card[0-9]*"))
+    folders = (card / "device" for card in (root / "class/drm").glob("card*"))
     found = {address(folder): folder for folder in folders if text(folder / "vendor") == vendor}
-    return sorted((pci, folder) for pci, folder in found.items() if pci)
+    return sorted(found.items())
 
 
 def address(folder: Path) -> str:
-    """Return the PCI address of a device, such as ``0000:3b:00.0``; empty if it has none."""
+    """Return the PCI address of a device, such as ``0000:3b:00.0``.
+
+    Without ``uevent``, it is the name of the folder to which the link ``folder`` leads.
+    """
     lines = text(folder / "uevent").splitlines()
     key = "PCI_SLOT_NAME="
-    return next((line.removeprefix(key).lower() for line in lines if line.startswith(key)), "")
+    named = (line.removeprefix(key) for line in lines if line.startswith(key))
+    return next(named, folder.resolve().name).lower()
 
 
 def text(path: Path) -> str:

@@ -52,6 +52,8 @@ class FileSensor:
             has none.
         times: patterns of a second file, whose value is multiplied with that of the first, such as
             the current for a voltage; relative to the folder of the device. Empty for none.
+        plus: patterns of a second file, whose value is added, such as the other kind of memory of
+            an APU; relative to the folder of the device. Empty for none.
         missing: raw values by which the driver says that it has no value, such as 0xFFFF. All
             ones in 32 and 64 bits are never a value, and need not be listed.
         wrap: largest raw value, after which a counter continues at 0; ``None`` if it never does.
@@ -64,8 +66,6 @@ class FileSensor:
             then missed until it changes, and the amount in between is not known. Before that, no
             reading repeats a value. ``None`` if it may stand still.
         is_checked: see ``Sensor``.
-        plus: patterns of files whose values are added to that of the first, such as the two kinds
-            of memory of an APU.
         note: note for the device if this sensor is read; empty for none.
     """
 
@@ -76,6 +76,7 @@ class FileSensor:
     citation: str
     parse: Callable[[bytes], float] = whole_number
     times: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
     wrap: float | None = None
     wrap_file: str | None = None
@@ -85,7 +86,6 @@ class FileSensor:
     relative_error: float = 0.0
     stale_s: float | None = None
     is_checked: bool = False
-    plus: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -127,6 +127,10 @@ class Family:
             same quantity, the first that can be read is used.
         permission_fix: what the user can do if the files cannot be read.
         absence_fix: what the user can do if a device has no file of power or energy.
+        covers: what power and energy include, for the page of sensors.
+        tested_on: hardware on which the family was tested, for the page of sensors.
+        included_kinds: kinds of devices, such as ``dram``, whose energy is part of that of the
+            family's devices, so that it must not be estimated in addition.
     """
 
     name: str
@@ -134,3 +138,6 @@ class Family:
     sensors: tuple[FileSensor, ...]
     permission_fix: str
     absence_fix: str
+    covers: str = "the whole device"
+    tested_on: str = "modelled files"
+    included_kinds: tuple[str, ...] = ()

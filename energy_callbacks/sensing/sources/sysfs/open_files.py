@@ -80,6 +80,7 @@ class OpenFiles:
 
     def close(self) -> None:
         """Close all files; safe to call twice."""
+        self.forget()
         numbers, self._numbers = self._numbers, {}
         for number in numbers.values():
             os.close(number)

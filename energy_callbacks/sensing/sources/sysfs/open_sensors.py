@@ -3,6 +3,7 @@
 import errno
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
 # Largest increase per second of counters other than energy: seconds for which the clocks were
 # throttled, counted for up to ten reasons at once.
 _MOST_PER_S: Final = 10.0
+POLL_S: Final = 0.1
+"""Time between two readings of a sensor of power with an unknown period, s."""
 # "No value" of many drivers: all bits set.
 _ALL_ONES: Final = (2**32 - 1, 2**64 - 1)
 # Errors of a file that was opened, but has no value now, such as while a GPU sleeps or is reset
@@ -31,6 +34,7 @@ class OpenSensor:
         row: the sensor, as a row of the family's table.
         path: file that has the value.
         factor: file whose value is multiplied with it; ``None`` if there is none.
+        added: file whose value is added to it; ``None`` if there is none.
         channel: channel of its readings.
         due_s: monotonic time of the next reading.
         counter: adds up the increases; ``None`` for a gauge, and before the first value.
@@ -39,14 +43,10 @@ class OpenSensor:
     row: FileSensor
     path: Path
     factor: Path | None
+    added: Path | None
     channel: Channel
     due_s: float = -math.inf
     counter: Counter | None = field(default=None, init=False)
-
-    @property
-    def is_metering(self) -> bool:
-        """Whether it measures power or energy."""
-        return self.row.quantity in ("power", "energy")
 
     def read(self, files: OpenFiles) -> Reading:
         """Return the present value; counters count from the first call.
@@ -63,23 +63,27 @@ class OpenSensor:
 
     def raw(self, files: OpenFiles) -> float:
         """Return the present value as the files state it; raises errors as ``read`` does."""
-        raw = _value(self.row.parse, files.content(self.path).data, self.path)
+        raw = self._known(self.row.parse, self.path, files)
+        if self.factor is not None:
+            raw *= self._known(whole_number, self.factor, files)
+        if self.added is not None:
+            raw += self._known(whole_number, self.added, files)
+        return raw
+
+    def _known(self, parse: Callable[[bytes], float], path: Path, files: OpenFiles) -> float:
+        raw = parse(files.content(path).data)
         can_be_negative = self.row.quantity == "temperature"
         if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
-            raise ReadingMissed(f"{self.path} has no value: it contains {raw:g}")
-        if self.factor is not None:
-            raw *= _value(whole_number, files.content(self.factor).data, self.factor)
+            which = "it" if path == self.path else path.name
+            raise ReadingMissed(f"{which} contains {raw:g}, which is no value")
         return raw
 
     def _counted(self, raw: float, t_s: float) -> float:
         """Return the increase since the first value, or 0 if the counter starts or was reset."""
         if self.counter is not None:
-            try:
+            with suppress(CounterReset):
                 return self.counter.advance(raw, t_s)
-            except CounterReset:
-                pass
         self.counter = Counter(
-            str(self.path),
             raw,
             t_s,
             unit=self.row.unit,
@@ -125,12 +129,10 @@ class Opening:
         for path in self._paths(row.files):
             try:
                 return self._open(row, path)
-            except PermissionError:
-                self.forbidden.setdefault(row.quantity, path)
-            except ReadingMissed as error:
-                self.empty.append(str(error))
-            except OSError as error:
-                self.empty.append(f"{path}: {error.strerror}")
+            except PermissionError as error:
+                self.forbidden.setdefault(row.quantity, Path(error.filename or path))
+            except (OSError, ReadingMissed) as error:
+                self.empty.append(f"{path}: {error}")
         return None
 
     def _paths(self, patterns: Sequence[str]) -> Iterator[Path]:
@@ -140,10 +142,11 @@ class Opening:
     def _open(self, row: FileSensor, path: Path) -> OpenSensor:
         factor = next(self._paths(row.times), None)
         if row.times and factor is None:
-            raise ReadingMissed(f"{path} needs a second file, {' or '.join(row.times)}")
-        for needed in filter(None, (path, factor)):
+            raise ReadingMissed(f"it needs a second file, {' or '.join(row.times)}")
+        added = next(self._paths(row.plus), None)
+        for needed in filter(None, (path, factor, added)):
             self._files.add(needed)
-        one = OpenSensor(row, path, factor, _channel(row, path, self._found))
+        one = OpenSensor(row, path, factor, added, _channel(row, path, self._found))
         try:
             one.raw(self._files)
         except OSError as error:
@@ -155,10 +158,12 @@ class Opening:
 def _channel(row: FileSensor, path: Path, found: FoundDevice) -> Channel:
     sensor = Sensor(
         name=str(path),
-        period_s=row.period_s,
+        # With an unknown period, a gap between readings of power could not be recognised.
+        period_s=row.period_s or (POLL_S if row.quantity == "power" else None),
         window_s=row.window_s,
         lag_s=row.lag_s,
         relative_error=row.relative_error,
+        is_checked=row.is_checked,
         citation=row.citation,
     )
     return Channel(device=found.device, quantity=row.quantity, kind=row.kind, sensor=sensor)
@@ -168,16 +173,6 @@ def _wrap(row: FileSensor, path: Path) -> float | None:
     """Return the largest value of a counter; ``None`` if it does not wrap or if it is not known."""
     if row.wrap_file is None:
         return row.wrap
-    for found in sorted(path.parent.glob(row.wrap_file)):
-        try:
-            return whole_number(found.read_bytes())
-        except (OSError, ReadingMissed):
-            continue
+    with suppress(OSError, ReadingMissed, StopIteration):
+        return whole_number(next(path.parent.glob(row.wrap_file)).read_bytes())
     return None
-
-
-def _value(parse: Callable[[bytes], float], data: bytes, path: Path) -> float:
-    try:
-        return parse(data)
-    except ReadingMissed as error:
-        raise ReadingMissed(f"{path}: {error}") from error

@@ -1,7 +1,7 @@
 """Reads one device of a family whose sensors are files (``family``)."""
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -14,7 +14,7 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s, until_read
 from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
-from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening, OpenSensor
+from energy_callbacks.sensing.sources.sysfs.open_sensors import POLL_S, Opening, OpenSensor
 
 # Time between two readings after a change of phase, s; as for RAPL.
 _QUICK_S: Final = 0.05
@@ -22,12 +22,12 @@ _QUICK_S: Final = 0.05
 # gauges, and of limits and counters, which lose nothing between two readings.
 _GAUGE_BEATS: Final = 2
 _RARE_BEATS: Final = 6
-# Default and least mean time between two readings of power if there is no energy counter, s. The
-# time varies randomly in a range of _SWING times the mean, so that readings do not keep step with
-# the training.
-_POLL_S: Final = 0.1
+# Least mean time between two readings of power without energy, s. The time varies randomly in a
+# range of _SWING times the mean, so that readings do not keep step with the training.
 _SHORTEST_POLL_S: Final = 0.05
 _SWING: Final = 0.5
+# Quantities that a device must have.
+_METERING: Final = ("power", "energy")
 # Errors of files whose device is gone. Linux returns ENODEV for files of sysfs.
 _GONE: Final = (errno.ENODEV, errno.ENXIO)
 
@@ -54,14 +54,20 @@ class SysfsSource:
         self._sensors: tuple[OpenSensor, ...] = ()
         self._read_s = clock.monotonic_s()
         self._poll_s = BEAT_S
+        self._has_energy = False
         self._random = Random(0)  # noqa: S311 - no secret
 
     @property
     def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the next, at most to the next common reading moment."""
-        poll_s = self._poll_s * (1.0 + _SWING * (self._random.random() - 0.5))
+        """Seconds from the last ``read`` to the next, at most to the next common reading moment.
+
+        A counter of energy misses nothing in between. Without it, or while it fails, power is read
+        as often as it changes.
+        """
         until_s = until_reading_s(self._read_s)
-        return min(until_s, poll_s) if self._poll_s < BEAT_S else until_s
+        if self._has_energy or self._poll_s >= BEAT_S:
+            return until_s
+        return min(until_s, self._poll_s * (1.0 + _SWING * (self._random.random() - 0.5)))
 
     @property
     def quick_interval_s(self) -> float:
@@ -72,24 +78,27 @@ class SysfsSource:
         """Open the files of all quantities that have a value, and return their channels.
 
         Raises:
-            SourceUnavailable: if neither power nor energy can be read.
+            SourceUnavailable: if neither power nor energy can be read, unless another GPU measures
+                them for this one.
         """
         self.close()
         opening = Opening(self._found, self._files)
         sensors = tuple(opening.sensors(self._found.sensors or self._family.sensors).values())
-        if not any(one.is_metering for one in sensors):
+        is_metering = any(one.row.quantity in _METERING for one in sensors)
+        if not is_metering and not (sensors and self._found.energy_pci):
             self.close()
             raise self._unavailable(opening)
         device = self._device(sensors, opening)
         for one in sensors:
             one.channel = replace(one.channel, device=device)
         self._sensors = sensors
-        self._poll_s = _poll_s(one.row for one in sensors)
+        powers = (one.row for one in sensors if one.row.quantity == "power")
+        self._poll_s = next(map(_poll_s, powers), BEAT_S)
         return [one.channel for one in sensors]
 
     def _unavailable(self, opening: Opening) -> SourceUnavailable:
         for quantity, path in opening.forbidden.items():
-            if quantity in ("power", "energy"):
+            if quantity in _METERING:
                 reason = f"cannot read {path}: permission denied"
                 return SourceUnavailable(reason, self._family.permission_fix)
         what = f"{self._found.device.name} reports neither power nor energy in {self._found.folder}"
@@ -125,6 +134,7 @@ class SysfsSource:
         for one in self._sensors:
             if self._read_s >= one.due_s - PUNCTUAL_S:
                 self._read_one(one, readings, missed)
+        self._has_energy = any(one.channel.quantity == "energy" for one in readings)
         if missed and not readings:
             raise ReadingMissed("; ".join(missed))
         return readings
@@ -135,13 +145,11 @@ class SysfsSource:
         try:
             readings.append(one.read(self._files))
         except CounterUnchanged:
-            return
-        except ReadingMissed as error:
-            missed.append(str(error))
-        except OSError as error:
-            if error.errno in _GONE:
-                raise SourceLost(f"{self.name} is gone: {one.path}: {error.strerror}") from error
-            missed.append(f"{one.path}: {error.strerror}")
+            pass
+        except (OSError, ReadingMissed) as error:
+            if isinstance(error, OSError) and error.errno in _GONE:
+                raise SourceLost(f"{self.name} is gone: {one.path}: {error}") from error
+            missed.append(f"{one.path}: {error}")
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
@@ -159,19 +167,18 @@ class SysfsSource:
 
 
 def _next_s(row: FileSensor, now_s: float) -> float:
-    """Return the time of the next reading of a sensor that is read now."""
-    if row.quantity in ("power", "energy"):
+    """Return the time of the next reading of a sensor that is read now.
+
+    Slow sensors of power are left out of some quick readings: a reading may call the firmware.
+    """
+    if row.quantity == "power":
+        return now_s + min(row.period_s or 0.0, BEAT_S) / 2.0
+    if row.quantity == "energy":
         return now_s
     is_rare = row.kind == "counter" or row.quantity == "power_limit"
     return next_reading_s(now_s, _RARE_BEATS if is_rare else _GAUGE_BEATS)
 
 
-def _poll_s(rows: Iterable[FileSensor]) -> float:
-    """Return the mean time between two readings of a device, s.
-
-    A counter of energy misses nothing. Power without a counter is read as often as it changes.
-    """
-    periods_s = {row.quantity: row.period_s or _POLL_S for row in rows}
-    if "energy" in periods_s:
-        return BEAT_S
-    return min(max(periods_s["power"], _SHORTEST_POLL_S), BEAT_S)
+def _poll_s(power: FileSensor) -> float:
+    """Return the mean time between two readings of a sensor of power, s."""
+    return max(power.period_s or POLL_S, _SHORTEST_POLL_S)

@@ -10,7 +10,7 @@ from ctypes import c_uint16 as u16
 from ctypes import c_uint32 as u32
 from ctypes import c_uint64 as u64
 
-Fields = list[tuple[str, type]]
+Fields = list[tuple[str, type]]  # name and type of each field
 
 HEADER: Fields = [("structure_size", u16), ("format_revision", u8), ("content_revision", u8)]
 _V1_1: Fields = [
@@ -106,21 +106,48 @@ def _partitions(words: int) -> Fields:
     ]
 
 
-# Words of a partition: gfx_busy_inst is u32 x 8, jpeg_busy u16 x 32 (x 40 in 1.8), vcn_busy u16 x 4,
-# and 1 (in 1.6), 2 (in 1.7) or 4 (in 1.8) arrays of u64 x 8.
+_V1_7: Fields = [
+    *_SOCKET,
+    *_BANDWIDTH,
+    *_COUNTER,
+    *_RESIDENCIES,
+    *_LINKS,
+    *_NAKS,
+    *_XGMI,
+    *_LINK_STATUS,
+    *_CLOCKS,
+]
+# Words of a partition: gfx_busy_inst is u32 x 8, jpeg_busy u16 x 32 (x 40 in 1.8), vcn_busy
+# u16 x 4, and 1 (in 1.6), 2 (in 1.7) or 4 (in 1.8) arrays of u64 x 8.
 FIELDS: dict[tuple[int, int], Fields] = {
     (1, 1): _V1_1,
     (1, 2): _V1_2,
     (1, 3): _V1_3,
     (1, 4): [*_SOCKET, *_VCN, *_COUNTER, *_STATUS, *_LINKS, *_XGMI, *_CLOCKS, *_PAD],
-    (1, 5): [*_SOCKET, *_VCN, *_JPEG, *_COUNTER, *_STATUS, *_LINKS, *_NAKS, *_XGMI, *_CLOCKS]
-    + _PAD,
-    (1, 6): [*_SOCKET, *_COUNTER, *_RESIDENCIES, *_LINKS, *_NAKS, *_XGMI, *_CLOCKS]
-    + _partitions(21),
-    (1, 7): [*_SOCKET, *_BANDWIDTH, *_COUNTER, *_RESIDENCIES, *_LINKS, *_NAKS, *_XGMI]
-    + [*_LINK_STATUS, *_CLOCKS, *_partitions(29)],
-    (1, 8): [*_SOCKET, *_BANDWIDTH, *_COUNTER, *_RESIDENCIES, *_LINKS, *_NAKS, *_XGMI]
-    + [*_LINK_STATUS, *_CLOCKS, *_partitions(47)],
+    (1, 5): [
+        *_SOCKET,
+        *_VCN,
+        *_JPEG,
+        *_COUNTER,
+        *_STATUS,
+        *_LINKS,
+        *_NAKS,
+        *_XGMI,
+        *_CLOCKS,
+        *_PAD,
+    ],
+    (1, 6): [
+        *_SOCKET,
+        *_COUNTER,
+        *_RESIDENCIES,
+        *_LINKS,
+        *_NAKS,
+        *_XGMI,
+        *_CLOCKS,
+        *_partitions(21),
+    ],
+    (1, 7): [*_V1_7, *_partitions(29)],
+    (1, 8): [*_V1_7, *_partitions(47)],
 }
 
 

@@ -11,7 +11,7 @@ from tests.sensing.sources.trees.live_files import LiveDevice, State
 from tests.sensing.sources.trees.tree import Tree
 
 # Interval at which a running tree writes its files, s.
-STEP_S: Final = 0.01
+STEP_S: Final = 0.02
 Content = Callable[[bytes], bytes]
 
 
@@ -48,6 +48,7 @@ class RunningTree:
         self._start_s = clock.monotonic_s()
         self._played: dict[str, _Played] = {}
         self._changes: dict[str, Content] = {}
+        self._written: dict[str, bytes] = {}
         self._job: Periodic | None = None
 
     @property
@@ -91,8 +92,10 @@ class RunningTree:
             path = f"{played.device.folder}/{file.path}"
             change = self._changes.get(path)
             content = file.content(state)
-            if (self.tree.root / path).parent.exists():
-                self.tree.set(path, content if change is None else change(content))
+            content = content if change is None else change(content)
+            if content != self._written.get(path):
+                self.tree.set(path, content)
+                self._written[path] = content
 
     def _state(self, played: _Played) -> State:
         now_s = self.now_s
