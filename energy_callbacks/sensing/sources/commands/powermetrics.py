@@ -6,9 +6,7 @@ storage, so there is no sensor of the whole machine. The same counters are in IO
 documented by Apple and is not read.
 """
 
-import os
 import plistlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from xml.parsers import expat
@@ -22,10 +20,9 @@ from energy_callbacks.sensing.sources.commands.command import Command
 
 _INTERVAL_S: Final = 0.5
 POWERMETRICS: Final = (
-    "powermetrics", "-f", "plist", "-b", "1", "-i", f"{_INTERVAL_S * 1e3:.0f}",
+    "sudo", "-n", "powermetrics", "-f", "plist", "-b", "1", "-i", f"{_INTERVAL_S * 1e3:.0f}",
     "--samplers", "cpu_power,gpu_power,ane_power",
 )  # fmt: skip
-_SUDO: Final = ("sudo", "-n")
 # Each document ends with this. NUL bytes separate the documents (man page of powermetrics, -f).
 _END: Final = b"</plist>"
 # Time limit for the first document, s.
@@ -97,12 +94,11 @@ class PowermetricsSource:
             SourceUnavailable: if the command cannot be run, or has no sample of energy.
         """
         self.close()
-        is_root = sys.platform == "win32" or os.geteuid() == 0
         try:
-            self._command = Command((() if is_root else _SUDO) + tuple(self._arguments))
-            documents = self._command.documents(_END, _PATIENCE_S)
-            _, first = _parsed(documents[-1] if documents else b"")
-        except (SourceUnavailable, SourceLost) as error:
+            self._command = Command(self._arguments)
+            *_, newest = self._command.documents(_END, _PATIENCE_S)
+            _, first = _parsed(newest)
+        except (SourceUnavailable, SourceLost, ReadingMissed) as error:
             self.close()
             raise SourceUnavailable(str(error), _FIX) from error
         self._end_s = self._read_s = self._clock.monotonic_s()
@@ -122,10 +118,8 @@ class PowermetricsSource:
         self._read_s = self._clock.monotonic_s()
         if self._command is None:
             raise ReadingMissed("powermetrics is not open; call open() first")
-        documents = self._command.documents(_END)
-        if not documents:
-            raise ReadingMissed("powermetrics has no new sample")
-        readings = [reading for one in documents for reading in self._readings(*_parsed(one))]
+        samples = map(_parsed, self._command.documents(_END))
+        readings = [reading for sample in samples for reading in self._readings(*sample)]
         self._end_s = max(self._end_s, self._read_s - _LATEST_S)
         return readings
 

@@ -1,15 +1,17 @@
 """Commands are ended in time, together with their children, and never wait for input."""
 
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
-from energy_callbacks.core.errors import SourceLost, SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
 from energy_callbacks.sensing.sources.commands.command import Command
 from tests.sensing.sources.commands.recordings import python, refused
 
@@ -73,13 +75,28 @@ def test_documents_are_returned_when_they_are_complete(tmp_path: Path) -> None:
     with (tmp_path / "pipe").open("w") as pipe:
         print("one;tw", file=pipe, flush=True)
         assert command.documents(b";", 30.0) == [b"one"]
-        assert command.documents(b";") == []
+        with pytest.raises(ReadingMissed, match="no new output"):
+            command.documents(b";")
         print("o;three;", file=pipe, flush=True)
         assert command.documents(b";", 30.0) == [b"two", b"three"]
     with pytest.raises(SourceLost, match="has ended: exit code 0"):
         command.documents(b";", 30.0)
     command.close()
     command.close()
+
+
+def test_a_process_with_many_open_files_reads_the_output() -> None:
+    """File descriptors may be above 1024, the largest number that ``select`` takes."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1200), limits[1]))
+    with ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        for _ in range(1100):
+            opened.enter_context(Path(os.devnull).open())
+        command = Command(python("print('one;')"))
+        opened.callback(command.close)
+        assert command.documents(b";", 30.0) == [b"one"]
+        assert Command(python("print(1)")).output(30.0) == b"1\n"
 
 
 def test_a_command_ends_if_this_process_is_killed() -> None:
