@@ -10,7 +10,7 @@ import ctypes
 import os
 import platform
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.rapl import PERIOD_S, QUICK_S, energy_channel
+from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS
 
 Opener = Callable[[int, int, int], int]
@@ -54,6 +55,7 @@ class PerfEnergySource:
     """
 
     name = "RAPL through perf"
+    quick_interval_s = QUICK_S
 
     def __init__(
         self,
@@ -75,11 +77,6 @@ class PerfEnergySource:
         """Seconds from the last ``read`` to the next common reading moment (see ``schedule``)."""
         return until_reading_s(self._read_s)
 
-    @property
-    def quick_interval_s(self) -> float:
-        """See ``QuickSource``."""
-        return QUICK_S
-
     def open(self) -> Sequence[Channel]:
         """Open all events and return their channels; energy is counted from now on.
 
@@ -89,7 +86,7 @@ class PerfEnergySource:
         self.close()
         folder = self._root / "bus/event_source/devices/power"
         try:
-            for event in _opened(folder, self._opener, self._parents):
+            for event in _opened(self._root, folder, self._opener, self._parents):
                 self._events.append(event)
         except (OSError, ValueError) as error:
             self.close()
@@ -146,7 +143,7 @@ def open_event(kind: int, config: int, cpu: int) -> int:
     return file
 
 
-def _opened(folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_Event]:
+def _opened(root: Path, folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_Event]:
     """Yield the events of all packages that the kernel supports.
 
     Raises:
@@ -154,8 +151,8 @@ def _opened(folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_E
         ValueError: if a file has another content.
     """
     kind = int((folder / "type").read_text())
-    # The kernel names one CPU of each package.
-    for index, cpu in enumerate(_cpus((folder / "cpumask").read_text())):
+    cpus = _cpus((folder / "cpumask").read_text())
+    for index, cpu in enumerate(_packages(root / "devices/system/cpu", cpus)):
         for event, device_kind in _EVENTS.items():
             description = folder / "events" / event
             if not description.exists():
@@ -171,13 +168,32 @@ def _opened(folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_E
             yield _channel(device_kind, index, event, parents), file, unit_j
 
 
-def _cpus(text: str) -> Iterator[int]:
+def _packages(folder: Path, cpus: Iterable[int]) -> Iterable[int]:
+    """Return one CPU for each counter.
+
+    The kernel names one CPU of each die. Dies of Intel's packages have a counter each. Those of
+    AMD's packages share one, but Linux 6.9 and some later versions name a CPU of each of them
+    (commit "perf/x86/rapl: Fix the energy-pkg event for AMD CPUs").
+
+    Args:
+        folder: folder such as ``/sys/devices/system/cpu``.
+        cpus: the CPUs that the kernel names.
+    """
+    if "ven0000" in text(folder / "modalias"):  # Intel
+        return cpus
+    packages: dict[str | int, int] = {}
+    for cpu in cpus:
+        packages.setdefault(text(folder / f"cpu{cpu}/topology/physical_package_id") or cpu, cpu)
+    return packages.values()
+
+
+def _cpus(listed: str) -> Iterator[int]:
     """Yield the CPUs of a list of the kernel.
 
     >>> list(_cpus("0,28-29"))
     [0, 28, 29]
     """
-    for part in text.strip().split(","):
+    for part in listed.strip().split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
 

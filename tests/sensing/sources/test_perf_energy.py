@@ -16,6 +16,7 @@ from tests.sensing.sources.trees.tree import Tree
 # One unit in joules: 2 ** -32 (arch/x86/events/rapl.c).
 SCALE = "2.3283064365386962890625e-10"
 PMU = "bus/event_source/devices/power"
+CPUS = "devices/system/cpu"
 TWO_PACKAGES = {
     "type": 29,
     "cpumask": "0,28",
@@ -83,6 +84,25 @@ def test_each_package_and_its_memory_have_a_counter(sysfs: Path, kernel: Kernel)
     assert [one.value for one in readings] == pytest.approx(list(joules.values()), abs=1e-9)
     assert {one.t_s for one in readings} == {1002.0}
     source.close()
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "keys"), [("ven0002", ["cpu0", "cpu1"]), ("ven0000", ["cpu0", "cpu1", "cpu2"])]
+)
+def test_dies_of_amd_share_the_counter_of_their_package(
+    sysfs: Path, kernel: Kernel, vendor: str, keys: list[str]
+) -> None:
+    """Linux 6.9 lists a CPU of each die; Intel's dies have a counter each."""
+    tree = Tree(sysfs)
+    tree.write({"cpumask": "0,8,28", "events/energy-pkg": "event=0x02"}, PMU)
+    for name in ("energy-ram", "energy-ram.scale"):
+        (sysfs / PMU / "events" / name).unlink()
+    tree.write({"modalias": f"cpu:type:x86,{vendor}fam0019mod0011:feature:"}, CPUS)
+    for cpu, package in ((0, 0), (8, 0), (28, 1)):
+        tree.write({f"cpu{cpu}/topology/physical_package_id": package}, CPUS)
+    source = PerfEnergySource(FakeClock(), sysfs, kernel)
+    assert [one.device.key for one in source.open()] == keys
     source.close()
 
 

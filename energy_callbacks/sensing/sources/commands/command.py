@@ -7,9 +7,7 @@ ends.
 
 import os
 import selectors
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -113,16 +111,12 @@ class Command:
     def close(self) -> None:
         """End the command; safe to call twice.
 
-        A command that ``sudo`` runs as another user gets no signal from this process. It ends
-        because its output is closed.
+        Its children, and a command that ``sudo`` runs as another user, get no signal from this
+        process. They end because their output is closed.
         """
         self._output.close()
-        if self._process.poll() is None:
-            with suppress(OSError):  # it runs as another user, or has ended
-                if sys.platform == "win32":
-                    self._process.kill()
-                else:
-                    os.killpg(self._process.pid, signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_S)
+        with suppress(OSError):  # it runs as another user
+            self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
         self._errors.close()

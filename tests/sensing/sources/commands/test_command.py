@@ -15,11 +15,13 @@ from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavai
 from energy_callbacks.sensing.sources.commands.command import Command
 from tests.sensing.sources.commands.recordings import python, refused
 
-# Starts a child that sleeps, writes the process ids of both, ignores the polite signal, and sleeps.
+# Starts a child that writes now and then, writes the process ids of both, ignores the polite
+# signal, and sleeps.
 STUBBORN = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+writer = "import time\\nwhile True: print('+', end='', flush=True); time.sleep(0.01)"
+child = subprocess.Popen([sys.executable, "-c", writer])
 print(os.getpid(), child.pid, flush=True)
 time.sleep(600)
 """
@@ -57,7 +59,7 @@ def test_a_command_that_hangs_is_killed_with_its_children() -> None:
     """It ignores the polite signal; neither it nor its child is left, also not as a zombie."""
     command = Command(python(STUBBORN))
     [line] = command.documents(b"\n", 30.0)
-    pid, child = map(int, line.split())
+    pid, child = map(int, line.strip(b"+").split())
     assert is_running(pid)
     assert is_running(child)
     with pytest.raises(SourceLost, match=r"has not ended within 0.1 s"):
