@@ -10,15 +10,15 @@ import ctypes
 import os
 import platform
 import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.schedule import until_reading_s
-from energy_callbacks.sensing.sources.rapl import PERIOD_S, QUICK_S, energy_channel
+from energy_callbacks.sensing.sources.rapl import CpuEnergySource, energy_channel, package_device
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
 from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS
 
@@ -40,12 +40,8 @@ _CLOEXEC: Final = 8
 _ATTRIBUTES: Final = struct.Struct("=IIQ48x")
 
 
-_Event = tuple[Channel, int, float]
-"""Channel of an open event, its file descriptor, and one unit of its counter in J."""
-
-
-class PerfEnergySource:
-    """Reports the energy of each CPU package, and of its memory, since ``open``, J.
+class PerfEnergySource(CpuEnergySource):
+    """Reads perf events; see ``CpuEnergySource``.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -55,7 +51,6 @@ class PerfEnergySource:
     """
 
     name = "RAPL through perf"
-    quick_interval_s = QUICK_S
 
     def __init__(
         self,
@@ -65,63 +60,63 @@ class PerfEnergySource:
         *,
         parents: Sequence[str] = (),
     ) -> None:
-        self._clock = clock
-        self._root = root
-        self._parents = parents
+        super().__init__(clock, root, parents)
         self._opener = opener or open_event
-        self._events: list[_Event] = []
-        self._read_s = clock.monotonic_s()
 
-    @property
-    def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the next common reading moment (see ``schedule``)."""
-        return until_reading_s(self._read_s)
-
-    def open(self) -> Sequence[Channel]:
-        """Open all events and return their channels; energy is counted from now on.
-
-        Raises:
-            SourceUnavailable: if there is no event, or none can be opened.
-        """
-        self.close()
+    def _open(self) -> None:
         folder = self._root / "bus/event_source/devices/power"
         try:
-            for event in _opened(self._root, folder, self._opener, self._parents):
-                self._events.append(event)
+            kind = int((folder / "type").read_text())
+            cpus = _cpus((folder / "cpumask").read_text())
+            for index, cpu in enumerate(_packages(self._root / "devices/system/cpu", cpus)):
+                self._open_package(folder / "events", kind, cpu, index)
         except (OSError, ValueError) as error:
-            self.close()
             fix = _FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"no energy events in {folder}: {error}", fix) from error
-        if not self._events:
+        if not self._counters:
             raise SourceUnavailable(f"the CPU has no energy events of {folder}")
-        return [channel for channel, _, _ in self._events]
 
-    def read(self) -> Sequence[Reading]:
-        """Return the energy of each event since ``open``, J.
+    def _open_package(self, folder: Path, kind: int, cpu: int, index: int) -> None:
+        """Open the events of a package that the kernel supports.
 
         Raises:
-            ReadingMissed: if an event cannot be read.
+            OSError: if a file is missing, or without permission.
+            ValueError: if a file has another content.
         """
-        self._read_s = self._clock.monotonic_s()
-        if not self._events:
-            raise ReadingMissed("perf events are not open; call open() first")
-        return [self._reading(*event) for event in self._events]
+        for event, device_kind in _EVENTS.items():
+            if not (folder / event).exists():
+                continue
+            config = int((folder / event).read_text().strip().removeprefix("event="), 16)
+            unit_j = float((folder / f"{event}.scale").read_text())
+            try:
+                file = self._opener(kind, config, cpu)
+            except PermissionError:
+                raise
+            except OSError:
+                continue  # some kernels list events that the CPU does not have
+            channel = energy_channel(
+                package_device(device_kind, index, f"package-{index}"),
+                f"perf power/{event}/",
+                self._parents,
+            )
+            self._counters.append((channel, _Event(file, unit_j, self._clock.monotonic_s())))
+
+
+class _Event:
+    """An open event, which counts from 0; see ``OpenCounter``."""
+
+    def __init__(self, file: int, unit_j: float, t_s: float) -> None:
+        self.energy = Counter(0, t_s, unit=unit_j)
+        self._file = file
+
+    def raw(self) -> int:
+        content = os.read(self._file, 8)
+        if len(content) < 8:
+            raise ReadingMissed("the event is in an error state")
+        return int.from_bytes(content, sys.byteorder)
 
     def close(self) -> None:
-        """See ``Source.close``."""
-        events, self._events = self._events, []
-        for _, file, _ in events:
-            os.close(file)
-
-    def _reading(self, channel: Channel, file: int, unit_j: float) -> Reading:
-        before_s = self._clock.monotonic_s()
-        try:
-            (count,) = struct.unpack("=Q", os.read(file, 8))
-        except (OSError, struct.error) as error:
-            raise ReadingMissed(f"{channel.device.name}: {error}") from error
-        after_s = self._clock.monotonic_s()
-        t_s, t_error_s = (before_s + after_s) / 2, (after_s - before_s) / 2 + PERIOD_S
-        return Reading(channel, t_s, count * unit_j, t_error_s)
+        os.close(self._file)
 
 
 def open_event(kind: int, config: int, cpu: int) -> int:
@@ -141,31 +136,6 @@ def open_event(kind: int, config: int, cpu: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return file
-
-
-def _opened(root: Path, folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_Event]:
-    """Yield the events of all packages that the kernel supports.
-
-    Raises:
-        OSError: if a file is missing, or if no package has an event.
-        ValueError: if a file has another content.
-    """
-    kind = int((folder / "type").read_text())
-    cpus = _cpus((folder / "cpumask").read_text())
-    for index, cpu in enumerate(_packages(root / "devices/system/cpu", cpus)):
-        for event, device_kind in _EVENTS.items():
-            description = folder / "events" / event
-            if not description.exists():
-                continue
-            config = int(description.read_text().strip().removeprefix("event="), 16)
-            unit_j = float(description.with_name(f"{event}.scale").read_text())
-            try:
-                file = opener(kind, config, cpu)
-            except PermissionError:
-                raise
-            except OSError:
-                continue  # some kernels list events that the CPU does not have
-            yield _channel(device_kind, index, event, parents), file, unit_j
 
 
 def _packages(folder: Path, cpus: Iterable[int]) -> Iterable[int]:
@@ -196,9 +166,3 @@ def _cpus(listed: str) -> Iterator[int]:
     for part in listed.strip().split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
-
-
-def _channel(kind: str, index: int, event: str, parents: Sequence[str]) -> Channel:
-    name = f"RAPL package-{index}" + ("" if kind == "cpu" else " dram")
-    device = Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
-    return energy_channel(device, f"perf power/{event}/", parents)

@@ -10,9 +10,11 @@ another register).
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
@@ -78,27 +80,46 @@ if sys.platform != "linux":
     _ABSENCE_FIX = "only Linux has these files"
 
 
-class RaplSource:
+class OpenCounter(Protocol):
+    """A counter of energy that is open."""
+
+    energy: Counter
+    """Adds up the increases of the values, J."""
+
+    def raw(self) -> int:
+        """Return the present value.
+
+        Raises:
+            ReadingMissed: if there is none.
+            OSError: if it cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+class CpuEnergySource(ABC):
     """Reports the energy of each CPU package, and of its memory, since ``open``, J.
 
-    Values start at 0 and never decrease. If a read of the file of a zone fails, the zone has no
-    reading at that time, and its next reading includes the missing energy. Readings must be at most
-    a minute apart, because two wraps between two readings would count as one. A counter wraps
-    around after some minutes at full power: nine minutes for a package of 500 W.
+    Values start at 0 and never decrease. If a read of a counter fails, it has no reading at that
+    time, and its next reading includes the missing energy.
 
     Args:
         clock: clock that gives the times of the readings.
-        root: folder of the powercap zones.
+        root: folder of the counters.
         parents: see ``energy_channel``.
     """
 
-    name = "RAPL"
+    name: str
+    quick_interval_s = QUICK_S
 
-    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
+    def __init__(self, clock: Clock, root: Path, parents: Sequence[str]) -> None:
         self._clock = clock
         self._root = root
         self._parents = parents
-        self._counters: list[tuple[Channel, _Counter]] = []
+        self._counters: list[tuple[Channel, OpenCounter]] = []
         self._read_s = clock.monotonic_s()
 
     @property
@@ -109,42 +130,29 @@ class RaplSource:
         """
         return until_reading_s(self._read_s)
 
-    @property
-    def quick_interval_s(self) -> float:
-        """See ``QuickSource``."""
-        return QUICK_S
-
     def open(self) -> Sequence[Channel]:
-        """Open all zones and return their channels; energy is counted from now on.
+        """Open all counters and return their channels; energy is counted from now on.
 
         Raises:
-            SourceUnavailable: if there is no zone, or none can be read.
+            SourceUnavailable: if there is no counter, or none can be read.
         """
         self.close()
-        counters, failures = _opened(_zones(self._root), self._clock)
-        if not counters and not failures:
-            raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
-        if not counters:
-            error = failures[0]
-            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
-            raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
-        notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [
-            (
-                energy_channel(
-                    replace(counter.device, notes=notes), str(counter.path), self._parents
-                ),
-                counter,
-            )
-            for counter in counters
-        ]
+        try:
+            self._open()
+        except SourceUnavailable:
+            self.close()
+            raise
         return [channel for channel, _ in self._counters]
 
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the counters, and append them to ``_counters``; raises as ``open``."""
+
     def read(self) -> Sequence[Reading]:
-        """Return the energy of each zone since ``open``, J; zones that fail are left out.
+        """Return the energy of each counter since ``open``, J; counters that fail are left out.
 
         Raises:
-            ReadingMissed: if all zones fail.
+            ReadingMissed: if all counters fail.
         """
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
@@ -153,9 +161,9 @@ class RaplSource:
             try:
                 readings.append(self._reading(channel, counter))
             except (OSError, ReadingMissed) as error:
-                missed.append(f"{counter.path}: {error}")
+                missed.append(f"{channel.sensor.name}: {error}")
         if not readings:
-            raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
+            raise ReadingMissed("; ".join(missed) or f"{self.name} is not open; call open() first")
         return readings
 
     def remarks(self) -> Sequence[str]:
@@ -167,12 +175,12 @@ class RaplSource:
             if (wraps := counter.energy.wraps)
         ]
 
-    def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
+    def _reading(self, channel: Channel, counter: OpenCounter) -> Reading:
         before_s = self._clock.monotonic_s()
-        raw_uj = counter.raw_uj()
+        raw = counter.raw()
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
-        energy_j = counter.energy.advance(raw_uj, t_s)
+        energy_j = counter.energy.advance(raw, t_s)
         return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
@@ -180,6 +188,38 @@ class RaplSource:
         counters, self._counters = self._counters, []
         for _, counter in counters:
             counter.close()
+
+
+class RaplSource(CpuEnergySource):
+    """Reads the files of powercap; see ``CpuEnergySource``.
+
+    Readings must be at most a minute apart, because two wraps between two readings would count as
+    one. A counter wraps around after some minutes at full power: nine minutes for a package of
+    500 W.
+
+    Args:
+        clock: clock that gives the times of the readings.
+        root: folder of the powercap zones.
+        parents: see ``energy_channel``.
+    """
+
+    name = "RAPL"
+
+    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
+        super().__init__(clock, root, parents)
+
+    def _open(self) -> None:
+        counters, failures = _opened(_zones(self._root), self._clock)
+        if not counters and not failures:
+            raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
+        if not counters:
+            error = failures[0]
+            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
+            raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
+        notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
+        for one in counters:
+            device = replace(one.device, notes=notes)
+            self._counters.append((energy_channel(device, str(one.path), self._parents), one))
 
 
 class _Counter:
@@ -207,7 +247,7 @@ class _Counter:
         self.path = folder / "energy_uj"
         self._file = os.open(self.path, os.O_RDONLY)
         try:
-            self.start_uj = self.raw_uj()
+            self.start_uj = self.raw()
         except (OSError, ReadingMissed) as error:
             self.close()
             raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
@@ -216,8 +256,8 @@ class _Counter:
         unit_j = joules_from_microjoules(1)
         self.energy = Counter(self.start_uj, t_s, unit=unit_j, wrap=range_uj)
 
-    def raw_uj(self) -> int:
-        """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
+    def raw(self) -> int:
+        """Return the value of the file, microjoules; raise ``ReadingMissed`` if it is not a number."""
         text = read_start(self._file, 64).strip()
         if not text.isdigit():
             raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
@@ -278,8 +318,7 @@ def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
         elif name != "dram" or package not in packages:
             continue
         kind, index = "cpu" if child < 0 else "dram", list(packages).index(package)
-        name = f"RAPL {packages[package]}" + ("" if child < 0 else " dram")
-        yield folder, Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
+        yield folder, package_device(kind, index, packages[package])
 
 
 def _folders(root: Path) -> dict[tuple[int, int], Path]:
@@ -291,6 +330,12 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
             if match:
                 folders.setdefault((int(match[1]), int(match[2] or -1)), folder)
     return folders
+
+
+def package_device(kind: str, index: int, package: str) -> Device:
+    """Return a package (kind ``cpu``) or its memory (``dram``)."""
+    name = f"RAPL {package}" + ("" if kind == "cpu" else " dram")
+    return Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
 
 
 def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel:
