@@ -17,7 +17,12 @@ from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.sources.rapl import CpuEnergySource, energy_channel, package_device
+from energy_callbacks.sensing.sources.rapl import (
+    CpuEnergySource,
+    OpenCounter,
+    energy_channel,
+    package_device,
+)
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
 from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS
@@ -94,29 +99,20 @@ class PerfEnergySource(CpuEnergySource):
                 raise
             except OSError:
                 continue  # some kernels list events that the CPU does not have
-            channel = energy_channel(
-                package_device(device_kind, index, f"package-{index}"),
-                f"perf power/{event}/",
-                self._parents,
+            device = package_device(device_kind, index, f"package-{index}")
+            channel = energy_channel(device, f"perf power/{event}/", self._parents)
+            energy = Counter(0, self._clock.monotonic_s(), unit=unit_j)
+            self._counters.append(
+                OpenCounter(channel=channel, file=file, raw=_count, energy=energy)
             )
-            self._counters.append((channel, _Event(file, unit_j, self._clock.monotonic_s())))
 
 
-class _Event:
-    """An open event, which counts from 0; see ``OpenCounter``."""
-
-    def __init__(self, file: int, unit_j: float, t_s: float) -> None:
-        self.energy = Counter(0, t_s, unit=unit_j)
-        self._file = file
-
-    def raw(self) -> int:
-        content = os.read(self._file, 8)
-        if len(content) < 8:
-            raise ReadingMissed("the event is in an error state")
-        return int.from_bytes(content, sys.byteorder)
-
-    def close(self) -> None:
-        os.close(self._file)
+def _count(file: int) -> int:
+    """Return the count of an event; raise ``ReadingMissed`` if it is in an error state."""
+    content = os.read(file, 8)
+    if len(content) < 8:
+        raise ReadingMissed("the event is in an error state")
+    return int.from_bytes(content, sys.byteorder)
 
 
 def open_event(kind: int, config: int, cpu: int) -> int:

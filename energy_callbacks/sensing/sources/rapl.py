@@ -11,10 +11,9 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
@@ -80,24 +79,24 @@ if sys.platform != "linux":
     _ABSENCE_FIX = "only Linux has these files"
 
 
-class OpenCounter(Protocol):
-    """A counter of energy that is open."""
+@dataclass(slots=True, kw_only=True)
+class OpenCounter:
+    """A counter of energy that is open.
 
+    Attributes:
+        channel: channel of its readings.
+        file: file descriptor, which ``close`` of the source closes.
+        raw: returns the present value, given the file descriptor; raises ``OSError`` or
+            ``ReadingMissed`` if there is none.
+        energy: adds up the increases of the values, J.
+        start: first value.
+    """
+
+    channel: Channel
+    file: int
+    raw: Callable[[int], int]
     energy: Counter
-    """Adds up the increases of the values, J."""
-
-    def raw(self) -> int:
-        """Return the present value.
-
-        Raises:
-            ReadingMissed: if there is none.
-            OSError: if it cannot be read.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
+    start: int = 0
 
 
 class CpuEnergySource(ABC):
@@ -119,7 +118,7 @@ class CpuEnergySource(ABC):
         self._clock = clock
         self._root = root
         self._parents = parents
-        self._counters: list[tuple[Channel, OpenCounter]] = []
+        self._counters: list[OpenCounter] = []
         self._read_s = clock.monotonic_s()
 
     @property
@@ -142,7 +141,7 @@ class CpuEnergySource(ABC):
         except SourceUnavailable:
             self.close()
             raise
-        return [channel for channel, _ in self._counters]
+        return [one.channel for one in self._counters]
 
     @abstractmethod
     def _open(self) -> None:
@@ -157,11 +156,11 @@ class CpuEnergySource(ABC):
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
         missed: list[str] = []
-        for channel, counter in self._counters:
+        for one in self._counters:
             try:
-                readings.append(self._reading(channel, counter))
+                readings.append(self._reading(one))
             except (OSError, ReadingMissed) as error:
-                missed.append(f"{channel.sensor.name}: {error}")
+                missed.append(f"{one.channel.sensor.name}: {error}")
         if not readings:
             raise ReadingMissed("; ".join(missed) or f"{self.name} is not open; call open() first")
         return readings
@@ -169,25 +168,25 @@ class CpuEnergySource(ABC):
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
         return [
-            f"the counter of {channel.device.name} restarted at the end of its range "
+            f"the counter of {one.channel.device.name} restarted at the end of its range "
             f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
-            for channel, counter in self._counters
-            if (wraps := counter.energy.wraps)
+            for one in self._counters
+            if (wraps := one.energy.wraps)
         ]
 
-    def _reading(self, channel: Channel, counter: OpenCounter) -> Reading:
+    def _reading(self, one: OpenCounter) -> Reading:
         before_s = self._clock.monotonic_s()
-        raw = counter.raw()
+        raw = one.raw(one.file)
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
-        energy_j = counter.energy.advance(raw, t_s)
-        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
+        energy_j = one.energy.advance(raw, t_s)
+        return Reading(one.channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
         """See ``Source.close``."""
         counters, self._counters = self._counters, []
-        for _, counter in counters:
-            counter.close()
+        for one in counters:
+            os.close(one.file)
 
 
 class RaplSource(CpuEnergySource):
@@ -209,100 +208,81 @@ class RaplSource(CpuEnergySource):
         super().__init__(clock, root, parents)
 
     def _open(self) -> None:
-        counters, failures = _opened(_zones(self._root), self._clock)
-        if not counters and not failures:
+        failures = self._open_zones()
+        if not self._counters and not failures:
             raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
-        if not counters:
+        if not self._counters:
             error = failures[0]
             fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        for one in counters:
-            device = replace(one.device, notes=notes)
-            self._counters.append((energy_channel(device, str(one.path), self._parents), one))
+        for one in self._counters:
+            one.channel = replace(one.channel, device=replace(one.channel.device, notes=notes))
+
+    def _open_zones(self) -> list[OSError]:
+        """Open each readable zone, and return the errors of the other zones.
+
+        Zones that show the same counter as an earlier zone are left out.
+        """
+        failures: list[OSError] = []
+        for folder, device in _zones(self._root):
+            path = folder / "energy_uj"
+            channel = energy_channel(device, str(path), self._parents)
+            try:
+                counter = _opened(path, channel, self._clock.monotonic_s())
+            except OSError as error:
+                failures.append(error)
+                continue
+            if any(_is_one_counter(counter, other) for other in self._counters):
+                os.close(counter.file)
+            else:
+                self._counters.append(counter)
+        return failures
 
 
-class _Counter:
-    """Reads an ``energy_uj`` file.
-
-    The file is opened once; each read at offset 0 returns the present value.
-
-    Attributes:
-        device: the package or its memory.
-        path: path of the file.
-        start_uj: value of the file when it was opened, microjoules.
-        energy: adds up the increases of the values, J.
+def _opened(path: Path, channel: Channel, t_s: float) -> OpenCounter:
+    """Open an ``energy_uj`` file; each read at offset 0 returns the present value.
 
     Args:
-        folder: folder of the zone.
-        device: the package or its memory.
+        path: path of the file.
+        channel: channel of its readings.
         t_s: present monotonic time.
 
     Raises:
         OSError: if the file cannot be opened or read; ``filename`` of the error is the path.
     """
-
-    def __init__(self, folder: Path, device: Device, t_s: float) -> None:
-        self.device = device
-        self.path = folder / "energy_uj"
-        self._file = os.open(self.path, os.O_RDONLY)
-        try:
-            self.start_uj = self.raw()
-        except (OSError, ReadingMissed) as error:
-            self.close()
-            raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
-        text = _text(folder / "max_energy_range_uj")
-        range_uj = int(text) if text.isdigit() else None
-        unit_j = joules_from_microjoules(1)
-        self.energy = Counter(self.start_uj, t_s, unit=unit_j, wrap=range_uj)
-
-    def raw(self) -> int:
-        """Return the value of the file, microjoules; raise ``ReadingMissed`` if it is not a number."""
-        text = read_start(self._file, 64).strip()
-        if not text.isdigit():
-            raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
-        return int(text)
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        start_uj = _raw_uj(file)
+    except (OSError, ReadingMissed) as error:
+        os.close(file)
+        raise OSError(getattr(error, "errno", None), str(error), str(path)) from error
+    text = _text(path.with_name("max_energy_range_uj"))
+    range_uj = int(text) if text.isdigit() else None
+    energy = Counter(start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj)
+    return OpenCounter(channel=channel, file=file, raw=_raw_uj, energy=energy, start=start_uj)
 
 
-def _opened(
-    zones: Iterable[tuple[Path, Device]], clock: Clock
-) -> tuple[list[_Counter], list[OSError]]:
-    """Return a counter for each readable zone, and the errors of the other zones.
-
-    Zones that show the same counter as an earlier zone are left out.
-    """
-    counters: list[_Counter] = []
-    failures: list[OSError] = []
-    for folder, device in zones:
-        try:
-            counter = _Counter(folder, device, clock.monotonic_s())
-        except OSError as error:
-            failures.append(error)
-            continue
-        if any(_is_one_counter(counter, other) for other in counters):
-            counter.close()
-        else:
-            counters.append(counter)
-    return counters, failures
+def _raw_uj(file: int) -> int:
+    """Return the value of a file, microjoules; raise ``ReadingMissed`` if it is not a number."""
+    text = read_start(file, 64).strip()
+    if not text.isdigit():
+        raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
+    return int(text)
 
 
-def _is_one_counter(first: _Counter, second: _Counter) -> bool:
+def _is_one_counter(first: OpenCounter, second: OpenCounter) -> bool:
     """Return whether two zones show the same counter.
 
     This is assumed if both zones belong to the same package and are of the same kind (package or
     memory), and their values differ by less than ``_MIRROR_UJ``. However, it is not assumed if the
     value of ``first`` is 0, because separate counters may also be equal at 0.
     """
-    sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
-    if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
+    device, other = first.channel.device, second.channel.device
+    sockets = [one.name.partition("-die-")[0] for one in (device, other)]
+    if sockets[0] != sockets[1] or device.kind != other.kind:
         return False
-    return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ
+    return first.start > 0 and abs(first.start - second.start) < _MIRROR_UJ
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
