@@ -21,6 +21,7 @@ from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.drm import text, whole
 from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
 POWERCAP = Path("/sys/class/powercap")
@@ -257,18 +258,17 @@ def _opened(path: Path, channel: Channel, t_s: float) -> OpenCounter:
     except (OSError, ReadingMissed) as error:
         os.close(file)
         raise OSError(getattr(error, "errno", None), str(error), str(path)) from error
-    text = _text(path.with_name("max_energy_range_uj"))
-    range_uj = int(text) if text.isdigit() else None
+    range_uj = whole(text(path.with_name("max_energy_range_uj"))) or None
     energy = Counter(start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj)
     return OpenCounter(channel=channel, file=file, raw=_raw_uj, energy=energy, start=start_uj)
 
 
 def _raw_uj(file: int) -> int:
     """Return the value of a file, microjoules; raise ``ReadingMissed`` if it is not a number."""
-    text = read_start(file, 64).strip()
-    if not text.isdigit():
-        raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
-    return int(text)
+    content = read_start(file, 64).strip()
+    if not content.isdigit():
+        raise ReadingMissed(f"it contains {content!r} instead of a number; it is read again later")
+    return int(content)
 
 
 def _is_one_counter(first: OpenCounter, second: OpenCounter) -> bool:
@@ -292,7 +292,7 @@ def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
     """
     packages: dict[int, str] = {}
     for (package, child), folder in sorted(_folders(root).items()):
-        name = _text(folder / "name")
+        name = text(folder / "name")
         if child < 0 and name.startswith("package-") and name not in packages.values():
             packages[package] = name
         elif name != "dram" or package not in packages:
@@ -336,11 +336,3 @@ def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel
         citation=_CITATION,
     )
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
-
-
-def _text(path: Path) -> str:
-    """Return the text of a small file; ``""`` if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
