@@ -11,12 +11,11 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sources.rapl import (
     CpuEnergySource,
     OpenCounter,
@@ -26,9 +25,6 @@ from energy_callbacks.sensing.sources.rapl import (
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
 from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS
-
-Opener = Callable[[int, int, int], int]
-"""Opens an event of a type (of PMU), configuration and CPU; returns its file descriptor."""
 
 _EVENTS: Final = {"energy-pkg": "cpu", "energy-ram": "dram"}
 _FIX: Final = (
@@ -48,25 +44,11 @@ _ATTRIBUTES: Final = struct.Struct("=IIQ48x")
 class PerfEnergySource(CpuEnergySource):
     """Reads perf events; see ``CpuEnergySource``.
 
-    Args:
-        clock: clock that gives the times of the readings.
-        root: folder such as ``/sys``.
-        opener: opens events.
-        parents: see ``energy_channel``.
+    The folder ``root`` is that of all devices, such as ``/sys``.
     """
 
     name = "RAPL through perf"
-
-    def __init__(
-        self,
-        clock: Clock,
-        root: Path = SYSFS,
-        opener: Opener | None = None,
-        *,
-        parents: Sequence[str] = (),
-    ) -> None:
-        super().__init__(clock, root, parents)
-        self._opener = opener or open_event
+    default_root = SYSFS
 
     def _open(self) -> None:
         folder = self._root / "bus/event_source/devices/power"
@@ -94,7 +76,7 @@ class PerfEnergySource(CpuEnergySource):
             config = int((folder / event).read_text().strip().removeprefix("event="), 16)
             unit_j = float((folder / f"{event}.scale").read_text())
             try:
-                file = self._opener(kind, config, cpu)
+                file = open_event(kind, config, cpu)
             except PermissionError:
                 raise
             except OSError:

@@ -108,16 +108,22 @@ class CpuEnergySource(ABC):
 
     Args:
         clock: clock that gives the times of the readings.
-        root: folder of the counters.
+        root: folder of the counters; ``None`` for ``default_root``.
         parents: see ``energy_channel``.
+
+    Attributes:
+        default_root: folder of the counters, except in containers.
     """
 
     name: str
+    default_root: Path
     quick_interval_s = QUICK_S
 
-    def __init__(self, clock: Clock, root: Path, parents: Sequence[str]) -> None:
+    def __init__(
+        self, clock: Clock, root: Path | None = None, *, parents: Sequence[str] = ()
+    ) -> None:
         self._clock = clock
-        self._root = root
+        self._root = root or self.default_root
         self._parents = parents
         self._counters: list[OpenCounter] = []
         self._read_s = clock.monotonic_s()
@@ -195,18 +201,11 @@ class RaplSource(CpuEnergySource):
 
     Readings must be at most a minute apart, because two wraps between two readings would count as
     one. A counter wraps around after some minutes at full power: nine minutes for a package of
-    500 W.
-
-    Args:
-        clock: clock that gives the times of the readings.
-        root: folder of the powercap zones.
-        parents: see ``energy_channel``.
+    500 W. The folder ``root`` is that of the powercap zones.
     """
 
     name = "RAPL"
-
-    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
-        super().__init__(clock, root, parents)
+    default_root = POWERCAP
 
     def _open(self) -> None:
         failures = self._open_zones()
