@@ -82,11 +82,10 @@ class PerfEnergySource(CpuEnergySource):
             except OSError:
                 continue  # some kernels list events that the CPU does not have
             device = package_device(device_kind, index, f"package-{index}")
-            channel = energy_channel(device, f"perf power/{event}/", self._parents)
-            energy = Counter(0, self._clock.monotonic_s(), unit=unit_j)
-            self._counters.append(
-                OpenCounter(channel=channel, file=file, raw=_count, energy=energy)
-            )
+            name, start_s = f"perf power/{event}/", self._clock.monotonic_s()
+            channel = energy_channel(device, name, self._parents)
+            energy = Counter(0, start_s, unit=unit_j)
+            self._counters.append(OpenCounter(name, channel, file, _count, energy))
 
 
 def _count(file: int) -> int:

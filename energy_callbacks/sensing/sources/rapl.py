@@ -80,11 +80,12 @@ if sys.platform != "linux":
     _ABSENCE_FIX = "only Linux has these files"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OpenCounter:
     """A counter of energy that is open.
 
     Attributes:
+        name: path or other name.
         channel: channel of its readings.
         file: file descriptor, which ``close`` of the source closes.
         raw: returns the present value, given the file descriptor; raises ``OSError`` or
@@ -93,6 +94,7 @@ class OpenCounter:
         start: first value.
     """
 
+    name: str
     channel: Channel
     file: int
     raw: Callable[[int], int]
@@ -167,7 +169,7 @@ class CpuEnergySource(ABC):
             try:
                 readings.append(self._reading(one))
             except (OSError, ReadingMissed) as error:
-                missed.append(f"{one.channel.sensor.name}: {error}")
+                missed.append(f"{one.name}: {error}")
         if not readings:
             raise ReadingMissed("; ".join(missed) or f"{self.name} is not open; call open() first")
         return readings
@@ -259,7 +261,7 @@ def _opened(path: Path, channel: Channel, t_s: float) -> OpenCounter:
         raise OSError(getattr(error, "errno", None), str(error), str(path)) from error
     range_uj = whole(text(path.with_name("max_energy_range_uj"))) or None
     energy = Counter(start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj)
-    return OpenCounter(channel=channel, file=file, raw=_raw_uj, energy=energy, start=start_uj)
+    return OpenCounter(str(path), channel, file, _raw_uj, energy, start_uj)
 
 
 def _raw_uj(file: int) -> int:
