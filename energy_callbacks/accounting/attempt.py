@@ -168,6 +168,7 @@ class ActiveAttempt:
         path = journal.path_for(run_folder, self._number, self.host, process.rank)
         self.folder = path.parent
         self.power: PowerControlRun | None = None
+        self.on_report: Callable[[Mapping[str, float], Path], None] | None = None
         # Slow work is done before the start time is taken. CodeCarbon's tables are read without
         # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from energy_callbacks.sensing.clock import Latch
 if TYPE_CHECKING:
     from energy_callbacks.report_process.pages import Pages
 
+OnReport = Callable[[Mapping[str, float], Path], None]
+"""Called with the last figures by tag, and the folder with the files of the report."""
+
 
 class ReportJob:
     """The report of one training that is to be made.
@@ -17,29 +21,48 @@ class ReportJob:
     Args:
         run_folder: folder of the journals and of the report.
         pages: pages of TensorBoard; ``None`` for none.
+        on_report: called when the report is complete, in the process of the training and not on the
+            training thread; must not raise exceptions.
 
     Attributes:
         done: set when the job was made, has failed or was skipped.
     """
 
-    def __init__(self, run_folder: Path, pages: "Pages | None" = None) -> None:
+    def __init__(
+        self, run_folder: Path, pages: "Pages | None" = None, on_report: OnReport | None = None
+    ) -> None:
         self.run_folder = run_folder
         self.pages = pages
+        self._on_report = () if on_report is None else (on_report,)
         self.done = Latch()
 
-    def make(self) -> None:
+    def take_over(self, skipped: "ReportJob") -> None:
+        """Also tell those who wait for the report of a skipped job in the same folder."""
+        self._on_report = (*skipped._on_report, *self._on_report)
+
+    def publish(self, figures: Mapping[str, float]) -> None:
+        """Call ``on_report`` with the figures that ``make`` has returned."""
+        for act in self._on_report:
+            act(figures, self.run_folder)
+
+    def make(self) -> dict[str, float]:
         """Write ``energy_report.*`` into the run folder, and the pages to TensorBoard.
+
+        Returns:
+            The last figures by tag, such as ``final/total_wh``.
 
         Raises:
             OSError: if a file cannot be written.
             JournalError: if no journal can be read.
         """
         from energy_callbacks.report import build, save
+        from energy_callbacks.report_process.pages import last_figures
 
         report = build(self.run_folder)
         save(report, self.run_folder)
         if self.pages is not None:
             self.pages.write(report)
+        return last_figures(report)
 
     def as_json(self) -> str:
         """Return the job as JSON, for the report process."""

@@ -34,8 +34,9 @@ from transformers import DefaultFlowCallback, PrinterCallback, ProgressCallback
 from transformers.integrations.integration_utils import TensorBoardCallback, rewrite_logs
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.outputs import open_runs
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
-from energy_callbacks.outputs.protocol import Board
+from energy_callbacks.outputs.protocol import Board, RunLog
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks_huggingface.log_filter import (
@@ -92,6 +93,10 @@ class OtherTrainerCallbacks:
         """Yield the ``Board`` of each open TensorBoard callback, or of our own event file."""
         yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
         yield from () if self._file is None else (self._file,)
+
+    def run_logs(self) -> Iterator[RunLog]:
+        """Yield the open runs of experiment trackers, if this object writes rows."""
+        yield from open_runs.of_callbacks(self._callbacks if self._writes else ())
 
     @property
     def _is_in_place(self) -> bool:
