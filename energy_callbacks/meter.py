@@ -603,8 +603,11 @@ class EnergyMeter:
 
     @harmless
     def _add_run_logs(self, runs: "RunLogs") -> None:
-        """Add figures and files of the report to runs of experiment trackers, after the attempt."""
-        if attempt := self._lifecycle.running:
+        """Add figures and files of the report to runs of experiment trackers, after the attempt.
+
+        Call this while the attempt is running, or in ``ending``.
+        """
+        if attempt := self._lifecycle.own:
             attempt.on_report = runs.report
             open_attempts.exit_first()
 

@@ -26,6 +26,7 @@ class WandbRun:
         self._run = run
         self._step = step
         self._prefix = prefix
+        self._expected: set[str] = set()
 
     def begin(self, config: Mapping[str, Value], tag_prefix: str) -> None:
         """Add the configuration; assign the x axis, and hide the ends of intervals.
@@ -44,10 +45,15 @@ class WandbRun:
 
     def end(self, figures: Mapping[str, float]) -> None:
         """Set the figures in the summary, because the user may finish the run at once."""
+        self._expected = set(figures)
         self._run.summary.update(dict(figures))
 
     def report(self, figures: Mapping[str, float], files: Sequence[Path]) -> None:
-        """Set the figures in the summary, and add an artifact with the files."""
+        """Add an artifact with the files, and set the figures in the summary.
+
+        Figures that were expected and are not in the report, because their error is too large, are
+        removed.
+        """
         import wandb  # pyright: ignore[reportMissingImports]
 
         name = f"energy-report-{self._run.id}"
@@ -55,4 +61,6 @@ class WandbRun:
         for path in files:
             artifact.add_file(str(path))
         self._run.log_artifact(artifact)
+        for tag in sorted(self._expected - figures.keys()):
+            del self._run.summary[tag]
         self._run.summary.update(dict(figures))

@@ -8,6 +8,7 @@ import pytest
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking
+from tests.trackers.fixtures import mlflow_uri, mlflow_url, wandb_folder  # noqa: F401 - fixtures
 
 pytest.register_assert_rewrite("tests.integrations.contract")
 

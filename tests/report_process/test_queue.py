@@ -27,7 +27,7 @@ class FakeProcess:
 
     def communicate(self, text: str, timeout: float) -> tuple[str, str]:
         self._while_running(text)
-        return "", "boom" if self.returncode else ""
+        return "\n{}\n", "boom" if self.returncode else ""
 
     def wait(self) -> int:
         return self.returncode

@@ -68,6 +68,8 @@ def _add(view: WandbView, record: Any) -> None:
         view.rows.append(_values(record.history.item))
     elif kind == "summary":
         view.summary |= _values(record.summary.update)
+        for item in record.summary.remove:
+            del view.summary[_name(item)]
     elif kind in ("run", "config"):
         config = record.run.config if kind == "run" else record.config
         view.config |= _values(config.update)
@@ -76,9 +78,11 @@ def _add(view: WandbView, record: Any) -> None:
     elif kind == "artifact":
         contents = record.artifact.manifest.contents
         view.artifacts[record.artifact.name] = {one.path: Path(one.local_path) for one in contents}
-    elif kind == "request" and record.request.WhichOneof("request_type") == "log_artifact":
-        pass
 
 
 def _values(items: Any) -> dict[str, Any]:
-    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+    return {_name(item): json.loads(item.value_json) for item in items}
+
+
+def _name(item: Any) -> str:
+    return item.key or "/".join(item.nested_key)
