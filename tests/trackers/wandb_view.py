@@ -35,9 +35,11 @@ class WandbView:
 
 
 def read(folder: Path) -> WandbView:
-    """Read the only run below a folder."""
+    """Read the only run below a folder; end W&B's process first, which may still be writing it."""
+    import wandb
     from wandb.proto import wandb_internal_pb2 as pb
 
+    wandb.teardown()
     [path] = {found.resolve() for found in folder.rglob("*.wandb")}
     view = WandbView()
     for content in _records(path.read_bytes()):
