@@ -70,7 +70,7 @@ class Dashboard:
         self._ask_facts = facts
         self._ask_runs = runs
         self._runs: RunLogs | None = None
-        self._facts: dict[str, hparams.Value] = {}
+        self._facts: dict[str, Value] = {}
         self._boards: list[Board] = []
         self._compared: list[Board] = []
         self._is_due = True
@@ -106,9 +106,9 @@ class Dashboard:
                 ignored.
             step: step of the last row.
         """
-        self._begin_runs().end(
-            expected_figures(without_prefix(self._prefix, self._meter.totals()))
-        )
+        if runs := self._begin_runs():
+            totals = without_prefix(self._prefix, self._meter.totals())
+            runs.end(expected_figures(totals))
         if not self._boards:
             return None
         pages = self._calls.call(lambda: self._pages(metrics(), step))

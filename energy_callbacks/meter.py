@@ -1,7 +1,8 @@
 """``EnergyMeter``: measures the energy of a training; adapters and training loops call it.
 
-Adapters also use the methods ``_abandon``, ``_record``, ``_start``, ``_step_marks`` and
-``_add_run_logs``, ``_wait_until_seen``, and the attribute ``_clock``. These are no part of the public interface.
+Adapters also use the methods ``_abandon``, ``_add_run_logs``, ``_record``, ``_start``,
+``_step_marks`` and ``_wait_until_seen``, and the attribute ``_clock``. These are no part of the
+public interface.
 """
 
 import contextlib
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.accounting.metrics.scalars import Scalars
     from energy_callbacks.accounting.power_control import PowerControl
-    from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.outputs.run_logs import RunLogs
+    from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
 
 # Maximum wait in seconds for the other ranks before the report is computed; a rank that died must

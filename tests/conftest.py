@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from tests.garbage import Freezer
 from tests.integrations.no_tensorflow import keep_tensorflow_out
 from tests.lanes import FRAMEWORKS, LANES, Lane, lanes_of
-from tests.trackers.mlflow_server import MlflowServer, is_installed
 from tests.scheduling import LaneScheduling
 from tests.trackers.fixtures import SERVER_KEY
+from tests.trackers.mlflow_server import MlflowServer, is_installed
 
 # No deadline for examples of Hypothesis: on a busy machine they take longer.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

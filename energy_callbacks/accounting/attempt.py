@@ -133,7 +133,11 @@ class ActiveAttempt:
         power: control of the GPUs' power, which restores it when the attempt ends; ``None`` if
             there is none.
         is_let_go: whether ``let_go`` was called.
+        on_report: called after the report of the run was made, with its last figures by tag and the
+            run folder; ``None`` if nobody waits for it.
     """
+
+    on_report: Callable[[Mapping[str, float], Path], None] | None = None
 
     def __init__(
         self,
@@ -168,7 +172,6 @@ class ActiveAttempt:
         path = journal.path_for(run_folder, self._number, self.host, process.rank)
         self.folder = path.parent
         self.power: PowerControlRun | None = None
-        self.on_report: Callable[[Mapping[str, float], Path], None] | None = None
         # Slow work is done before the start time is taken. CodeCarbon's tables are read without
         # importing CodeCarbon, which takes 0.3 s or more.
         from energy_callbacks.accounting.journal import environment

@@ -109,7 +109,7 @@ class OtherRun:
         self._tracker.summarize(self._run, dict(figures))
 
     def report(self, figures: Mapping[str, float], files: Sequence[Path]) -> None:
-        """Add the files, and set the figures of the report."""
+        """Set the figures of the report, and add its files."""
+        self._tracker.summarize(self._run, dict(figures))
         for path in files:
             self._tracker.attach(self._run, path)
-        self._tracker.summarize(self._run, dict(figures))

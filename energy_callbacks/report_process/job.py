@@ -25,6 +25,7 @@ class ReportJob:
             training thread; must not raise exceptions.
 
     Attributes:
+        on_report: what is called when the report is complete.
         done: set when the job was made, has failed or was skipped.
     """
 
@@ -33,16 +34,16 @@ class ReportJob:
     ) -> None:
         self.run_folder = run_folder
         self.pages = pages
-        self._on_report = () if on_report is None else (on_report,)
+        self.on_report = () if on_report is None else (on_report,)
         self.done = Latch()
 
     def take_over(self, skipped: "ReportJob") -> None:
         """Also tell those who wait for the report of a skipped job in the same folder."""
-        self._on_report = (*skipped._on_report, *self._on_report)
+        self.on_report = (*skipped.on_report, *self.on_report)
 
     def publish(self, figures: Mapping[str, float]) -> None:
         """Call ``on_report`` with the figures that ``make`` has returned."""
-        for act in self._on_report:
+        for act in self.on_report:
             act(figures, self.run_folder)
 
     def make(self) -> dict[str, float]:

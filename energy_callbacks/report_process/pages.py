@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.core.units import grams, watt_hours
 from energy_callbacks.outputs import hparams, summaries
+from energy_callbacks.outputs.protocol import Value
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Pages:
 
     folders: Sequence[str]
     compared: Sequence[str]
-    facts: Mapping[str, hparams.Value]
+    facts: Mapping[str, Value]
     metrics: Mapping[str, float]
     step: int
     unix_s: float

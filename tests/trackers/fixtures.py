@@ -1,5 +1,6 @@
 """Fixtures for tests of experiment trackers: W&B without a network, and a local MLflow server."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,8 @@ SERVER_KEY = "mlflow_server"
 
 
 @pytest.fixture
-def wandb_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the folder of offline runs of W&B; the test finishes its runs."""
-    wandb = pytest.importorskip("wandb")
+def wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the folder of W&B's files, whether or not it is installed."""
     folder = tmp_path / "tracked"
     folder.mkdir()
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -22,7 +22,15 @@ def wandb_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     for name in ("", "DATA_", "CACHE_", "CONFIG_"):
         monkeypatch.setenv(f"WANDB_{name}DIR", str(folder))
     yield folder
-    wandb.teardown()  # the next test has other settings
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()  # the next test has other settings
+
+
+@pytest.fixture
+def wandb_folder(wandb_offline: Path) -> Path:
+    """Return the folder of offline runs of W&B; the test finishes its runs."""
+    pytest.importorskip("wandb")
+    return wandb_offline
 
 
 @pytest.fixture(scope="session")
