@@ -76,7 +76,7 @@ def _distribute(config: pytest.Config, lanes: list[Lane]) -> None:
     config.option.dist = "each"
     config.option.tx = [_spec(lane) for lane in lanes]
     config.option.maxworkerrestart = config.option.maxworkerrestart or _RESTARTS
-    if is_installed() and set(lanes).intersection(FRAMEWORKS):
+    if is_installed() and any(lane in FRAMEWORKS for lane in lanes):
         folder = tempfile.TemporaryDirectory(prefix="mlflow-")
         config.add_cleanup(folder.cleanup)
         config.stash[_SERVER] = server = MlflowServer(Path(folder.name))
