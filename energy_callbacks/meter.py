@@ -737,7 +737,7 @@ class EnergyMeter:
         if attempt.rank != 0:
             return
         attempt.wait_for_ranks(_RANKS_S)
-        job = self._job = ReportJob(attempt.run_folder, pages, attempt.on_report)
+        job = self._job = ReportJob(attempt.run_folder, pages, attempt.on_report, attempt.run_id)
         if isinstance(self._clock, SystemClock) and _has_exit_handlers():
             queue.reports.make(job)
         else:  # in virtual time, a report is made at once

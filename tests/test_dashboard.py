@@ -14,6 +14,7 @@ from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.report import load
 from energy_callbacks.report_process.pages import FINAL
 from energy_callbacks.testing import FakeClock
 from energy_callbacks.version import __version__
@@ -234,6 +235,30 @@ def test_a_training_that_failed_without_a_hook_has_its_report_in_the_tracker(
     fit()
     loop.clock.advance(60.0)
     assert [name for name, _ in run.calls] == ["begin", "report"]
+
+
+def test_the_report_is_that_of_its_own_training(tmp_path: Path) -> None:
+    """Another training has begun in the same folder before the report of the first one is made.
+
+    Loggers such as ``WandbLogger`` have the same folder for all trainings.
+    """
+    first, run = Loop(tmp_path, None), Tracked()
+    first.dashboard = Dashboard(first.meter, runs=lambda: [run])
+    second = EnergyMeter(
+        sources=[constant(first.clock, 7.0, "gpu")], clock=first.clock, config=first.meter.config
+    )
+
+    def begin(*_: object) -> None:
+        first.clock.advance(0.1)
+        second.start()
+        first.clock.advance(5.0)
+
+    run.end = begin  # type: ignore[method-assign]
+    first.train()
+    second.stop()
+    [_, (_, (figures, files))] = run.calls
+    assert figures["final/total_wh"] == pytest.approx(TOTAL_WH, rel=1e-3)
+    assert load(files[0]).run.run_id == first.meter.run_id
 
 
 def test_runs_that_are_not_found_are_one_warning(

@@ -141,9 +141,10 @@ def _skip(skipped: ReportJob | None, newer: ReportJob) -> None:
         return
     skipped.done.set()
     folder = skipped.run_folder
-    if folder == newer.run_folder:  # the newer report covers both
+    is_same_folder = folder == newer.run_folder
+    if is_same_folder and skipped.run_id == newer.run_id:  # the newer report covers both
         newer.take_over(skipped)
-    else:
+    elif not is_same_folder or skipped.on_report:
         logger.warning(
             "the report of %s was skipped, because a newer training has ended; make it with: "
             "energy-callbacks report %s",

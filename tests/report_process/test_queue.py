@@ -186,14 +186,21 @@ def test_the_process_lowers_its_priority_and_makes_the_report(
     assert load(folder / "energy_report.json").throughput.samples == 20
 
 
-def test_a_skipped_report_in_the_same_folder_is_published_with_the_newer_one(
+@pytest.mark.parametrize(
+    ("run_ids", "expected"),
+    [("111", ["a", "b", "c"]), ("122", ["a", "b", "c"]), ("123", ["a", "c"])],
+)
+def test_a_skipped_report_of_the_same_run_is_published_with_the_newer_one(
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    run_ids: str,
+    expected: list[str],
 ) -> None:
-    """Two trainings may have different runs of a tracker, and one folder."""
+    """The figures of another run in the same folder are not; a warning says so."""
     reports, published, made = ReportQueue(), [], []
     jobs = [
-        ReportJob(Path("same"), None, lambda *_, name=name: published.append(name))
-        for name in "abc"
+        ReportJob(Path("same"), None, lambda *_, name=name: published.append(name), run_id)
+        for name, run_id in zip("abc", run_ids, strict=True)
     ]
 
     def while_running(text: str) -> None:
@@ -204,7 +211,8 @@ def test_a_skipped_report_in_the_same_folder_is_published_with_the_newer_one(
     monkeypatch.setattr(queue, "_started", lambda: FakeProcess(while_running))
     reports.make(jobs[0])
     assert len(made) == 2
-    assert published == ["a", "b", "c"]
+    assert published == expected
+    assert ("was skipped" in caplog.text) == ("b" not in expected)
 
 
 def test_a_report_that_was_not_made_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
