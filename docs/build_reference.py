@@ -11,6 +11,8 @@ from pathlib import Path
 from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
 from energy_callbacks.cli import build_parser
 from energy_callbacks.report_process.pages import FINAL
+from energy_callbacks.sensing.sources.sysfs import families
+from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -59,6 +61,56 @@ They cover the whole run over all its attempts, unlike the last rows of the tags
 | `final/<name>` | the last value of your metric `<name>` |
 """
 
+SENSORS = """# Sensors
+
+This page lists the sensors that can be read, what their values include, and on what each was tested.
+`energy-callbacks doctor` shows which of them this machine has.
+[How it measures](../how-it-measures.md) describes how energy is computed from the readings.
+
+| family | power and energy include | energy counter | power | error bound | tested on |
+|---|---|---|---|---|---|
+| NVIDIA GPU (NVML) | the whole card | yes | yes | 5 %; 10 % before Pascal | H100 and H200; older cards with a simulated NVML |
+| CPU and memory (RAPL) | CPU packages, their memory | yes | no | 10 %; 20 % for memory | modelled files |
+| CPU and memory (perf events) | CPU packages, their memory | yes | no | 10 %; 20 % for memory | simulated calls |
+| Apple silicon (`powermetrics`) | CPU, GPU, Neural Engine | yes | no | 20 % | modelled output |
+| Server (IPMI), [if you ask for it](../machine-power.md) | the whole server | no | yes | 10 % | modelled output |
+| CPU and memory (estimate) | CPU and memory by CodeCarbon's models | no | model | 50 or 100 % | not on hardware |
+{families}
+
+*Modelled files* are folders with the files that the documentation of the Linux kernel describes, *modelled output* is text in the documented format of a command. Their values follow a known power, so that the measured energy can be compared with the exact one. They cannot show whether the sensor of a real device is accurate.
+An error bound is the largest relative error of the sensor that is taken into account in the intervals of the report.
+
+## Sensors in files of Linux
+
+Each family below is read without libraries of the vendor, from files in `/sys`.
+In a container, mount the folder `/sys` of the host to another path, and set the environment variable `ENERGY_CALLBACKS_SYSFS` to that path.
+
+The same rules apply to all families:
+
+- Power and energy are read every 0.8 s. For 8 s after a change of phase they are read every 0.05 s, or twice per period of a slower sensor. Without an energy counter, power is read once per period of its sensor, about every 0.05 to 0.8 s, or every 0.1 s if the period is not known. Other quantities are read every 1.6 s, limits every 4.8 s.
+- A value that means "not available", such as `N/A` or all bits set, is no reading. It never counts as zero.
+- A counter that continues at 0 after the end of its range loses nothing; the report has a note. If a counter is reset, the energy in the interval of the reset is not known, which lowers the coverage.
+- A counter that has stopped has no readings until it counts again. For this, the family must state how long a value of the counter can stay the same.
+- A device that is gone is opened again within a second after it is back.
+- Files that the user must not read are named in the report, with what to do about it.
+{tables}
+## Adding a vendor
+
+A family needs three things:
+
+1. A file in `energy_callbacks/sensing/sources/sysfs/` with a `Family`: a function that finds the devices below `/sys`, and a table with a `FileSensor` for each quantity. Each row names the files, the unit, and the document in which the unit is stated.
+2. A line in `families.py`, in the list of GPUs or of sensors of the machine.
+3. A case in `tests/sensing/sources/conformance/`: a function that makes a tree of files for a device, and the values that its gauges have. The file `acme.py` there has a made-up family with its cases. The suite then tests the family with wraps, resets, missing values, missing files, missing permissions, stopped counters, two devices, and devices that are unplugged while they are read.
+
+`python docs/build_reference.py` adds the family to this page.
+"""
+QUANTITIES = {
+    "utilisation": "load",
+    "memory_used": "memory used",
+    "power_limit": "power limit",
+    "throttled": "throttled time",
+}
+
 
 def metrics() -> str:
     """Return the page of metrics, which defines their names and units."""
@@ -67,6 +119,49 @@ def metrics() -> str:
     named = [f"`{tag}`" for tag in INTERVALS]
     intervals = ", ".join(named[:-1]) + " and " + named[-1]
     return METRICS.format(rows=rows, intervals=intervals, final=final)
+
+
+def sensors() -> str:
+    """Return the page of sensors, with the tables of all families of sensors in files."""
+    known = (*families.GPU_FAMILIES, *families.HOST_FAMILIES, *families.NAMED_FAMILIES)
+    return SENSORS.format(
+        families="\n".join(map(_family_row, known)), tables="".join(map(_sensor_table, known))
+    )
+
+
+def _family_row(family: Family) -> str:
+    errors = {row.relative_error for row in family.sensors if row.quantity in ("power", "energy")}
+    bounds = " or ".join(f"{100 * error:g} %" for error in sorted(errors))
+    has = {row.quantity for row in family.sensors}
+    counter, power = ("yes" if quantity in has else "no" for quantity in ("energy", "power"))
+    return (
+        f"| {family.name} | {family.covers} | {counter} | {power} | {bounds} | {family.tested_on} |"
+    )
+
+
+def _sensor_table(family: Family) -> str:
+    rows = "\n".join(map(_sensor_row, family.sensors))
+    return f"""
+### {family.name}
+
+| quantity | file | updated every | source |
+|---|---|---|---|
+{rows}
+
+- No permission: {family.permission_fix.rstrip(".")}.
+- No sensor: {family.absence_fix.rstrip(".")}.
+"""
+
+
+def _sensor_row(row: FileSensor) -> str:
+    files = " or ".join(f"`{pattern}`" for pattern in row.files)
+    if row.times:
+        files += " times " + " or ".join(f"`{pattern}`" for pattern in row.times)
+    if row.plus:
+        files += " plus " + " or ".join(f"`{pattern}`" for pattern in row.plus)
+    period = "not known" if row.period_s is None else f"{row.period_s:g} s"
+    quantity = QUANTITIES.get(row.quantity, row.quantity.replace("_", " "))
+    return f"| {quantity} | {files} | {period} | {row.citation} |"
 
 
 def cli() -> str:
@@ -89,7 +184,7 @@ def _help(parser: argparse.ArgumentParser) -> str:
     return f"```text\n{parser.format_help()}```\n"
 
 
-PAGES = {"metrics.md": metrics, "cli.md": cli}
+PAGES = {"metrics.md": metrics, "cli.md": cli, "sensors.md": sensors}
 
 
 if __name__ == "__main__":

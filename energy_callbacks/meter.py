@@ -224,7 +224,7 @@ class EnergyMeter:
         *,
         state: Mapping[str, Any] | None = None,
         process: TrainingProcess | None = None,
-        used_gpus: Sequence[int] | None = None,
+        used_gpus: Sequence[int | str] | None = None,
         call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> Self:
@@ -235,7 +235,7 @@ class EnergyMeter:
             state: see ``start``.
             process: framework, rank and world size of this process; ``None`` reads the environment
                 variables of ``torchrun``.
-            used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
+            used_gpus: the GPUs that the framework uses, as in ``discover``; ``()`` if it uses none,
                 ``None`` if unknown. Other GPUs that the run uses are found while it runs, unless
                 the settings name GPUs.
             call: the user's call that trains, such as ``fit``; the attempt also ends when it has
@@ -292,7 +292,7 @@ class EnergyMeter:
             self._profilers.add(run.pacer)
 
     def _find_sources(
-        self, process: TrainingProcess, used_gpus: Sequence[int] | None
+        self, process: TrainingProcess, used_gpus: Sequence[int | str] | None
     ) -> DiscoveredSources:
         from energy_callbacks.sensing.discovery import discover
 
@@ -301,10 +301,11 @@ class EnergyMeter:
         return discover(
             self._clock,
             devices=self.config.devices,
-            used_ordinals=used_gpus,
+            used=used_gpus,
             follow_children=process.local_world_size == 1,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,
+            machine_power=self.config.machine_power,
         )
 
     def _abandon(self, message: str) -> None:
@@ -649,7 +650,7 @@ class EnergyMeter:
         Args:
             start_s: start, in seconds of ``time.monotonic()``.
             end_s: end, by the same clock.
-            scope: ``gpu``, ``host``, ``total`` or the key of a device.
+            scope: ``gpu``, ``host``, ``machine``, ``total`` or the key of a device.
             wait: whether to ask the sensors and wait for them, for at most 50 ms. Pass ``False`` in
                 training hooks.
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -164,7 +165,7 @@ class ActiveAttempt:
         self._config = config
         self.process = process
         self._on_failure = on_failure
-        self.host = os.uname().nodename
+        self.host = socket.gethostname()
         self._number, self.run_id = journal.claim_attempt(
             run_folder, self.host, process.rank, state.get("run_id"), launch_id(process)
         )

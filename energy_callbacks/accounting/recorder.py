@@ -66,8 +66,10 @@ _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "sm_occupancy": ("sm_occupancy", mean),
     "tensor_active": ("tensor_active", mean),
     "dram_active": ("dram_active", mean),
+    "memory_utilisation": ("memory_utilisation", mean),
     "temperature": ("temperature_c", max),
     "clock": ("clock_hz", mean),
+    "memory_clock": ("memory_clock_hz", mean),
     "memory_used": ("memory_used_bytes", max),
     "rss": ("rss_bytes", max),
     "allocated": ("allocated_bytes", max),
@@ -259,10 +261,14 @@ class JournalRecorder:
         self.phases.end(now_s)
         self._note_change(now_s)
         for key, count in self.timeline.disagreements().items():
+            has_power = any(one.quantity == "power" for one in self.timeline.channels(key))
             self.warn(
                 "counter_disagrees",
                 f"{key}: the energy counter and the power readings disagree in {count} intervals. "
-                "The power readings are used there.",
+                "The power readings are used there."
+                if has_power
+                else f"{key}: the energy counter was reset, or rose impossibly fast, in {count} "
+                "intervals. The energy of these intervals is not known.",
             )
         for key, count in self.timeline.impossible().items():
             self.warn(

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 HELP = "show which sensors work on this machine, and why others do not"
 # Quantities from which the energy of a device is computed.
 _ENERGY: Final = ("power", "energy")
-_SHARES: Final = ("utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+_SHARES: Final = (
+    "utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active",
+    "memory_utilisation",
+)  # fmt: skip
 _SIZES: Final = ("memory_used", "rss", "allocated", "peak_allocated")
 _UNITS: Final[Mapping[str, str]] = (
     {
@@ -36,6 +39,7 @@ _UNITS: Final[Mapping[str, str]] = (
         "energy": "J",
         "temperature": "°C",
         "clock": "Hz",
+        "memory_clock": "Hz",
         "power_limit": "W",
         "throttled": "s",
     }
@@ -43,7 +47,7 @@ _UNITS: Final[Mapping[str, str]] = (
     | dict.fromkeys(_SHARES, "share")
 )
 # Minimum widths of columns in characters, so that the tables of all devices are aligned.
-_QUANTITY_WIDTH, _VALUE_WIDTH = 16, 10
+_QUANTITY_WIDTH, _VALUE_WIDTH = 18, 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +99,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
 
     config = EnergyConfig(country=country, region=region)
     check_grid(config)
-    sensors = discover(SystemClock(), devices="all")
+    sensors = discover(SystemClock(), devices="all", machine_power=config.machine_power)
     channels: list[dict[str, Any]] = []
     missing = list(sensors.unavailable)
     for source in sensors.sources:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.core import formatting
+from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.formatting import or_dash
 from energy_callbacks.core.units import megahertz
 from energy_callbacks.sensing.clock import SystemClock
@@ -23,7 +24,10 @@ HELP = "show power, energy, load, memory and processes of all devices until Ctrl
 _SHOWN_PROCESSES: Final = 3
 # Fields of ``Device`` and of ``DeviceLook`` that the JSON output contains under the same names.
 _DEVICE: Final = ("name", "uuid", "scope", "origin")
-_GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
+_GAUGES: Final = (
+    "utilisation", "memory_used_bytes", "memory_utilisation", "temperature_c", "clock_hz",
+    "memory_clock_hz", "throttled_s",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
-    sensors = discover(clock, devices="all")
+    sensors = discover(clock, devices="all", machine_power=EnergyConfig().machine_power)
     watch = Watch(sensors.sources, clock)
     watch.start()
     try:

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.settings import texts
-from energy_callbacks.core.signals import ENDING, SignalHold
+from energy_callbacks.core.signals import ENDING, SignalHold, existing
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.report import FORMATS, EnergyReport, Format, build, load, save
 from energy_callbacks.report.analysis import side_by_side
@@ -37,7 +38,7 @@ HELP = "run a command and measure its energy"
 
 # Signals that are held back while the command runs. They are passed on to the command, unless a
 # terminal sent them, because a terminal also sends them to the command itself.
-_PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_ON: Final = (*ENDING, *existing("SIGQUIT", "SIGUSR1", "SIGUSR2"))
 # Options that are passed to ``EnergyConfig`` as settings of the same name, if they are given.
 _SETTINGS: Final = (
     "country", "region", "carbon_intensity", "pue", "price_per_kwh", "currency", "devices"
@@ -69,7 +70,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--devices",
         type=options.device_list,
         metavar="LIST",
-        help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs "
+        help="GPUs to measure: all, or indices and UUIDs, such as 0,1 (default: the GPUs "
         "that the command can use, or only those that its processes are found to use)",
     )
     add(
@@ -137,6 +138,8 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
     if is_disabled() or _is_measured():
         if arguments.json:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        if sys.platform == "win32":  # there, ``execvp`` would not wait for the command
+            return subprocess.call(command)  # noqa: S603 - the command comes from the user
         os.execvp(command[0], command)  # noqa: S606 - the command comes from the user
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         raise ValueError(
@@ -237,7 +240,7 @@ def _measured(
         return -number
     seen: set[str] = set()
     environment = {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)}
-    process = child.Child(command, environment, hold.mask_before, own_stdout=own_stdout)
+    process = child.start(command, environment, hold.mask_before, own_stdout=own_stdout)
     while (code := process.poll()) is None:
         for number in hold.wait(_CARD_CHECK_S):
             process.send_signal(number)

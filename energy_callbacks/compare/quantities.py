@@ -11,7 +11,7 @@ from energy_callbacks.core import formatting
 from energy_callbacks.importers.journal_lines import UNKNOWN_HOST
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Figure, Ratio
-from energy_callbacks.report.model.runs import DeviceUse
+from energy_callbacks.report.model.runs import DeviceUse, devices_in_sum
 from energy_callbacks.report.model.schema import EnergyReport
 
 Scope = Literal["gpu", "total"]
@@ -144,11 +144,8 @@ def systematic_errors(
 
 
 def _devices(report: EnergyReport, scope: Scope) -> Iterator[DeviceUse]:
-    """Yield the devices whose energies sum to that of the scope."""
-    for one in report.devices:
-        is_of_it = one.scope is not None and scope in ("total", one.scope)
-        if is_of_it and one.counted_in is None and one.energy.energy_j is not None:
-            yield one
+    """Return the devices whose energies sum to that of the scope."""
+    return (one for one in devices_in_sum(report.devices, scope) if one.energy.energy_j is not None)
 
 
 def _is_counted(report: EnergyReport, device: DeviceUse) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from energy_callbacks.compare.model import Caveat, Effect
 from energy_callbacks.compare.quantities import BY_NAME, HOST_MEMORY
 from energy_callbacks.core import formatting
+from energy_callbacks.report.model.figure_format import has_machine
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Thresholds of the caveats. They are our choice: beyond a threshold, the error can be larger than
@@ -24,6 +25,7 @@ _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
 # Names of the quantities that certain caveats affect.
 _ENERGY = tuple(name for name, one in BY_NAME.items() if one.is_energy)
+_TOTAL_ENERGY = tuple(name for name in _ENERGY if BY_NAME[name].scope == "total")
 _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)
 _NOT_MEMORY = tuple(name for name in BY_NAME if "memory" not in name)
 _NOT_HOST_MEMORY = tuple(name for name in BY_NAME if name not in HOST_MEMORY)
@@ -42,6 +44,7 @@ def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
         yield from _of_temperature(first, old, name, new)
         yield from _of_work(first, old, name, new)
         yield from _of_cards(first, old, name, new)
+        yield from _of_totals(first, old, name, new)
 
 
 def _of_group(name: str, reports: Reports) -> Iterator[Caveat]:
@@ -138,6 +141,19 @@ def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cave
                 is_fatal=unlike > _OTHER_WORK,
             )
         break
+
+
+def _of_totals(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    """Yield a caveat if a sensor of the whole machine measured only some of the runs."""
+    if len({has_machine(one.devices) for one in (*old, *new)}) > 1:
+        yield Caveat(
+            code="unlike_total",
+            group=name,
+            message=f"A sensor of the whole machine measured only some of the runs of {first} and "
+            f"{name}: the totals of the others have only GPUs, CPU and RAM. Compare GPU energy.",
+            quantities=_TOTAL_ENERGY,
+            is_fatal=True,
+        )
 
 
 def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:

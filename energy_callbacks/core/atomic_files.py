@@ -1,11 +1,13 @@
-"""Creates files and folders that other users cannot change, without following symbolic links.
+"""Creates files and folders that other users cannot change, and locks files.
 
 Run folders may lie in folders that several users can write, such as ``/tmp``. There, another user
-could create a link with the name of a file that is going to be written.
+could create a link with the name of a file that is going to be written. Symbolic links are not
+followed.
 """
 
 import errno
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,8 @@ from typing import Final
 # 0o777 and 0o666, lets everybody write if the umask is 0, as in some containers.
 _FOLDER_MODE: Final = 0o755
 _FILE_MODE: Final = 0o644
+# Not in Windows: O_NOFOLLOW. Only in Windows: O_BINARY, which keeps ends of lines as written.
+_FLAGS: Final = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def make_folder(path: Path, *, exist_ok: bool = True) -> None:
@@ -53,7 +57,7 @@ def open_new(path: Path) -> int:
 def _opened(path: Path, flags: int) -> int:
     make_folder(path.parent)
     try:
-        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _FILE_MODE)
+        return os.open(path, flags | _FLAGS, _FILE_MODE)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -78,3 +82,20 @@ def write(path: Path, content: str | bytes) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def lock(descriptor: int) -> None:
+    """Lock an open file, without waiting.
+
+    The operating system releases the lock when the file is closed, also if the process is killed.
+    A child process that inherits the file holds the lock, too.
+
+    Raises:
+        BlockingIOError: if another process holds the lock.
+        OSError: on Windows.
+    """
+    if sys.platform == "win32":
+        raise OSError("locks that end with the process do not exist on Windows; use Linux")
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

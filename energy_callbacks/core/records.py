@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Scope = Literal["gpu", "host"]
+Scope = Literal["gpu", "host", "machine"]
 Origin = Literal["measured", "estimated"]
 Kind = Literal["gauge", "counter", "mean"]
 Quantity = Literal[
@@ -16,8 +16,10 @@ Quantity = Literal[
     "sm_occupancy",  # number of resident warps as a share of the maximum number, 0 to 1
     "tensor_active",  # share of time in which the tensor cores are busy, 0 to 1
     "dram_active",  # share of the maximum memory bandwidth that is used, 0 to 1
+    "memory_utilisation",  # share of time in which memory is read or written, 0 to 1
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
+    "memory_clock",  # Hz
     "power_limit",  # W, limit of the mean power
     "throttled",  # s, counter: time in which the clocks were throttled
     "rss",  # byte, resident memory of this process and its children
@@ -47,6 +49,8 @@ class Sensor:
         response_s: time constant of the sensor's first-order response.
         relative_error: bound of the systematic error, as a fraction of the value.
         is_buffered: whether the driver stores samples, so that none is lost between two readings.
+        is_checked: whether an energy counter is used only while it agrees with the power readings
+            (see ``CounterCheck``), because counters of its kind are known to be wrong sometimes.
         citation: publication or document from which these properties are taken; empty if none.
     """
 
@@ -57,7 +61,24 @@ class Sensor:
     response_s: float = 0.0
     relative_error: float = 0.0
     is_buffered: bool = False
+    is_checked: bool = False
     citation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Peak performance of one GPU.
+
+    Attributes:
+        flops_per_s: FLOP/s with dense matrices in 16-bit formats, sums in float32; ``None`` if not
+            known.
+        bytes_per_s: memory bandwidth in bytes per second.
+        source: how both values are known, as text for the report.
+    """
+
+    flops_per_s: float | None
+    bytes_per_s: float
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +87,17 @@ class Device:
 
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
-        kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: ``gpu`` or ``host``: the sum to which the energy of the device is added; ``None`` if
-            the device has no energy.
+        kind: ``gpu``, ``cpu``, ``dram``, ``machine``, ``process`` or ``allocator``.
+        scope: ``gpu``, ``host`` or ``machine``: the sum to which the energy of the device is added;
+            ``None`` if the device has no energy. A device with the scope ``machine`` is a sensor of
+            the whole machine or board: its energy contains that of all other devices.
         name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of another device whose energy includes the energy of this device. Sums that
             include the parent leave this device out, so that no energy is counted twice. ``None``
-            if there is no such device.
-        index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
+            if there is no such device, or if it is the whole machine.
+        index: index of a GPU in the list of all GPUs (NVML's index for NVIDIA), or RAPL zone number
+            of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
             ``None`` if not known.
         notes: texts for the report, such as that other programs use the device.
@@ -84,6 +107,7 @@ class Device:
             the whole device.
         limit_w: limit of the device's mean power; ``None`` if not known.
         memory_bytes: size of the device's memory; ``None`` if not known.
+        peak: peak performance; ``None`` if not known, or for MIG instances, which have a part.
     """
 
     key: str
@@ -99,6 +123,7 @@ class Device:
     instances: tuple[str, ...] = ()
     limit_w: float | None = None
     memory_bytes: int | None = None
+    peak: Peak | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

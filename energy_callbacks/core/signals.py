@@ -1,13 +1,29 @@
-"""Holds back signals while child processes run, and returns the signals to pass on to them."""
+"""Holds back signals while child processes run, and returns the signals to pass on to them.
+
+Only Linux can wait for signals and tells who sent them. On macOS and Windows, handlers record the
+signals, and those that a terminal can send are assumed to come from the terminal.
+"""
 
 import signal
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+# Longest wait where signals cannot be waited for, s.
+_POLL_S: Final = 0.1
+
+
+def existing(*names: str) -> tuple[signal.Signals, ...]:
+    """Return the signals with these names, without those that this operating system lacks."""
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
 # Signals by which a user, a scheduler or a terminal ends a program.
-ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING: Final = existing("SIGINT", "SIGTERM", "SIGHUP")
+_OF_TERMINALS: Final = existing("SIGINT", "SIGQUIT", "SIGHUP")
 
 
 class SignalHold:
@@ -32,7 +48,7 @@ class SignalHold:
         self.mask_before: set[int] = set()
         # ``getsignal`` returns None for a handler that Python did not install and cannot restore.
         self._handled = [n for n in numbers if signal.getsignal(n) not in (signal.SIG_IGN, None)]
-        self._held = {*numbers, signal.SIGCHLD}
+        self._held = {*numbers, *existing("SIGCHLD")}
         self._to_pass_on: list[int] = []
 
     @contextmanager
@@ -52,40 +68,50 @@ class SignalHold:
         ``wait`` also returns signals that arrive in a thread that was started earlier.
         """
         with self.recorded():
-            self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
+            self.mask_before = _set_mask("SIG_BLOCK", self._held)
             try:
                 yield
             finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
+                _set_mask("SIG_SETMASK", self.mask_before)
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
         """Restore ``mask_before`` inside the context, for programs that are started in it."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
+        _set_mask("SIG_SETMASK", self.mask_before)
         try:
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
+            _set_mask("SIG_BLOCK", self._held)
 
     def wait(self, timeout_s: float) -> list[int]:
         """Wait for a signal, and return the signals to pass on to child processes.
 
         Args:
             timeout_s: maximum time to wait, s. The wait ends early if a signal arrives or a child
-                process ends.
+                process ends; on macOS and Windows, after 0.1 s.
         """
-        found = signal.sigtimedwait(self._held, timeout_s)
-        if found is not None and found.si_signo != signal.SIGCHLD:
-            # si_code is positive if the kernel sent the signal, as for a terminal (sigaction(2)).
-            self._record(found.si_signo, pass_on=found.si_code <= 0)
+        if sys.platform != "linux":
+            time.sleep(min(timeout_s, _POLL_S))
+        elif (found := signal.sigtimedwait(self._held, timeout_s)) is not None:
+            if found.si_signo != signal.SIGCHLD:
+                # si_code is positive if the kernel sent it, as for a terminal (sigaction(2)).
+                self._record(found.si_signo, pass_on=found.si_code <= 0)
         received, self._to_pass_on = self._to_pass_on, []
         return received
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        self._record(number, pass_on=True)
+        is_ours = sys.platform == "linux" or number not in _OF_TERMINALS
+        self._record(number, pass_on=is_ours)
 
     def _record(self, number: int, *, pass_on: bool) -> None:
         if self.first is None and number in self._handled:
             self.first = number
         if pass_on:
             self._to_pass_on.append(number)
+
+
+def _set_mask(how: str, numbers: Collection[int]) -> set[int]:
+    """Change the blocked signals of this thread on Linux, and return those blocked before."""
+    if sys.platform != "linux":
+        return set()
+    return signal.pthread_sigmask(getattr(signal, how), numbers)

@@ -15,6 +15,7 @@ be attempted again.
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -152,7 +153,7 @@ class Results:
                 atomic_files.make_folder(folder, exist_ok=False)
                 break
             number += 1
-        content = {**asdict(job), "host": os.uname().nodename, "started_unix_s": time.time()}
+        content = {**asdict(job), "host": socket.gethostname(), "started_unix_s": time.time()}
         write_json(folder / _JOB, redaction.record(content))
         return folder
 
@@ -191,12 +192,10 @@ class Results:
         Raises:
             AlreadyRunning: if another process holds the lock.
         """
-        import fcntl
-
         lock = atomic_files.open_to_append(self.folder / _LOCK)
         with os.fdopen(lock, "a+", encoding="utf-8") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                atomic_files.lock(lock)
             except BlockingIOError as error:
                 file.seek(0)
                 raise AlreadyRunning(
@@ -204,7 +203,7 @@ class Results:
                     "until it has ended, or give another --out"
                 ) from error
             file.truncate(0)
-            file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
             file.flush()
             yield
 
@@ -300,7 +299,7 @@ def is_running(folder: Path, host: str) -> bool:
     or as the value of the environment variable ``ENERGY_CALLBACKS_RUN_DIR``. An attempt on another
     host counts as running if a JSON file in its folder has changed in the last 90 s.
     """
-    if host != os.uname().nodename:
+    if host != socket.gethostname():
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))
         return time.time() - max(times, default=0.0) < _SILENT_S
     import psutil

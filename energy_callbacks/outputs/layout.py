@@ -42,10 +42,11 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "gpu/sm_occupancy",
             "gpu/tensor_active",
             "gpu/dram_active",
+            "gpu/memory_utilisation",
             "gpu/throttled_fraction",
         ),
         "temperature (degree Celsius)": ("gpu/temperature_c",),
-        "clock (MHz)": ("gpu/sm_clock_mhz",),
+        "clock (MHz)": ("gpu/sm_clock_mhz", "gpu/memory_clock_mhz"),
         "power limit (W)": ("gpu/power_limit_w",),
     },
 }

@@ -7,6 +7,7 @@ from energy_callbacks.compare.model import Comparison, Effect
 from energy_callbacks.projection.projection import Amount, JobUse, exact
 from energy_callbacks.projection.text import Change
 from energy_callbacks.report.analysis.power_limit import estimated_effect
+from energy_callbacks.report.model.runs import devices_in_sum
 from energy_callbacks.report.model.schema import EnergyReport
 
 
@@ -28,7 +29,7 @@ def job_of(report: EnergyReport) -> JobUse:
         )
     value_j, low_j, high_j = interval
     wall_s = report.run.duration_s
-    gpus = sum(one.kind == "gpu" and one.counted_in is None for one in report.devices)
+    gpus = sum(one.kind == "gpu" for one in devices_in_sum(report.devices, "gpu"))
     energy_j = Amount(value=value_j, low=low_j, high=high_j)
     return JobUse(energy_j=energy_j, wall_s=exact(wall_s), gpu_s=exact(wall_s * gpus))
 

@@ -151,7 +151,7 @@ def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
     return (
         *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
         *_watt_hours("host", f"{path}host", "CPU and RAM"),
-        *_watt_hours("total", f"{path}total", "GPUs, CPU and RAM"),
+        *_watt_hours("total", f"{path}total", "GPUs, CPU and RAM, or the whole machine"),
     )
 
 
@@ -257,8 +257,8 @@ DEVICES: Final = SqlTable(
         _text("key", "key", "name within the host: gpu0, cpu0, ..."),
         _text("host", "host", "host of the device"),
         _text("device", "name", "name of the device, such as NVIDIA H200"),
-        _text("kind", "kind", "gpu, cpu, dram, process or allocator"),
-        _text("scope", "scope", "gpu or host; null if the device has no energy"),
+        _text("kind", "kind", "gpu, cpu, dram, machine, process or allocator"),
+        _text("scope", "scope", "gpu, host or machine; null if the device has no energy"),
         _text("uuid", "uuid", "UUID of a card"),
         _text("counted_in", "counted_in", "device whose energy includes this one: do not add both"),
         *_watt_hours("device", "energy", "the device"),

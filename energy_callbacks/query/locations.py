@@ -118,7 +118,8 @@ def _head(path: Path) -> Content:
     with path.open("rb", buffering=0) as file:
         head = file.read(HEAD_BYTES)
         start = max(os.fstat(file.fileno()).st_size - _END_BYTES, 0)
-        return _checked(head, os.pread(file.fileno(), _END_BYTES, start))
+        file.seek(start)
+        return _checked(head, file.read(_END_BYTES))
 
 
 def _read_all(read_file: Callable[[Path], Content], paths: Sequence[str]) -> Iterator[Content]:

@@ -193,8 +193,8 @@ def _add_earlier(processes: list[ProcessJournal]) -> None:
 
 def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyReport:
     """Return the report without warnings, notes and advice, which ``build`` derives from it."""
-    counted = [device for attempt in merged for device in attempt.counted]
-    whole, by_phase = figures.whole_parts(counted), figures.phase_parts(counted)
+    summed = [device for attempt in merged for device in attempt.owned if device.sums]
+    whole, by_phase = figures.whole_parts(summed), figures.phase_parts(summed)
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
     attempts = tuple(_attempts(merged, now_unix_s))
@@ -214,7 +214,7 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         cost=footprint.cost(scopes.total, config.get("price_per_kwh"), config.get("currency"), pue),
         forecast=_forecast(merged),
         efficiency=figures.efficiencies(merged, by_phase),
-        throughput=figures.throughput(merged, train_s, figures.wait_parts(counted)),
+        throughput=figures.throughput(merged, train_s, figures.wait_parts(summed)),
         memory=memory(merged),
         phases=phases,
         devices=device_table(merged),

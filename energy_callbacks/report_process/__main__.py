@@ -9,7 +9,8 @@ import os
 import sys
 
 if __name__ == "__main__":
-    os.nice(19)
+    if sys.platform != "win32":
+        os.nice(19)
     from energy_callbacks.report_process.job import ReportJob
 
     figures = ReportJob.from_json(sys.stdin.read()).make()

@@ -43,6 +43,8 @@ def _energy(figures: Mapping[str, float], devices: tuple[Device, ...]) -> str:
         if (energy := _wh(figures, scope)) is not None:
             origins = {device.origin for device in devices if device.scope == scope}
             parts.append(f"{scope} {energy} {'mixed' if len(origins) > 1 else ''.join(origins)}")
+    if any(device.scope == "machine" for device in devices):
+        parts.insert(0, "whole machine")
     total = _wh(figures, "total")
     return "energy not known" if total is None else f"{total} ({', '.join(parts)})"
 

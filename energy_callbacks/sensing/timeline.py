@@ -13,6 +13,7 @@ from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.series import TimeSeries
+from energy_callbacks.sensing.scopes import SCOPES, Part, in_sum
 
 NOT_USED: Final = Energy(energy_j=0.0, coverage=1.0)
 """Energy of a device in a time in which the run did not use it."""
@@ -64,6 +65,11 @@ class _Track:
     silent_since_s: float | None = None
     is_lost: bool = False
     used_since_s: float = -math.inf
+
+    @property
+    def is_silent_machine(self) -> bool:
+        """Whether this is a sensor of the whole machine without energy, which sums leave out."""
+        return self.device.scope == "machine" and self.curve.start_s is None
 
     def counted_from(self, start_s: float, end_s: float) -> float:
         """Return the start of the part of a time span in which the run uses the device."""
@@ -164,6 +170,8 @@ class Timeline:
 
     def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
         readings = [reading for reading in readings if reading.t_s >= track.used_since_s]
+        if track.is_silent_machine:
+            self._keys = {}
         track.curve.add(readings)
         for reading in readings:
             quantity, t_s = reading.channel.quantity, reading.t_s
@@ -225,10 +233,10 @@ class Timeline:
     def keys(self, scope: str) -> tuple[str, ...]:
         """Return the keys of the devices whose energy makes up a scope.
 
-        A device whose parent is measured too is a part of the parent and is left out.
+        ``scopes`` has the rules. A sensor of the whole machine is left out until it has readings.
 
         Args:
-            scope: ``gpu``, ``host``, ``total`` or the key of one device.
+            scope: ``gpu``, ``host``, ``machine``, ``total`` or the key of one device.
 
         Raises:
             ValueError: for an unknown scope.
@@ -240,20 +248,19 @@ class Timeline:
 
     def _keys_of(self, scope: str) -> tuple[str, ...]:
         with self._lock:
-            metered = {key: t.device for key, t in self._tracks.items() if t.is_metered}
+            metered = {key: track for key, track in self._tracks.items() if track.is_metered}
+            parts = {
+                key: Part(track.device.scope, track.device.parent)
+                for key, track in metered.items()
+                if not track.is_silent_machine
+            }
         if scope in metered:
             return (scope,)
-        if scope not in ("gpu", "host", "total"):
+        if scope not in SCOPES:
             raise ValueError(
-                f"unknown scope {scope!r}; use 'gpu', 'host', 'total' or one of {sorted(metered)}"
+                f"unknown scope {scope!r}; use {str(SCOPES)[1:-1]} or one of {sorted(metered)}"
             )
-        return tuple(
-            key
-            for key, device in metered.items()
-            if device.scope is not None
-            and scope in (device.scope, "total")
-            and device.parent not in metered
-        )
+        return in_sum(scope, parts)
 
     def energy(self, key: str, start_s: float, end_s: float) -> Energy:
         """Return the energy of one device between two moments.

@@ -32,8 +32,10 @@ class DeviceLook:
             to the newest reading.
         utilisation: fraction of time in which the device was busy, 0 to 1.
         memory_used_bytes: used memory.
+        memory_utilisation: fraction of time in which memory was read or written, 0 to 1.
         temperature_c: temperature, degrees Celsius.
         clock_hz: clock frequency of the GPU's multiprocessors.
+        memory_clock_hz: clock frequency of the GPU's memory.
         throttled_s: sum of the times in which heat, the power limit or the power brake reduced the
             clock frequency, s.
         processes: processes on a GPU, in order of decreasing memory; empty for other devices, or if
@@ -45,8 +47,10 @@ class DeviceLook:
     energy: Energy
     utilisation: float | None
     memory_used_bytes: float | None
+    memory_utilisation: float | None
     temperature_c: float | None
     clock_hz: float | None
+    memory_clock_hz: float | None
     throttled_s: float | None
     processes: tuple[CardProcess, ...]
 
@@ -118,8 +122,10 @@ class Watch:
             energy=energy,
             utilisation=timeline.latest(key, "utilisation", after_s),
             memory_used_bytes=timeline.latest(key, "memory_used", after_s),
+            memory_utilisation=timeline.latest(key, "memory_utilisation", after_s),
             temperature_c=timeline.latest(key, "temperature", after_s),
             clock_hz=timeline.latest(key, "clock", after_s),
+            memory_clock_hz=timeline.latest(key, "memory_clock", after_s),
             throttled_s=timeline.latest(key, "throttled", after_s),
             processes=card_processes(device.uuid) if device.uuid else (),
         )

@@ -51,7 +51,8 @@ def test_status(nvml: FakeNvml, capsys: pytest.CaptureFixture[str]) -> None:
     assert (limit["lowest"], limit["present"], limit["highest"]) == (200.0, 700.0, 700.0)
     assert clock["steps"][0] == clock["lowest"]
     assert clock["steps"][-1] == clock["highest"]
-    assert [one["actuator"] for one in first["actuators"]] == ["nvml", "zeusd", "nvidia-smi"]
+    names = [one["actuator"] for one in first["actuators"]]
+    assert names == ["nvml", "zeusd", "nvidia-smi", "hwmon"]
     assert all(one["needs"] for one in first["actuators"])
     assert first["changes"] == []
     assert main(["powercap", "status"]) == 0

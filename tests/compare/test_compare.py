@@ -718,3 +718,19 @@ def _look(tab, file: Path, width: int) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert noise == []
     assert requests == [file.as_uri()]
+
+
+def test_a_total_of_the_machine_is_not_compared_with_a_sum_of_parts(groups):
+    """The GPUs still are."""
+    assert "unlike_total" not in codes(compare(groups), "new")
+    groups["new"] = [with_machine(one) for one in groups["new"]]
+    found = compare(groups)
+    assert "unlike_total" in codes(found, "new")
+    assert found.effect("new", "j_per_sample").verdict == "not resolved"
+    assert found.effect("new", "gpu_energy_j").verdict == "lower"
+
+
+def with_machine(report):
+    """A report to which a sensor of the whole machine was added."""
+    device = replace(report.devices[0], key="machine", kind="machine", scope="machine", uuid=None)
+    return replace(report, devices=(device, *report.devices))

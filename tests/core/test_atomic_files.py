@@ -143,3 +143,14 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
 def test_a_long_name_can_be_written(tmp_path: Path) -> None:
     """The name of the temporary file is not too long for the file system."""
     atomic_files.write(tmp_path / ("a" * 255), "{}")
+
+
+def test_a_locked_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
+    """Another open file of the same path cannot be locked meanwhile."""
+    first, second = (atomic_files.open_to_append(tmp_path / "lock") for _ in range(2))
+    atomic_files.lock(first)
+    with pytest.raises(BlockingIOError):
+        atomic_files.lock(second)
+    os.close(first)
+    atomic_files.lock(second)
+    os.close(second)

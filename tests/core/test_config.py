@@ -44,6 +44,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"region": "Texas"}, ValueError, r"region='Texas' needs a country; add country='USA'"),
     ({"devices": [-1]}, ValueError, r"must not be negative, got -1; 'nvidia-smi -L'"),
     ({"devices": []}, ValueError, r"contains no GPU; leave it out"),
+    ({"machine_power": "bmc"}, ValueError, "must be 'auto' or 'ipmi', got 'bmc'"),
     ({"devices": "gpu"}, ValueError, r"got 'gpu'; write devices=\[0\] for one card"),
     ({"devices": 0}, ValueError, r"got 0; write devices=\[0\]"),
     ({"devices": 5}, ValueError, r"got 5; write devices=\[5\] for one card"),

@@ -15,7 +15,7 @@ from tests.fake_nvml.build import CompileError, build
 from tests.fake_nvml.changes import Change, Settings
 from tests.fake_nvml.library import FakeNvml, VirtualTime, env, reset_pynvml
 from tests.fake_nvml.model import PowerModel
-from tests.fake_nvml.presets import a100, average_1s, h200, ideal, pascal, v100
+from tests.fake_nvml.presets import a100, average_1s, h200, ideal, l4, pascal, t4, v100
 from tests.fake_nvml.scenario import (
     Card,
     Fault,
@@ -55,7 +55,9 @@ __all__ = [
     "env",
     "h200",
     "ideal",
+    "l4",
     "pascal",
     "reset_pynvml",
+    "t4",
     "v100",
 ]

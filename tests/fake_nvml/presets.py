@@ -42,6 +42,9 @@ def h200(signal: Signal, **changes: Any) -> Card:
         signal=signal,
         sensor=sensor,
         name="NVIDIA H200",
+        cores=16896,
+        memory_bus_bits=6144,
+        memory_clock_mhz=3201.0,
         memory_total_bytes=141 * 2**30,
         mig_capable=True,
         latency=H200_LATENCY,
@@ -55,6 +58,10 @@ def a100(signal: Signal, **changes: Any) -> Card:
         signal=signal,
         sensor=Sensor(usage_window_s=0.025, average_window_s=None),
         name="NVIDIA A100-SXM4-80GB",
+        cores=6912,
+        memory_bus_bits=5120,
+        max_sm_clock_mhz=1410.0,
+        memory_clock_mhz=1593.0,
         latency=CHEAP_LATENCY,
         architecture=7,
         compute_capability=(8, 0),
@@ -77,6 +84,10 @@ def v100(signal: Signal, **changes: Any) -> Card:
         signal=signal,
         sensor=sensor,
         name="Tesla V100-SXM2-32GB",
+        cores=5120,
+        memory_bus_bits=4096,
+        max_sm_clock_mhz=1530.0,
+        memory_clock_mhz=877.0,
         latency=CHEAP_LATENCY,
         memory_total_bytes=32 * 2**30,
         architecture=5,
@@ -100,6 +111,10 @@ def pascal(signal: Signal, **changes: Any) -> Card:
         signal=signal,
         sensor=sensor,
         name="Tesla P100-PCIE-16GB",
+        cores=3584,
+        memory_bus_bits=4096,
+        max_sm_clock_mhz=1328.0,
+        memory_clock_mhz=715.0,
         memory_total_bytes=16 * 2**30,
         architecture=4,
         compute_capability=(6, 0),
@@ -114,11 +129,53 @@ def average_1s(signal: Signal, **changes: Any) -> Card:
         signal=signal,
         sensor=Sensor(instant_field=False),
         name="NVIDIA GeForce RTX 3090",
+        cores=10496,
+        memory_bus_bits=384,
+        max_sm_clock_mhz=2100.0,
+        memory_clock_mhz=9751.0,
         latency=CHEAP_LATENCY,
         memory_total_bytes=24 * 2**30,
         architecture=7,
         compute_capability=(8, 6),
         **_limits(100.0, 350.0),
+    )
+
+
+def t4(signal: Signal, **changes: Any) -> Card:
+    """T4: means of 100 ms, each 100 ms; the counter each 100 ms, no buffer."""
+    return _card(
+        changes,
+        signal=signal,
+        sensor=Sensor(usage_window_s=0.1, average_window_s=None),
+        name="Tesla T4",
+        cores=2560,
+        memory_bus_bits=256,
+        max_sm_clock_mhz=1590.0,
+        memory_clock_mhz=5001.0,
+        latency=CHEAP_LATENCY,
+        memory_total_bytes=16 * 2**30,
+        architecture=6,
+        compute_capability=(7, 5),
+        **_limits(60.0, 70.0),
+    )
+
+
+def l4(signal: Signal, **changes: Any) -> Card:
+    """L4: means of the last second and of 100 ms, each 100 ms, and the counter."""
+    return _card(
+        changes,
+        signal=signal,
+        sensor=Sensor(window_s=0.1),
+        name="NVIDIA L4",
+        cores=7424,
+        memory_bus_bits=192,
+        max_sm_clock_mhz=2040.0,
+        memory_clock_mhz=6251.0,
+        latency=CHEAP_LATENCY,
+        memory_total_bytes=24 * 2**30,
+        architecture=8,
+        compute_capability=(8, 9),
+        **_limits(40.0, 72.0),
     )
 
 

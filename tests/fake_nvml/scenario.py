@@ -105,6 +105,8 @@ class Fault:
 class Card:
     """One physical GPU. A number that may also be a signal then changes with time.
 
+    With ``cores`` or ``memory_bus_bits`` of 0, the driver does not support the query.
+
     With a ``model``, power follows the limit and the locked clocks; the signal is the power at full
     load, without a limit, at the highest clocks. ``can_write=False``: setters return NO_PERMISSION,
     except in processes with ``FAKE_NVML_ROOT`` in their environment.
@@ -125,6 +127,8 @@ class Card:
     sm_clock_mhz: float | Signal = 1500.0
     max_sm_clock_mhz: float = 1980.0
     memory_clock_mhz: float = 2600.0
+    cores: int = 0
+    memory_bus_bits: int = 0
     min_sm_clock_mhz: float = 345.0
     clock_step_mhz: float = 15.0
     low_memory_clock_mhz: float | None = None
@@ -248,6 +252,8 @@ _PLAIN_NUMBERS = (
     "architecture",
     "max_sm_clock_mhz",
     "memory_clock_mhz",
+    "cores",
+    "memory_bus_bits",
     "min_sm_clock_mhz",
     "clock_step_mhz",
     "low_memory_clock_mhz",

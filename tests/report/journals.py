@@ -35,12 +35,14 @@ GERMANY = {
 GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="NVIDIA H200", index=0, uuid="GPU-aaaa")
 GPU1 = Device(key="gpu1", kind="gpu", scope="gpu", name="NVIDIA H200", index=1, uuid="GPU-bbbb")
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="Xeon", origin="estimated")
+MACHINE = Device(key="machine", kind="machine", scope="machine", name="DCMI power reading")
 PROCESS = Device(key="process", kind="process", scope=None, name="training process")
 
 SENSORS: dict[str, dict[Quantity, Sensor]] = {
     "gpu": {"power": NVML, "memory_used": NVML, "utilisation": NVML},
     "cpu": {"power": MODEL},
     "dram": {"power": MODEL},
+    "machine": {"power": Sensor(name="ipmitool dcmi power reading", period_s=1.0)},
     "process": {"rss": RSS},
 }
 
@@ -358,6 +360,7 @@ def _row(attempt: Attempt, t_s: float) -> dict[str, Any]:
             row = {"energy_j": energy_j, "power_w": (energy_j - (last_j or 0.0)) / attempt.row_s}
         if device.kind == "gpu":
             row |= {"memory_used_bytes": 40e9 + 1e8 * grown_s, "utilisation": 0.75}
+            row |= {"memory_utilisation": 0.3, "memory_clock_hz": 2.6e9}
             row |= {"temperature_c": 50.0 + t_s / 10.0, "throttled_s": 7.0 + 0.01 * t_s}
         if device.kind == "process":
             row = {"rss_bytes": 2e9 + 1e7 * grown_s, "peak_allocated_bytes": 30e9}

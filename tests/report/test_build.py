@@ -169,6 +169,7 @@ def test_a_device_tells_its_power_heat_and_throttling(report):
     assert gpu.temperature_max_c == pytest.approx(58.0)
     assert gpu.throttled_s == pytest.approx(0.01 * 79.5)
     assert gpu.utilisation_mean == pytest.approx(0.75)
+    assert gpu.memory_utilisation_mean == pytest.approx(0.3)
     assert gpu.sensors[0].name == "nvmlDeviceGetSamples"
 
 

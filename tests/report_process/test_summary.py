@@ -49,6 +49,14 @@ def test_devices_of_several_origins_are_mixed() -> None:
     assert "(host 1.00 Wh mixed)" in line(figures, [HOST, ram], PATH, CONFIG)
 
 
+def test_a_total_of_the_whole_machine_is_named() -> None:
+    """Then the parts do not sum to it."""
+    machine = Device(key="machine", kind="machine", scope="machine", name="board")
+    figures = {"energy/total_wh": 3.0, "energy/gpu_wh": 1.0}
+    text = line(figures, [GPU, machine], PATH, CONFIG)
+    assert text.startswith("3.00 Wh (whole machine, gpu 1.00 Wh measured) ·")
+
+
 def test_it_has_the_cost_if_its_currency_is_known() -> None:
     """1 Wh at a PUE of 1.5 and 400 EUR per kWh are 0.6 EUR."""
     config = EnergyConfig(price_per_kwh=400.0, currency="EUR", pue=1.5)

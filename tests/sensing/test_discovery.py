@@ -1,3 +1,6 @@
+import errno
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,16 +12,23 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.errors import SourceUnavailable
-from energy_callbacks.sensing import time_limit
+from energy_callbacks.sensing import discovery, time_limit
 from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE, discover
 from energy_callbacks.sensing.frameworks import cuda_driver
+from energy_callbacks.sensing.sources import perf_energy
+from energy_callbacks.sensing.sources.commands import powermetrics
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
+from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
 from tests.fake_nvml.scenario import Card, Scenario, card_uuid
 from tests.fake_nvml.signals import Constant
+from tests.sensing.sources.commands.recordings import printed
+from tests.sensing.sources.test_perf_energy import PMU, TWO_PACKAGES, Kernel
+from tests.sensing.sources.trees.described import described
+from tests.sensing.sources.trees.tree import Tree
 
 H200 = presets.h200(Constant(300.0))
 
@@ -34,6 +44,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cuda_driver, "uuids", lambda: None)
     monkeypatch.setattr(cuda_driver, "active_ordinals", lambda: ())
     monkeypatch.setenv(POWERCAP_VARIABLE, str(tmp_path / "powercap"))
+    monkeypatch.setenv(SYSFS_VARIABLE, str(tmp_path / "sys"))
 
 
 @pytest.fixture
@@ -121,7 +132,7 @@ def test_used_gpus_are_found_on_a_thread_of_their_own(
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("NVML is initialised"))
 
     assert kinds(discover(FakeClock()))[0] == "UsedGpus"
-    assert kinds(discover(FakeClock(), used_ordinals=(0,)))[0] == "UsedGpus"
+    assert kinds(discover(FakeClock(), used=(0,)))[0] == "UsedGpus"
 
 
 @pytest.fixture
@@ -197,6 +208,67 @@ def test_machine_without_rapl_is_estimated(play: Play) -> None:
     assert {channel.device.kind for channel in estimate.open()} == {"cpu", "dram"}
     assert any(source == "RAPL" and reason for source, reason, _ in found.unavailable)
     estimate.close()
+
+
+def test_perf_events_replace_files_that_cannot_be_read(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without permission for either of them, the fix is that of perf, which names both."""
+    play(H200)
+    Tree(tmp_path / "sys").write(TWO_PACKAGES, PMU)
+    kernel = Kernel()
+    monkeypatch.setattr(perf_energy, "open_event", kernel)
+    found = discover(FakeClock())
+    assert kinds(found)[1] == "PerfEnergySource"
+    assert "HostEstimateSource" not in kinds(found)
+    assert not [source for source, *_ in found.unavailable if source == "RAPL"]
+    kernel.close()
+    monkeypatch.setattr(perf_energy, "open_event", Kernel(refused={2: errno.EACCES}))
+    found = discover(FakeClock())
+    assert kinds(found)[1] == "HostEstimateSource"
+    [(reason, fix)] = [rest for source, *rest in found.unavailable if source == "RAPL"]
+    assert reason.startswith("no RAPL energy counter")
+    assert "perf_event_paranoid" in fix
+
+
+def test_apple_silicon_has_its_own_sensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It replaces the estimate of the CPU; if it cannot be read, CPU and RAM are estimated."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(powermetrics, "POWERMETRICS", printed("powermetrics.plist"))
+    found = discovery._host_energy(FakeClock())
+    assert kinds(found) == ["PowermetricsSource", "HostEstimateSource"]
+    assert [one.device.kind for one in found.sources[1].open()] == ["dram"]
+    monkeypatch.setattr(powermetrics, "POWERMETRICS", ("no-such-powermetrics",))
+    found = discovery._host_energy(FakeClock())
+    assert kinds(found) == ["HostEstimateSource"]
+    assert [source for source, *_ in found.unavailable] == ["powermetrics"]
+
+
+def test_a_server_is_asked_for_its_power_only_if_the_user_says_so(play: Play) -> None:
+    """And only by one process of the machine."""
+    play(H200)
+    assert "IpmiSource" not in kinds(discover(FakeClock()))
+    assert "IpmiSource" in kinds(discover(FakeClock(), machine_power="ipmi"))
+    assert "IpmiSource" not in kinds(discover(FakeClock(), machine_power="ipmi", host=False))
+
+
+def test_the_acpi_power_meter_is_read_only_if_the_user_says_so(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the machine has none, the reason is given."""
+    play(H200)
+    monkeypatch.setenv(SYSFS_VARIABLE, str(tmp_path))
+    assert "SysfsSource" not in kinds(discover(FakeClock(), machine_power="acpi"))
+    *_, refusal = discover(FakeClock(), machine_power="acpi").unavailable
+    assert refusal[:2] == (
+        "ACPI power meter",
+        "this machine has no ACPI power meter, or several that may overlap",
+    )
+    monkeypatch.setenv(SYSFS_VARIABLE, str(described("acpi_power_meter", tmp_path).root))
+    assert "SysfsSource" not in kinds(discover(FakeClock()))
+    assert "SysfsSource" in kinds(discover(FakeClock(), machine_power="acpi"))
+    assert "SysfsSource" not in kinds(discover(FakeClock(), machine_power="acpi", host=False))
 
 
 def test_second_rank_leaves_the_host_alone(play: Play) -> None:

@@ -14,6 +14,7 @@ GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU")
 GPU1 = Device(key="gpu1", kind="gpu", scope="gpu", name="GPU")
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="CPU")
 DRAM = Device(key="dram0", kind="dram", scope="host", name="RAM", parent="cpu0")
+MACHINE = Device(key="machine", kind="machine", scope="machine", name="board")
 BOARD = Device(key="board", kind="board", scope=None, name="board")
 PROCESS = Device(key="process", kind="process", scope=None, name="process")
 
@@ -90,9 +91,23 @@ def test_a_scope_includes_a_source_that_opens_later() -> None:
     assert timeline.keys("total") == ("cpu0", "gpu0")
 
 
+def test_the_total_is_the_whole_machine_from_its_first_readings() -> None:
+    """A board of 10 W has a GPU rail of 4 W and a CPU of 3 W; without it they are the total."""
+    powers_w = {GPU: 4.0, CPU: 3.0, MACHINE: 10.0}
+    timeline = timeline_of(*map(power, powers_w))
+    for device, of in ((GPU, 4.0), (CPU, 3.0)):
+        play(timeline, power(device), 0.0, 4.0, of)
+    assert timeline.keys("total") == ("gpu0", "cpu0")
+    play(timeline, power(MACHINE), 0.0, 4.0, 10.0)
+    expected_w = {"gpu": 4.0, "host": 3.0, "machine": 10.0, "total": 10.0}
+    for scope, power_w in expected_w.items():
+        [key] = timeline.keys(scope)
+        assert timeline.energy(key, 0.0, 4.0).energy_j == pytest.approx(4.0 * power_w, rel=1e-12)
+
+
 def test_an_unknown_scope_is_refused_with_the_choices() -> None:
     """The message names the scope that was asked for and those that exist."""
-    with pytest.raises(ValueError, match=r"'gpu7'.*'gpu', 'host', 'total'.*cpu0"):
+    with pytest.raises(ValueError, match=r"'gpu7'.*'gpu', 'host', 'machine', 'total'.*cpu0"):
         timeline_of(power(CPU)).keys("gpu7")
 
 

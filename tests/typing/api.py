@@ -104,6 +104,7 @@ def huggingface_callback() -> EnergyReport:
         pue=1.2,
         price_per_kwh=0.3,
         devices="auto",
+        machine_power="ipmi",
         sample_interval_s=0.5,
         step_events=True,
         batch_size_fn=len,

@@ -6,6 +6,7 @@ return while a network file system does not answer. It therefore has a thread of
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +18,8 @@ from energy_callbacks.sensing.clock import Clock, Periodic
 _INTERVAL_S: Final = 8.0
 # Number of folders above a file that are synced once: those of the attempt, of all attempts, of the
 # run, and the one that contains the run's folder. ``fsync`` of a new file does not sync the entry
-# of the file in its folder (man page fsync(2)).
-_FOLDERS: Final = 4
+# of the file in its folder (man page fsync(2)). Windows does not open folders.
+_FOLDERS: Final = 0 if sys.platform == "win32" else 4
 
 
 def start(clock: Clock, *paths: Path) -> Periodic:
@@ -48,7 +49,8 @@ def start(clock: Clock, *paths: Path) -> Periodic:
 
 
 def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
+    # Windows syncs only files that are open for writing; Linux opens folders only for reading.
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(file)
     finally:

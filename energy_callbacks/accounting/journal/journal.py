@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
@@ -49,6 +50,8 @@ COLUMNS: Final[Mapping[str, int]] = {
     "sm_occupancy": 4,
     "tensor_active": 4,
     "dram_active": 4,
+    "memory_utilisation": 4,
+    "memory_clock_hz": 0,
 }
 
 # Fields of every energy; ``edge_j`` is optional.
@@ -294,7 +297,7 @@ def is_gone(header: Record) -> bool:
     import psutil
 
     pid = header.get("pid")
-    if header.get("host") != os.uname().nodename or not isinstance(pid, int):
+    if header.get("host") != socket.gethostname() or not isinstance(pid, int):
         return False
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)

@@ -17,6 +17,7 @@ from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import logger, pass_on_signals
+from energy_callbacks.sensing.scopes import SCOPES, Part, in_sum
 
 Joules = Mapping[str, float]
 
@@ -32,7 +33,7 @@ class PreviousAttempts:
     """The energy of earlier attempts that one process adds to its own energy.
 
     Attributes:
-        energy_j: energy of these attempts, J by scope, ``gpu`` and ``host``; a scope that was never
+        energy_j: energy of these attempts, J by scope (``scopes.SCOPES``); a scope that was never
             measured is absent.
         folder: previous run folder, as a path relative to the new run folder; ``None`` if no
             journal in the previous run folder was read.
@@ -45,8 +46,8 @@ class PreviousAttempts:
     linked_j: Joules = field(default_factory=dict)
 
     def of(self, scope: str) -> float:
-        """Return the energy of a scope, ``gpu``, ``host`` or ``total``, J; 0 if unknown."""
-        return sum(self.energy_j.values()) if scope == "total" else self.energy_j.get(scope, 0.0)
+        """Return the energy of a scope, J; 0 if unknown."""
+        return self.energy_j.get(scope, 0.0)
 
 
 def usage_before(
@@ -70,7 +71,7 @@ def usage_before(
         if here:
             return PreviousAttempts(energy_j=_total_j(here))
         # Rank 0 wrote the checkpoint, so the checkpoint contains only the energy of rank 0.
-        stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
+        stated = with_total(state.get("energy_j") or {}) if process.rank == 0 else {}
         before = str(state.get("folder") or "")
         there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
         found = _total_j(there)
@@ -110,15 +111,12 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Pa
 def _total_j(heads: Sequence[tuple[Path, Record]]) -> Joules:
     """Return the energy of journals, and of previous folders that they name, J by scope."""
     links = (head.get("before") or {} for _, head in heads)
-    before = (link.get("energy_j") or {} for link in links)
+    before = (with_total(link.get("energy_j") or {}) for link in links)
     return _sum([*(_used_j(path, head) for path, head in heads), *before])
 
 
 def _used_j(path: Path, head: Record) -> Joules:
-    """Return the energy of one journal, J by scope.
-
-    A device is left out if it is a part of another device that is counted.
-    """
+    """Return the energy of one journal, J by scope."""
     devices, row, totals = _ends(path)
     columns = head.get("columns") or list(journal.COLUMNS)
     at = columns.index("energy_j")
@@ -126,11 +124,16 @@ def _used_j(path: Path, head: Record) -> Joules:
     for key, energy in totals.get("energy", {}).items():
         used_j[key] = energy["energy_j"] if energy["energy_j"] is not None else used_j.get(key)
     known = {key: value for key, value in used_j.items() if value is not None and key in devices}
-    return _sum(
-        {devices[key]["scope"]: value}
-        for key, value in known.items()
-        if devices[key]["scope"] is not None and devices[key]["parent"] not in known
-    )
+    parts = {key: Part(devices[key]["scope"], devices[key]["parent"]) for key in known}
+    return _sum({scope: known[key]} for scope in SCOPES for key in in_sum(scope, parts))
+
+
+def with_total(energy_j: Joules) -> Joules:
+    """Return energies by scope with their total: GPUs and host, unless the total is stated.
+
+    Older versions of this package did not write the total.
+    """
+    return {"total": sum(energy_j.values()), **energy_j} if energy_j else {}
 
 
 def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:

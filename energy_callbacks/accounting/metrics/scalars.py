@@ -16,6 +16,7 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
+from energy_callbacks.sensing.scopes import SCOPES
 
 # Maximum age of a value of a gauge, such as the temperature, s. Throttled time is read every
 # 4.8 s, other gauges are read every 1.6 s.
@@ -47,8 +48,10 @@ _GAUGES: Final[dict[str, _Gauge]] = {
     "gpu/sm_occupancy": ("sm_occupancy", "mean", mean),
     "gpu/tensor_active": ("tensor_active", "mean", mean),
     "gpu/dram_active": ("dram_active", "mean", mean),
+    "gpu/memory_utilisation": ("memory_utilisation", "mean", mean),
     "gpu/temperature_c": ("temperature", "newest", max),
     "gpu/sm_clock_mhz": ("clock", "mean", lambda clocks: megahertz(mean(clocks))),
+    "gpu/memory_clock_mhz": ("memory_clock", "mean", lambda clocks: megahertz(mean(clocks))),
     "gpu/power_limit_w": ("power_limit", "newest", mean),
     "gpu/throttled_fraction": ("throttled", "rate", lambda rates: min(max(rates), 1.0)),
 }
@@ -88,9 +91,9 @@ class ScalarBoard:
         emissions_kg: function from energy to kg CO2e with an interval.
 
     Attributes:
-        used_j: energy in J by scope (``gpu`` and ``host``), of the devices that this process
+        used_j: energy in J by scope (``scopes.SCOPES``), of the devices that this process
             measures, including earlier attempts. A scope whose energy is unknown is absent.
-        used: energy of GPUs and host in all attempts of the run, and their mean power over the span
+        used: total energy in all attempts of the run, and their mean power over the span
             of the newest figures; ``None`` before the first figures.
     """
 
@@ -210,11 +213,11 @@ class ScalarBoard:
         return values
 
     def total_j(self, start_s: float, end_s: float) -> float | None:
-        """Return the energy of GPUs and host between two times, J; ``None`` without readings."""
+        """Return the total energy between two times, J; ``None`` without readings."""
         return self._scope("total", [(start_s, end_s)]).energy_j
 
     def trained(self, before: StepCounts, now: StepCounts) -> tuple[float | None, float]:
-        """Return energy of GPUs and host (J), and time (s), of the training between two tallies."""
+        """Return total energy (J) and time (s) of the training between two tallies."""
         spans = self._trained_s(before, now)
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
@@ -250,13 +253,15 @@ class ScalarBoard:
         values: Scalars = {}
         for scope in ("gpu", "host"):
             _put(values, f"power/{scope}_w", self._power_w(scope, start_s, end_s))
-        so_far = {s: self._scope(s, [(self.start_s, end_s)]) for s in ("gpu", "host", "total")}
+        so_far = {scope: self._scope(scope, [(self.start_s, end_s)]) for scope in SCOPES}
         _put(values, "energy/measured_fraction", self._measured_fraction(so_far["total"], end_s))
         of_run = {s: _with_earlier(energy, self.earlier.of(s)) for s, energy in so_far.items()}
         known_j = {s: e.energy_j for s, e in of_run.items() if e.energy_j is not None}
-        values |= {f"energy/{scope}_wh": watt_hours(used_j) for scope, used_j in known_j.items()}
-        self.used_j |= {scope: used_j for scope, used_j in known_j.items() if scope != "total"}
-        power_w = values.get("power/gpu_w", 0.0) + values.get("power/host_w", 0.0)
+        for scope in ("gpu", "host", "total"):
+            if scope in known_j:
+                values[f"energy/{scope}_wh"] = watt_hours(known_j[scope])
+        self.used_j |= known_j
+        power_w = self._power_w("total", start_s, end_s) or 0.0
         used_j = known_j.get("total", self.earlier.of("total"))
         self.used = Used(energy_j=used_j, power_w=power_w, seen_s=end_s)
         for suffix, kg in zip(("", "_lo", "_hi"), self.emissions_kg(of_run["total"]), strict=True):

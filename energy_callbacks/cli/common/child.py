@@ -2,19 +2,19 @@
 
 import errno
 import os
-import resource
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.core.signals import ENDING
+from energy_callbacks.core.signals import ENDING, existing
 
 # Signals that Python ignores; for the command their default action is restored.
-_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+_IGNORED_BY_PYTHON: Final = existing("SIGPIPE", "SIGXFSZ")
 
 
 def problem(program: str) -> tuple[int, str] | None:
@@ -53,9 +53,10 @@ class Child:
         *,
         own_stdout: bool = True,
     ) -> None:
-        to_stderr = ((os.POSIX_SPAWN_DUP2, 2, 1),)
-
         def spawn(*words: str) -> int:
+            if sys.platform == "win32":
+                raise OSError("use start() on Windows")
+            to_stderr = ((os.POSIX_SPAWN_DUP2, 2, 1),)
             return os.posix_spawnp(
                 words[0],
                 words,
@@ -78,7 +79,7 @@ class Child:
 
         Returns ``None`` while the command is running.
         """
-        if self._code is None:
+        if sys.platform != "win32" and self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
@@ -87,6 +88,22 @@ class Child:
         """Send a signal to the command, unless the command has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
+
+
+def start(
+    command: Sequence[str], environment: Mapping[str, str], mask: Collection[int], own_stdout: bool
+) -> "Child | subprocess.Popen[bytes]":
+    """Start a command; for the arguments see ``Child``.
+
+    Windows has no ``posix_spawnp`` and no signal mask: there, ``subprocess`` starts the command.
+
+    Raises:
+        OSError: if the command cannot be started.
+    """
+    if sys.platform != "win32":
+        return Child(command, environment, mask, own_stdout=own_stdout)
+    stdout = None if own_stdout else 2
+    return subprocess.Popen(command, env=environment, stdout=stdout)  # noqa: S603 - the user's
 
 
 def as_error(code: int) -> BaseException | None:
@@ -112,8 +129,10 @@ def end_as(code: int) -> int:
     Returns:
         The exit code for this process, if no signal has ended this process here.
     """
-    if code >= 0:
+    if code >= 0 or sys.platform == "win32":
         return code
+    import resource
+
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -16,6 +16,7 @@ DEFAULT: Final = "default"
 # Environment variables that are no settings.
 _OTHER_VARIABLES: Final = (
     "DISABLED", "NO_COMMAND", "RUN_DIR", "REPORT_PROCESS", "LIGHTNING", "POWERCAP", "STATE_DIR",
+    "SYSFS",
 )  # fmt: skip
 # These settings describe the same thing. If a source sets one of them, the others are not taken
 # from sources after it: the intensity of a file is not that of a country in an argument.

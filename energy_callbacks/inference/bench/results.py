@@ -13,7 +13,6 @@ leaves every run either finished or not. A run that has not finished starts agai
 state of its controller and of its GPU is lost.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +106,7 @@ class Results:
 
     def _lock(self, descriptor: int) -> None:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            atomic_files.lock(descriptor)
         except BlockingIOError as error:
             raise BlockingIOError(
                 f"another process writes to {self.folder}; wait for its end, or name another "

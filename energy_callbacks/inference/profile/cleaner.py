@@ -97,8 +97,8 @@ def _quit_mps(folder: Path) -> None:
 
 def main(pid: str, folder: str) -> None:
     """Wait for the end of the profile with this process id, and clean up its folder."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # a batch system may send them to all
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows lacks the last
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # a batch system may send them to all
     while os.getppid() == int(pid):
         if select.select([0], [], [], _POLL_S)[0] and not os.read(0, 1):
             break

@@ -32,9 +32,13 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     Attributes:
         path: the folder.
         has_mps: whether the profile's MPS daemon runs.
+
+    Raises:
+        ActuatorError: if the operating system is not Linux.
     """
 
     def __init__(self) -> None:
+        _check_system()
         is_long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST_PATH
         short = "/tmp" if is_long else None  # noqa: S108 - mkdtemp makes a new folder in it
         self.path: Final = Path(tempfile.mkdtemp(prefix="ec-", dir=short))
@@ -103,3 +107,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             text = output.read_text(encoding="utf-8", errors="replace").strip()
             raise ActuatorError(f"MPS does not start: {text or f'exit code {code}'}")
         self.has_mps = True
+
+
+def _check_system() -> None:
+    if sys.platform != "linux":
+        raise ActuatorError(f"models share a device only on Linux, and this is {sys.platform}")

@@ -81,7 +81,8 @@ class Loader:
         if device.type == "cuda":
             torch.cuda.empty_cache()
         else:
-            cores = len(os.sched_getaffinity(0))
+            # Tenants run on Linux only, see ``RunFolder``.
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
             torch.set_num_threads(max(round(cores * command["share_pct"] / 100.0), 1))
         folder = None if command["data"] is None else Path(command["data"])
         inputs = torch.from_numpy(images.batch(folder, command["batch"], size)).to(device)

@@ -1,6 +1,7 @@
 """Runs jobs on this machine: one at a time on each group of GPUs, or one at a time in total."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from energy_callbacks.matrix.attempts import OUTPUT, Results, is_running
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import REPEAT, MatrixJob, check_whole, counted, is_whole
 from energy_callbacks.matrix.progress import JobProgress
-from energy_callbacks.sensing.devices import MASK_VARIABLE, GpuInfo, resolve
+from energy_callbacks.sensing.gpus.devices import MASK_VARIABLE, GpuInfo, resolve
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
 _POLL_S: Final = 0.5
@@ -210,4 +211,4 @@ def launch(words: Sequence[str], *, output: Path, **options: Any) -> subprocess.
 def _has_ended(running: _RunningJob) -> bool:
     code = running.process.poll()
     # If ``energy-callbacks run`` was killed, the job's command may still run on the slot's GPUs.
-    return code is not None and (code >= 0 or not is_running(running.folder, os.uname().nodename))
+    return code is not None and (code >= 0 or not is_running(running.folder, socket.gethostname()))

@@ -7,6 +7,7 @@ from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.actuators.batch_advice import BatchAdvice
 from energy_callbacks.powercap.actuators.dry_run import DryRun
 from energy_callbacks.powercap.actuators.duty_cycle import DutyCycle
+from energy_callbacks.powercap.actuators.hwmon import HwmonActuator
 from energy_callbacks.powercap.actuators.nvidia_smi import NvidiaSmiActuator
 from energy_callbacks.powercap.actuators.nvml import NvmlActuator
 from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
@@ -18,12 +19,13 @@ _MADE_BY: Final[dict[str, Callable[[], Actuator]]] = {
     "nvml": NvmlActuator,
     "zeusd": ZeusdActuator,
     "nvidia-smi": NvidiaSmiActuator,
+    "hwmon": HwmonActuator,
     "duty-cycle": DutyCycle,
     "batch-advice": BatchAdvice,
     "dry-run": DryRun,
 }
 NAMES: Final = tuple(_MADE_BY)
-_CHOSEN: Final = ("nvml", "zeusd", "nvidia-smi", "duty-cycle")
+_CHOSEN: Final = ("nvml", "zeusd", "nvidia-smi", "hwmon", "duty-cycle")
 
 
 def actuator(name: str) -> Actuator:

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import sys
 from typing import Any
 
 
@@ -20,6 +21,8 @@ class UnixConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect to the socket."""
+        if sys.platform == "win32":
+            raise OSError("Windows has no Unix sockets")
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)

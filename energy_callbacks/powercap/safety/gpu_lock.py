@@ -12,17 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import CardInUse, PowerCapError
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, StateFile
-
-if sys.platform != "win32":
-    import fcntl
 
 # Longest time to wait for a lock, s: the watchdog of a killed job restores its settings within 2 s.
 _PATIENCE_S: Final = 3.0
 _POLL_S: Final = 0.05
-# O_NONBLOCK: opening a FIFO that another user has put there must not wait.
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class GpuLocks:
@@ -54,7 +50,7 @@ class GpuLocks:
         self.descriptors.append(_open(_path(uuid, folder)))
         while True:
             try:
-                return fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return atomic_files.lock(self.descriptors[-1])
             except BlockingIOError as error:
                 if time.monotonic() >= end_s:
                     raise CardInUse(_in_use(uuid, folder)) from error
@@ -79,15 +75,19 @@ def _open(path: Path) -> int:
     A file of another user is only opened, because Linux refuses to open it with ``O_CREAT`` in
     ``/tmp`` (proc(5), ``protected_regular``). A lock needs no permission to write.
     """
+    if sys.platform == "win32":
+        raise PowerCapError("settings of GPUs cannot be changed on Windows; use Linux")
+    # O_NONBLOCK: opening a FIFO that another user has put there must not wait.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         while True:
             try:
-                return os.open(path, _FLAGS)
+                return os.open(path, flags)
             except FileNotFoundError:
                 pass
             try:
-                created = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL)
+                created = os.open(path, flags | os.O_CREAT | os.O_EXCL)
             except FileExistsError:  # created by another job at this moment
                 continue
             os.fchmod(created, 0o644)  # whatever the umask: other users may open it

@@ -95,7 +95,12 @@ def process_start(pid: int) -> str:
 def default_folder() -> Path:
     """Return the folder of the state files."""
     given = os.environ.get(FOLDER_VARIABLE)
-    return Path(given) if given else Path(f"/tmp/energy_callbacks-{os.getuid()}")  # noqa: S108
+    return Path(given) if given else Path(f"/tmp/energy_callbacks-{_user_id()}")  # noqa: S108
+
+
+def _user_id() -> int:
+    """Return the id of the user; 0 on Windows, where all files belong to user 0."""
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 class StateFile:
@@ -159,7 +164,7 @@ def _check_private(folder: Path) -> None:
     """Raise ``PowerCapError`` if another user may use a folder: its files name code to import."""
     found = folder.lstat()
     is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-    if found.st_uid != os.getuid() or not is_private:
+    if found.st_uid != _user_id() or not is_private:
         raise PowerCapError(
             f"{folder} must be a folder that only you can use, because settings of GPUs are "
             f"restored from its files; run chmod 700 on it, or name another one in "

@@ -35,8 +35,8 @@ def main(arguments: Sequence[str]) -> int:
         0 if no setting is left changed, otherwise 1.
     """
     # The job may be ended by a signal to all its processes; it may still use the GPU for a while.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows lacks the last
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     _leave_out_package()
     from energy_callbacks.core.errors import PowerCapError
     from energy_callbacks.powercap.safety.heal import actuator_named, restore_card

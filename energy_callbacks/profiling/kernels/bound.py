@@ -11,9 +11,9 @@ The evidence is used in this order:
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from energy_callbacks.core.records import Peak
 from energy_callbacks.profiling.kernels.classes import DENSE, STREAMING
 from energy_callbacks.profiling.kernels.tally import KernelEnergySplit
 from energy_callbacks.report.model.profile_kernels import KernelRoofline
@@ -49,6 +49,7 @@ _CAUSES: Final = {
 }
 _COUNTERS: Final = {
     "dram_active": "memory bandwidth in use",
+    "memory_utilisation": "time with memory in use",
     "tensor_active": "tensor cores active",
     "sm_active": "multiprocessors active",
     "sm_occupancy": "occupancy of the multiprocessors",
@@ -68,46 +69,6 @@ class BoundVerdict(NamedTuple):
     bound: Bound
     sentence: str
     evidence: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """Peak performance of one GPU.
-
-    Attributes:
-        flops_per_s: FLOP/s of the tensor cores in bf16 and fp16 with dense matrices.
-        bytes_per_s: memory bandwidth in bytes per second.
-        source: data sheet of both values.
-    """
-
-    flops_per_s: float
-    bytes_per_s: float
-    source: str
-
-
-# Peaks of GPUs; the key is the beginning of the name that NVML reports. The data sheets state the
-# FLOP/s for sparse matrices, which are twice those for dense matrices.
-_PEAKS: Final[dict[str, Peak]] = {
-    f"NVIDIA {name}": Peak(sparse_flops_per_s / 2, bytes_per_s, f"NVIDIA {source}")
-    for name, sparse_flops_per_s, bytes_per_s, source in (
-        ("H200 NVL", 1671e12, 4.8e12, "H200 Tensor Core GPU, data sheet (H200 NVL)"),
-        ("H200", 1979e12, 4.8e12, "H200 Tensor Core GPU, data sheet (H200 SXM)"),
-        ("H100 80GB HBM3", 1979e12, 3.35e12, "H100 Tensor Core GPU, data sheet (H100 SXM)"),
-        ("A100-SXM4-80GB", 624e12, 2.039e12, "A100 Tensor Core GPU, data sheet (A100 80GB SXM)"),
-        ("A100-SXM4-40GB", 624e12, 1.555e12, "A100 Tensor Core GPU, data sheet (A100 40GB SXM)"),
-    )
-}
-
-
-def peak_of(name: str) -> Peak | None:
-    """Return the peak performance of a GPU; ``None`` if unknown, or for a MIG instance.
-
-    >>> peak_of("NVIDIA H200").bytes_per_s, peak_of("NVIDIA T4")
-    (4800000000000.0, None)
-    """
-    if " MIG " in name:
-        return None
-    return next((peak for start, peak in _PEAKS.items() if name.startswith(start)), None)
 
 
 def roofline(
@@ -135,8 +96,8 @@ def roofline(
         raise ValueError(
             f"devices must be at least 1, got {devices!r}; give the number of GPUs of this process"
         )
-    used = activity.get("dram_active")
-    if flops_per_step is None or not step_s or peak is None or not used:
+    used = traffic(activity)
+    if flops_per_step is None or not step_s or peak is None or not peak.flops_per_s or not used:
         return None
     flops_per_s = flops_per_step / step_s / devices
     return KernelRoofline(
@@ -145,7 +106,16 @@ def roofline(
         ridge=peak.flops_per_s / peak.bytes_per_s,
         peak_flops_per_s=peak.flops_per_s,
         source=peak.source,
+        is_lower_bound="dram_active" not in activity,
     )
+
+
+def traffic(activity: Mapping[str, float]) -> float | None:
+    """Return the used share of the memory bandwidth, or an upper bound; ``None`` if unknown.
+
+    Cards before Hopper report only in which share of time memory is used, at any rate.
+    """
+    return activity.get("dram_active", activity.get("memory_utilisation"))
 
 
 def verdict(
@@ -204,12 +174,12 @@ def _by_idleness(idle: Mapping[str, float], *, has_device: bool) -> BoundVerdict
 def _by_work(
     split: KernelEnergySplit, used: Mapping[str, float], roof: KernelRoofline | None
 ) -> BoundVerdict:
-    bandwidth = used.get("dram_active", 0.0)
+    bandwidth = used.get("dram_active", 0.0)  # an upper bound cannot show that memory is the limit
     if roof is not None:
         share = roof.flops_per_s / roof.peak_flops_per_s
         evidence = (
-            f"{roof.flops_per_byte:.3g} FLOPs per byte, the ridge is at {roof.ridge:.3g}",
-            f"{_percent(share)} of the peak FLOP/s of bf16 and fp16",
+            f"{roof.intensity} FLOPs per byte, the ridge is at {roof.ridge:.3g}",
+            f"{_percent(share)} of the peak FLOP/s",
             roof.source,
         )
         # The roofline shows the limit only if a large enough share of the peak is used.
@@ -241,7 +211,9 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
         f"kernels that mostly move bytes: {_percent(streaming)} of the kernels' time",
         f"judged by the kinds of kernels: {counters}",
     )
-    if streaming >= _MOST_KERNELS and used.get("dram_active", 1.0) >= _BANDWIDTH_STREAMING:
+    moved = traffic(used)
+    may_be_memory = moved is None or moved >= _BANDWIDTH_STREAMING
+    if streaming >= _MOST_KERNELS and may_be_memory:
         sentence = "Memory is probably the limit: most kernels only move bytes."
         return BoundVerdict("memory", sentence, evidence)
     # A multiprocessor also counts as active while it waits for memory, so its counter alone is not

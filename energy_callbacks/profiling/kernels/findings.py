@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
-from energy_callbacks.core.records import Energy, Quantity
+from energy_callbacks.core.records import Energy, Peak, Quantity
 from energy_callbacks.profiling.kernels import stacks
-from energy_callbacks.profiling.kernels.bound import BoundVerdict, Peak, peak_of, roofline, verdict
+from energy_callbacks.profiling.kernels.bound import BoundVerdict, roofline, traffic, verdict
 from energy_callbacks.profiling.kernels.capture import KernelRun
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.tally import PARTS, KernelEnergySplit, KernelTally, split
@@ -21,7 +21,7 @@ _MOST_KERNELS: Final = 40
 # Maximum number of characters of a kernel's name.
 _LONGEST_NAME: Final = 200
 _ACTIVITY: Final[tuple[Quantity, ...]] = (
-    "sm_active", "sm_occupancy", "tensor_active", "dram_active"
+    "sm_active", "sm_occupancy", "tensor_active", "dram_active", "memory_utilisation"
 )  # fmt: skip
 # Maximum time to wait for sensor readings.
 _PATIENCE_S: Final = 6.0
@@ -108,7 +108,7 @@ def _limits(run: KernelRun, tally: KernelTally, parts: KernelEnergySplit) -> dic
     """Return the fields of ``KernelProfile`` about the limit of the training's speed."""
     gpus = [device for device in run.meter.devices if device.kind == "gpu"]
     activity = _activity(run, [gpu.key for gpu in gpus])
-    peak = peak_of(gpus[0].name) if gpus else None
+    peak = gpus[0].peak if gpus else None
     step_s = run.schedule.step_s
     roof = roofline(run.flops_per_step, step_s, activity, peak, tally.devices)
     limit = verdict(parts, has_device=tally.has_device, activity=activity, roof=roof)
@@ -118,12 +118,13 @@ def _limits(run: KernelRun, tally: KernelTally, parts: KernelEnergySplit) -> dic
 
 def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
     """Yield a sentence with the mean and the peak memory bandwidth, if both are known."""
-    if peak is not None and "dram_active" in activity:
+    used = traffic(activity)
+    if peak is not None and used is not None:
         most = peak.bytes_per_s / 1e12
-        moved = activity["dram_active"] * most
+        at_most = "" if "dram_active" in activity else "at most "
         yield (
-            f"memory traffic was {moved:.3g} TB/s of {most:.4g}, averaged over all the time "
-            f"({peak.source})"
+            f"memory traffic was {at_most}{used * most:.3g} TB/s of {most:.4g}, averaged over all "
+            f"the time ({peak.source})"
         )
 
 
@@ -182,6 +183,8 @@ def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
         ]
         if values:
             means[quantity] = float(np.mean(values))
+    if "dram_active" in means:  # which says more
+        means.pop("memory_utilisation", None)
     return means
 
 

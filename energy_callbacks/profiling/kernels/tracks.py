@@ -40,6 +40,7 @@ class Track(NamedTuple):
 
 _GAUGES: Final[Mapping[Quantity, tuple[str, str, Callable[[float], float]]]] = {
     "clock": ("SM clock", "MHz", megahertz),
+    "memory_clock": ("memory clock", "MHz", megahertz),
     "temperature": ("temperature", "°C", float),
     "throttled": ("throttled so far", "s", float),
     "memory_used": ("memory", "GiB", gibibytes),
@@ -47,6 +48,7 @@ _GAUGES: Final[Mapping[Quantity, tuple[str, str, Callable[[float], float]]]] = {
     "sm_active": ("SM active", "%", lambda share: 100.0 * share),
     "tensor_active": ("tensor active", "%", lambda share: 100.0 * share),
     "dram_active": ("DRAM active", "%", lambda share: 100.0 * share),
+    "memory_utilisation": ("memory utilisation", "%", lambda share: 100.0 * share),
 }
 
 

@@ -9,11 +9,11 @@ import contextlib
 import ctypes
 import os
 import random
-import resource
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -174,8 +174,8 @@ class StackSampler:
             thread is included.
 
     Raises:
-        RuntimeError: if created on another thread than the main thread, or if this interpreter is
-            not supported.
+        RuntimeError: if created on another thread than the main thread, or if this interpreter or
+            operating system is not supported.
     """
 
     def __init__(
@@ -186,13 +186,13 @@ class StackSampler:
                 "the training runs on another thread, but only the stack of the main thread can "
                 "be read; call fit() on the main thread"
             )
+        self._cpu_s = _cpu_clock()
         self.looks = 0
         self.cost_s = 0.0
         self._take_sample: Callable[[FrameType, StackSample], None] = take
         self._took_s = 0.0
         self._generation = forks.generation
         self._pending = Pending(self._serve)
-        self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._is_asked = False
         now_s = self._until_s = self._since_s = time.monotonic()
         self._schedule = SamplingSchedule(now_s, rate_hz, max_share)
@@ -235,8 +235,8 @@ class StackSampler:
                 self._ask(now_s, held_up_s)
 
     def _ask(self, now_s: float, held_up_s: float) -> None:
-        cpu_s = time.clock_gettime(self._clock)
-        self._request = SampleRequest(self._until_s, now_s, held_up_s, cpu_s, time.process_time())
+        cpu_s, process_s = self._cpu_s(), time.process_time()
+        self._request = SampleRequest(self._until_s, now_s, held_up_s, cpu_s, process_s)
         self._is_asked = True  # set first: the main thread may serve the request at once
         if not self._pending.ask():
             self._is_asked = False
@@ -267,6 +267,13 @@ class StackSampler:
         self.cost_s += self._took_s
 
 
+def _cpu_clock() -> Callable[[], float]:
+    """Return a function that returns the CPU time of the thread that calls this, on any thread."""
+    if sys.platform != "linux":
+        raise RuntimeError(f"lines are profiled only on Linux, and this is {sys.platform}")
+    return partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
+
+
 class _RunQueue:
     """Reads how long the calling thread was ready to run but had no processor.
 
@@ -283,7 +290,7 @@ class _RunQueue:
         with contextlib.suppress(OSError, AttributeError):
             self._read: Any = ctypes.PyDLL(None).pread
             self._read.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
-            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
         self.waited_s()
 
     def waited_s(self) -> float:
@@ -321,4 +328,8 @@ class ContextSwitches:
 
     @staticmethod
     def _count() -> int:
-        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        if sys.platform == "linux":
+            import resource
+
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        return 0

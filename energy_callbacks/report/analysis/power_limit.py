@@ -13,7 +13,7 @@ from typing import Final
 
 from energy_callbacks.core.formatting import percent
 from energy_callbacks.report.model.recommendation import MATTERS, Advice
-from energy_callbacks.report.model.runs import DeviceUse
+from energy_callbacks.report.model.runs import DeviceUse, devices_in_sum
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Share of the mean power in training to which the limit is set.
@@ -70,7 +70,7 @@ def estimated_effect(report: EnergyReport) -> LimitEffect | None:
 
 
 def _gpus(report: EnergyReport) -> list[DeviceUse]:
-    return [one for one in report.devices if one.kind == "gpu" and one.counted_in is None]
+    return [one for one in devices_in_sum(report.devices, "gpu") if one.kind == "gpu"]
 
 
 def _is_throttled(report: EnergyReport) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from energy_callbacks.accounting.journal.previous_attempts import with_total
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
@@ -22,9 +23,10 @@ _FULL_COVERAGE = 0.99
 # Runs shorter than this, in seconds, get a warning: a counter that is updated every 100 ms then has
 # an error above 1 %.
 _SHORT_RUN_S = 10.0
-# Names of RAPL and of the sensors of GPUs in the list of unavailable sensors. The last name, with a
-# UUID behind it, is that of one card.
-_RAPL, _GPU_SENSORS, _ONE_GPU = "RAPL", ("NVIDIA GPU", "AMD GPU"), "NVML "
+# Names of RAPL and of the sensors of GPUs in the list of unavailable sensors: of a vendor, such as
+# ``AMD GPU``, and of one card, such as ``NVML GPU-4b2c`` and ``AMD GPU gpu0``.
+_RAPL = "RAPL"
+_GPU_SENSORS, _ONE_GPU = re.compile(r".* GPU"), re.compile(r"NVML .*|.* gpu\d+")
 _KINDS: Final = {"cpu": "the CPU", "dram": "the RAM"}
 # Codes of warnings in journals that state why the energy of a device, whose key they contain, is
 # not known or has gaps.
@@ -97,7 +99,9 @@ def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning
     Args:
         first: the processes of the oldest attempt that has journals.
     """
-    lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
+    lost_j = sum(
+        with_total(process.before.get("energy_j", {})).get("total", 0.0) for process in first
+    )
     if lost_j:
         yield ReportWarning(
             code="earlier_attempts_lost",
@@ -175,16 +179,22 @@ def _of_devices(
         if _has_cause(device, recorded):
             continue
         if device.energy.energy_j is None:
-            yield ReportWarning(
-                code="energy_unknown",
-                message=f"The energy of {name} is not known and not included in the totals.",
-                fix=doctor,
-            )
+            code, message = _of_unknown(device)
+            yield ReportWarning(code=code, message=f"The energy of {name} {message}.", fix=doctor)
         elif device.energy.coverage < _FULL_COVERAGE:
             partly.setdefault(formatting.percent(device.energy.coverage), []).append(name)
     for share, names in partly.items():
         message = f"Readings cover only {share} of the time of {', '.join(names)}."
         yield ReportWarning(code="low_coverage", message=f"{message} The rest is not included.")
+
+
+def _of_unknown(device: DeviceUse) -> tuple[str, str]:
+    """Return the code and the end of the warning about a device whose energy is not known."""
+    if device.scope == "machine":
+        return "machine_unknown", "is not known; the total is the sum of gpu and host"
+    if device.counted_in is not None:
+        return "part_unknown", f"is not known; that of {device.counted_in} contains it"
+    return "energy_unknown", "is not known and not included in the totals"
 
 
 def _has_cause(device: DeviceUse, recorded: Sequence[ReportWarning]) -> bool:
@@ -264,8 +274,8 @@ def _of_sensors(report: EnergyReport) -> Iterator[ReportWarning]:
     )
     for sensor in report.unavailable:
         why = f"{sensor.source} was not read: {sensor.reason}."
-        is_asked_for = sensor.source.startswith(_ONE_GPU)
-        if is_asked_for or (uses_gpu and sensor.source in _GPU_SENSORS):
+        is_asked_for = _ONE_GPU.fullmatch(sensor.source)
+        if is_asked_for or (uses_gpu and _GPU_SENSORS.fullmatch(sensor.source)):
             message = f"The energy of a GPU is not included in the totals. {why}"
             yield ReportWarning(code="gpu_not_measured", message=message, fix=sensor.fix)
         elif sensor.fix and not (sensor.source == _RAPL and has_estimate):
@@ -344,10 +354,17 @@ def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterat
             "The scope host contains CPU and RAM of each machine of the run, including other "
             "programs. Fans, disks, network and losses of the power supply are not included."
         )
-    if "gpu" in scopes and "host" in scopes:
+    if machines := [one for one in devices if one.scope == "machine" and one.energy.energy_j]:
+        names = ", ".join(f"{one.key} ({one.name}, host {one.host})" for one in machines)
+        yield (
+            f"The total is the energy of the whole machine, from {names}. It also contains parts "
+            "that no other sensor measures, so it is not the sum of gpu and host. Hosts without "
+            "such a sensor add their gpu and host."
+        )
+    elif "gpu" in scopes and "host" in scopes:
         yield "The scope total is the sum of gpu and host."
     if any(device.counted_in for device in devices):
-        yield "A device that is part of another device is counted only in that device."
+        yield ("If the energy of a device contains that of another device, no sum includes both.")
     if has_ranks:
         yield (
             "Each physical device is counted once. Its energy comes from the journal of the lowest "

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 INK, GRID, PAPER = "#1b2631", "#d3d9df", "#fdfefe"
 BLUES = ("#0072b2", "#56b4e9", "#3a8fc4", "#89cdf1", "#005a8c", "#a9dbf5", "#1f81ba", "#c4e7f9")
 ORANGES = ("#e69f00", "#f3c969", "#d55e00", "#f0b63a", "#b94f00", "#f7dc9b", "#e07b2e", "#fae9c4")
+VIOLETS = ("#8a6fa0", "#b09cc4", "#6b4f85", "#d3c6de")
+SCOPE_COLOURS: Mapping[str, Sequence[str]] = {"gpu": BLUES, "host": ORANGES, "machine": VIOLETS}
+"""Colours of the devices of each scope, in turn."""
 _PHASE_COLOURS: Mapping[str, str] = {
     "train": "#009e73",
     "validation": "#cc79a7",

@@ -9,7 +9,7 @@ from energy_callbacks.core import formatting
 from energy_callbacks.core.units import BYTES_PER_GIBIBYTE, watt_hours
 from energy_callbacks.report.charts.batch_size_plot import PANELS, columns_of, points_that_ran
 from energy_callbacks.report.charts.drawing import time_unit
-from energy_callbacks.report.charts.palette import BLUES, GRID, INK, ORANGES, PAPER, phase_colours
+from energy_callbacks.report.charts.palette import GRID, INK, PAPER, SCOPE_COLOURS, phase_colours
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.runs import DeviceUse, Series, Span
 from energy_callbacks.report.model.schema import EnergyReport
@@ -133,7 +133,7 @@ def _lines(report: EnergyReport, panels: Sequence[_Panel], scale_s: float) -> It
     """Yield the lines of all devices; the legend toggles a device in all panels."""
     devices = {(device.host, device.key): device for device in report.devices}
     has_hosts = len({device.host for device in report.devices}) > 1
-    shades = {"gpu": itertools.cycle(BLUES), "host": itertools.cycle(ORANGES)}
+    shades = {scope: itertools.cycle(colours) for scope, colours in SCOPE_COLOURS.items()}
     others = itertools.cycle(_GREYS)
     for curve in report.series:
         device = devices[curve.host, curve.key]

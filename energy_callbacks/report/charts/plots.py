@@ -6,6 +6,7 @@ colours.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from energy_callbacks.report.charts.drawing import (
     short_name,
     time_unit,
 )
-from energy_callbacks.report.charts.palette import BLUES, INK, ORANGES, PAPER, phase_colours
+from energy_callbacks.report.charts.palette import INK, PAPER, SCOPE_COLOURS, phase_colours
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.power_limit import PowerChange
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+# A difference of a total from its parts that is a smaller share of them is due to rounding.
+_ROUNDING = 1e-6
 # Maximum length of a label in the legend of a narrow chart, in characters.
 _SHORT_LABEL = 16
 # Maximum number of bins of a curve per inch: one for every two pixels of a screen with 96 pixels
@@ -85,7 +88,7 @@ def _draw_bands(axes: "Axes", curves: Sequence[Band], scale_s: float, *, is_narr
 
     edges = np.asarray(curves[0].edges_s) / scale_s
     below = np.zeros(len(edges) - 1)
-    shades = {"gpu": iter(BLUES), "host": iter(ORANGES)}
+    shades = {scope: cycle(colours) for scope, colours in SCOPE_COLOURS.items()}
     for band in curves:
         above = below + np.asarray(band.power_w)
         label = short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL)
@@ -239,13 +242,15 @@ def _draw_scopes(
 ) -> list[float]:
     """Draw the GPU part and the host part of each bar, and return the ends of the bars.
 
+    If a sensor measured the whole machine, a third part has what GPUs and host do not contain.
+
     Args:
         axes: the panel.
         shown: the phases.
         value: function of a phase and one of its energies that returns the length of the part.
     """
     left = [0.0] * len(shown)
-    for scope, colour in (("gpu", BLUES[0]), ("host", ORANGES[0])):
+    for scope, colour in (("gpu", SCOPE_COLOURS["gpu"][0]), ("host", SCOPE_COLOURS["host"][0])):
         figures: list[Figure] = [getattr(phase, scope) for phase in shown]
         origins = {figure.origin for figure in figures} - {None}
         if not origins:
@@ -258,7 +263,16 @@ def _draw_scopes(
             hatch=hatch, label=label,
         )  # fmt: skip
         left = [a + b for a, b in zip(left, width, strict=True)]
-    return left
+    rest = [
+        max(value(phase, phase.total) - end, 0.0) for phase, end in zip(shown, left, strict=True)
+    ]
+    if sum(rest) <= _ROUNDING * sum(left):
+        return left
+    axes.barh(
+        range(len(shown)), rest, left=left, height=0.66, fc=SCOPE_COLOURS["machine"][0], ec=PAPER,
+        lw=0.0, label="rest of the machine",
+    )  # fmt: skip
+    return [a + b for a, b in zip(left, rest, strict=True)]
 
 
 def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> None:

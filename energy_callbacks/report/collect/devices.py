@@ -21,12 +21,12 @@ _SENSOR_FIELDS = ("name", "period_s", "citation")
 
 
 def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:
-    """Return one row for each device: GPUs, then CPUs and RAM, then devices without energy."""
+    """Return one row for each device: whole machines, GPUs, CPUs and RAM, others."""
     by_identity: dict[Identity, list[OwnedDevice]] = defaultdict(list)
     for attempt in attempts:
         for device in attempt.owned:
             by_identity[device.identity].append(device)
-    order = {"gpu": 0, "host": 1, None: 2}
+    order = {"machine": 0, "gpu": 1, "host": 2, None: 3}
     rows = (_row(parts) for parts in by_identity.values())
     return tuple(sorted(rows, key=lambda row: (order[row.scope], row.host, row.key)))
 
@@ -56,6 +56,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
         notes=newest.notes,
         activity=activity.whole(columns),
         limit_w=newest.properties.get("limit_w"),
+        memory_utilisation_mean=_overall(np.mean, [one["memory_utilisation"] for one in columns]),
     )
 
 

@@ -28,25 +28,25 @@ class DeviceEnergy(NamedTuple):
     energy: Energy
 
 
-def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
+def whole_parts(summed: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
     """Return the energy of each device over the whole attempt of the process that owns it."""
-    return [DeviceEnergy(device, None, device.owner.end_s, device.energy) for device in counted]
+    return [DeviceEnergy(device, None, device.owner.end_s, device.energy) for device in summed]
 
 
-def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
+def phase_parts(summed: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
     """Return the energy of each device in each phase; the joules sum to the ``whole_parts``."""
     return [
         DeviceEnergy(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
-        for device in counted
+        for device in summed
         for name, energy in phases.energies(device.owner, device.key, device.energy).items()
     ]
 
 
-def wait_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
+def wait_parts(summed: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
     """Return the energy of each device while its owner waited for data, if waits are reported."""
     return [
         DeviceEnergy(device, None, *_waited(device.owner, device.key))
-        for device in counted
+        for device in summed
         if device.owner.data_wait
     ]
 
@@ -78,17 +78,21 @@ def as_figure(energy: Energy, origins: Iterable[Origin]) -> amounts.Figure:
 
 
 def scopes(chosen: Sequence[DeviceEnergy]) -> amounts.Scopes:
-    """Return the sums over the GPUs, over the hosts, and over both."""
+    """Return the sums over the GPUs, over the hosts, and over everything."""
     by_scope = {
-        scope: figure([part for part in chosen if part.device.properties["scope"] == scope])
-        for scope in ("gpu", "host")
+        scope: figure([part for part in chosen if scope in part.device.sums])
+        for scope in ("gpu", "host", "total")
     }
-    return amounts.Scopes(**by_scope, total=figure(chosen))
+    return amounts.Scopes(**by_scope)
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Return the measured share of the known energy; ``None`` if the known energy is 0."""
-    known = [(part.device.properties["origin"], part.energy.energy_j or 0.0) for part in chosen]
+    """Return the measured share of the known total; ``None`` if the known total is 0."""
+    known = [
+        (part.device.properties["origin"], part.energy.energy_j or 0.0)
+        for part in chosen
+        if "total" in part.device.sums
+    ]
     whole_j = math.fsum(energy_j for _, energy_j in known)
     measured_j = math.fsum(energy_j for origin, energy_j in known if origin == "measured")
     return measured_j / whole_j if whole_j > 0.0 else None
@@ -110,7 +114,7 @@ def phase_table(
     parts: dict[str, list[DeviceEnergy]] = {name: [] for name in seconds}
     for part in chosen:
         parts.setdefault(part.phase or "", []).append(part)
-    whole_j = figure(chosen).energy_j
+    whole_j = scopes(chosen).total.energy_j
     busy = activity.by_phase(attempts)
     rows = []
     for name, own in parts.items():

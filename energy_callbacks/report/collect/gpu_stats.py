@@ -25,11 +25,17 @@ from energy_callbacks.report.collect.rows import Array
 Sample = Mapping[str, Any]
 # Times of rows are rounded to microseconds (``JournalRecorder``), s.
 _ROUNDED_S: Final = 1e-6
+# Columns of the journal that become fields of a sample.
+_COLUMNS: Final = (
+    "t_s", "utilisation", "memory_used_bytes", "memory_utilisation", "power_w", "temperature_c",
+    "clock_hz", "memory_clock_hz",
+)  # fmt: skip
 # Rows of the summary: (name, field of a sample, unit).
 _SUMMED_UP: Final = (
     ("power", "power", "W"),
     ("utilisation", "utilization", "%"),
     ("memory", "memory_used", "MiB"),
+    ("memory busy", "memory_utilization", "%"),
     ("temperature", "temperature", "°C"),
 )
 
@@ -73,11 +79,12 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
     zero_s, first_s = process.unix_s, attempt.start_of(process)
     lead_s = attempt.start_of(attempt.lead) - first_s
     states = _training_states(attempt.lead, columns["t_s"] - lead_s)
-    names = ("t_s", "utilisation", "memory_used_bytes", "power_w", "temperature_c", "clock_hz")
-    rows = zip(*(columns[name].tolist() for name in names), strict=True)
+    rows = zip(*(columns[name].tolist() for name in _COLUMNS), strict=True)
     total = line.get("memory_bytes")
     for (t_s, *values), state in zip(rows, states, strict=True):
-        load, memory, power_w, celsius, clock_hz = (None if math.isnan(v) else v for v in values)
+        load, memory, memory_load, power_w, celsius, *clocks_hz = (
+            None if math.isnan(v) else v for v in values
+        )
         share = None if memory is None or not total else memory / total
         yield {
             "timestamp": datetime.fromtimestamp(zero_s + t_s, tz=UTC).isoformat(),
@@ -89,10 +96,15 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
             "memory_used": None if memory is None else round(mebibytes(memory), 1),
             "memory_total": None if total is None else round(mebibytes(total), 1),
             "memory_percent": None if share is None else round(100.0 * share, 2),
+            "memory_utilization": None if memory_load is None else round(100.0 * memory_load, 1),
             "power": power_w,
             "temperature": celsius,
             "fan_speed": None,
-            "clocks": {} if clock_hz is None else {"gpu": round(megahertz(clock_hz))},
+            "clocks": {
+                name: round(megahertz(clock_hz))
+                for name, clock_hz in zip(("gpu", "memory"), clocks_hz, strict=True)
+                if clock_hz is not None
+            },
             "training_metadata": state,
         }
 

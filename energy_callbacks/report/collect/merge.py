@@ -6,12 +6,12 @@
 * A physical device is identified by host and UUID, or by host and key if it has no UUID. Its owner
   is the rank from whose journal its energy is read: the lowest rank that knows the energy. If that
   rank died and another rank continued, the owner is the rank that continued.
-* A device is listed, but not included in sums, if it has a parent device whose energy is known,
-  because the energy of the parent includes that of the device.
+* A device is listed, but left out of sums that include a device whose energy contains its own
+  (``sensing.scopes``). A sensor of the whole machine contains the devices of all ranks of its host.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total_of_neighbours
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.process import ProcessJournal, energies
+from energy_callbacks.sensing.scopes import SCOPES, Part, containers, in_sum
 
 # Processes on different hosts belong to the same launch of a training only if they start within
 # this time of each other, in seconds. Later launches may have the same launch id, because they may
@@ -49,8 +50,9 @@ class OwnedDevice:
         owner: process from whose journal the energy is read.
         record: the ``device`` line in the journal of ``owner``.
         energy: energy of the device over the whole attempt.
-        counted_in: key of the parent device whose energy includes that of this device; ``None`` if
-            no parent has a known energy.
+        counted_in: key of the device whose energy contains that of this device; ``None`` if
+            there is no such device with known energy.
+        sums: the scopes in whose sums the energy of the device is included (``scopes.SCOPES``).
         notes: notes about the device from all processes of the attempt.
     """
 
@@ -59,7 +61,8 @@ class OwnedDevice:
     owner: ProcessJournal
     record: Record
     energy: Energy
-    counted_in: str | None
+    counted_in: str | None = None
+    sums: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -69,9 +72,14 @@ class OwnedDevice:
         return properties
 
     @property
-    def is_counted(self) -> bool:
-        """Whether the energy of the device is included in sums."""
-        return self.counted_in is None and self.properties["scope"] is not None
+    def is_machine(self) -> bool:
+        """Whether this is a sensor of the whole machine."""
+        return bool(self.properties["scope"] == "machine")
+
+    def part(self, known: Collection[str]) -> Part:
+        """Return what sums need to know; a parent counts only if it is in ``known``."""
+        parent = self.properties["parent"]
+        return Part(self.properties["scope"], parent if parent in known else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +100,8 @@ class MergedAttempt:
 
     @property
     def counted(self) -> Iterator[OwnedDevice]:
-        """The devices whose energies are included in sums."""
-        return (device for device in self.owned if device.is_counted)
+        """The devices whose energies are included in the total."""
+        return (device for device in self.owned if "total" in device.sums)
 
     @property
     def lead(self) -> ProcessJournal:
@@ -167,19 +175,29 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
                 owner=process,
                 record=record,
                 energy=energy_of(process, key),
-                counted_in=record["device"]["parent"],
             )
             claims[device.identity].append(device)
     owned = [
         replace(reduce(_preferred, devices), notes=_notes([one.properties for one in devices]))
         for devices in claims.values()
     ]
-    # A device is counted in its parent only if the energy of the parent is known.
-    known = {(one.identity.host, one.key) for one in owned if one.energy.energy_j is not None}
+    hosts = dict.fromkeys(one.identity.host for one in owned)
     return [
-        one if (one.identity.host, one.counted_in) in known else replace(one, counted_in=None)
-        for one in owned
+        placed
+        for host in hosts
+        for placed in _placed([one for one in owned if one.identity.host == host])
     ]
+
+
+def _placed(owned: Sequence[OwnedDevice]) -> Iterator[OwnedDevice]:
+    """Yield the devices of one host, each with the sums that include its energy."""
+    known = {one.key for one in owned if one.energy.energy_j is not None}
+    parts = {one.key: one.part(known) for one in owned if one.key in known or not one.is_machine}
+    inside = containers(parts)
+    members = {scope: in_sum(scope, parts) for scope in SCOPES}
+    for one in owned:
+        sums = tuple(scope for scope, keys in members.items() if one.key in keys)
+        yield replace(one, counted_in=inside.get(one.key), sums=sums)
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:

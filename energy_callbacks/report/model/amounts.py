@@ -31,7 +31,11 @@ class Figure(Energy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
-    """Energy of the GPUs, of the hosts (CPU and RAM), and of both together."""
+    """Energy of the GPUs, of the hosts (CPU and RAM), and the total.
+
+    The total of a host is the energy of the whole machine if a sensor measures it; otherwise it is
+    the sum of GPUs and host.
+    """
 
     gpu: Figure
     host: Figure

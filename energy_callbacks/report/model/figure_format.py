@@ -1,6 +1,7 @@
 """Formats the amounts of a report as text. Energies that are not resolved become upper bounds."""
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from energy_callbacks.core import formatting
@@ -11,6 +12,11 @@ ORDER_ONLY: Final = "order of magnitude only"
 # An energy whose error is at least this share of it is known to an order of magnitude only: with
 # two digits, its interval begins at zero.
 _ORDER_ONLY_SHARE: Final = 0.95
+
+
+def has_machine(devices: Iterable[runs.DeviceUse]) -> bool:
+    """Return whether a sensor of a whole machine contributes to the total."""
+    return any(one.scope == "machine" and one.energy.energy_j is not None for one in devices)
 
 
 def figure(figure: amounts.Figure) -> str:

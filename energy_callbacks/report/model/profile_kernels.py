@@ -45,10 +45,12 @@ class KernelRoofline:
             step and by the number of GPUs.
         flops_per_byte: FLOPs per step as stated by the user, divided by the bytes that the GPU's
             memory moves per step. These bytes are computed from the mean share of the memory
-            bandwidth that is in use.
+            bandwidth that is in use, or of the time in which memory is in use.
         ridge: FLOPs per byte above which arithmetic is the limit; below, memory is the limit.
         peak_flops_per_s: maximum FLOPs per second of the GPU.
-        source: data sheet that states the GPU's maximum FLOPs per second and memory bandwidth.
+        source: how the GPU's maximum FLOPs per second and memory bandwidth are known.
+        is_lower_bound: whether ``flops_per_byte`` is a lower bound, because only the time in which
+            memory is in use is known (GPUs before Hopper).
     """
 
     flops_per_s: float
@@ -56,6 +58,12 @@ class KernelRoofline:
     ridge: float
     peak_flops_per_s: float
     source: str
+    is_lower_bound: bool = False
+
+    @property
+    def intensity(self) -> str:
+        """``flops_per_byte`` as text."""
+        return f"{'at least ' * self.is_lower_bound}{self.flops_per_byte:.3g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +220,7 @@ def _energy(profile: KernelProfile) -> str:
 def _roof(roof: KernelRoofline) -> str:
     return (
         f"Roofline: {roof.flops_per_s / 1e12:.3g} of {roof.peak_flops_per_s / 1e12:.4g} TFLOP/s at "
-        f"{roof.flops_per_byte:.3g} FLOPs per byte; the ridge is at {roof.ridge:.3g} "
+        f"{roof.intensity} FLOPs per byte; the ridge is at {roof.ridge:.3g} "
         f"({roof.source})."
     )
 

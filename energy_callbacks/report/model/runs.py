@@ -1,5 +1,6 @@
 """Records of a run, its attempts, ranks, phases and devices, and its curves over time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -266,13 +267,14 @@ class DeviceUse:
         key: short name, unique on its host, such as ``gpu0``.
         host: name of the host.
         name: name of the product, such as ``NVIDIA H200``.
-        kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
+        kind: ``gpu``, ``cpu``, ``dram``, ``machine``, ``process`` or ``allocator``.
         scope: scope whose sum contains the energy of the device; ``None`` for devices without an
             energy, such as processes and allocators.
         origin: whether a sensor measured the energy or a model estimated it.
         uuid: UUID of the device; ``None`` if it has none.
-        counted_in: key of the device whose energy contains that of this device; sums then leave out
-            this device. ``None`` if there is no such device with known energy.
+        counted_in: key of the device whose energy contains that of this device; sums that include
+            that device leave this device out. ``None`` if there is no such device with known
+            energy; the total is the sum of these devices.
         sensors: sensor of each quantity.
         energy: energy over the whole run.
         mean_power_w: energy divided by the time with readings; ``None`` if not known.
@@ -286,6 +288,8 @@ class DeviceUse:
         notes: notes on the device, such as that other processes use it too.
         activity: use of the parts of a GPU; ``None`` if not known.
         limit_w: power limit when the sensor was opened; ``None`` if not known.
+        memory_utilisation_mean: mean share of time in which memory was read or written, 0 to 1;
+            ``None`` if not known.
     """
 
     key: str
@@ -307,6 +311,20 @@ class DeviceUse:
     notes: tuple[str, ...]
     activity: Activity | None = None
     limit_w: float | None = None
+    memory_utilisation_mean: float | None = None
+
+
+def devices_in_sum(devices: Sequence[DeviceUse], scope: str) -> list[DeviceUse]:
+    """Return the devices whose energies make up the sum of a scope, or ``total``; see ``scopes``.
+
+    Args:
+        devices: all devices of a report.
+        scope: one of ``sensing.scopes.SCOPES``.
+    """
+    chosen = {
+        (one.host, one.key): one for one in devices if one.scope and scope in (one.scope, "total")
+    }
+    return [one for one in chosen.values() if (one.host, one.counted_in) not in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,8 +43,9 @@ def cards(report: EnergyReport) -> tuple[HeadlineCard, ...]:
 def _energies(report: EnergyReport) -> Iterator[HeadlineCard]:
     energy = report.energy
     is_mixed = report.measured_fraction is not None and energy.total.origin == "mixed"
-    measured = f"{formatting.percent(report.measured_fraction)} measured"
-    yield _energy("Total energy", energy.total, measured if is_mixed else "")
+    details = ["whole machine"] if figure_format.has_machine(report.devices) else []
+    details += [f"{formatting.percent(report.measured_fraction)} measured"] if is_mixed else []
+    yield _energy("Total energy", energy.total, ", ".join(details))
     for label, scope, figure in (
         ("GPU", "gpu", energy.gpu),
         ("Host (CPU and RAM)", "host", energy.host),

@@ -56,7 +56,9 @@ def _short_energy(report: EnergyReport) -> str:
         for scope, figure in scopes.items()
         if figure.energy_j is not None
     ]
-    if not known:
+    if figure_format.has_machine(report.devices):
+        known.insert(0, "whole machine")
+    if report.energy.total.energy_j is None:
         return "energy not known"
     return f"{figure_format.figure(report.energy.total)} ({', '.join(known)})"
 

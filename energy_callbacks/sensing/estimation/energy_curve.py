@@ -13,6 +13,8 @@ The energy counter determines the total, and power readings determine the shape:
 Without a counter, C is S. Power readings are not used between two anchors if they cover less than
 half of the time, or if the anchors are about as frequent as updates of the power readings. C is
 then linear between the anchors, or has the shape that ``counted_intervals`` finds.
+A counter whose sensor ``is_checked`` is read together with the power, so that its anchors are as
+frequent. It is used only while it agrees with the power readings (``CounterCheck``).
 Each interval has a method, so that every figure can state how it was computed.
 """
 
@@ -27,6 +29,7 @@ from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.beats import Beats
 from energy_callbacks.sensing.estimation.counted_intervals import CountedIntervals, Shaped
+from energy_callbacks.sensing.estimation.counter_check import CounterCheck
 from energy_callbacks.sensing.estimation.cumulative_energy import JUMP, CumulativeEnergy, Intervals
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals, Row
@@ -107,6 +110,7 @@ class EnergyCurve:
         self._beats = Beats(power)
         self._has_power = power is not None
         self._has_counter = counter is not None
+        self._check = CounterCheck() if sensor and sensor.is_checked else None
         self._shape_method: Method = "model" if is_estimated else "power"
         self._anchored_method: Method = "counter+samples" if is_buffered else "counter+power"
         self._relative_error = sensor.relative_error if sensor else 0.0
@@ -152,7 +156,8 @@ class EnergyCurve:
     def disagreements(self) -> int:
         """Number of segments in which the counter contradicted the power readings.
 
-        Includes segments in which the counter decreased or rose faster than ``MOST_POWER_W``.
+        Includes segments in which the counter decreased or rose faster than ``MOST_POWER_W``, and
+        those for which ``CounterCheck`` found that the counter must not be used.
         """
         self.process()
         return self._disagreements
@@ -275,6 +280,8 @@ class EnergyCurve:
         return is_ahead
 
     def _add_waiting(self, before: Reading) -> None:
+        if self._check is not None and not self._check.agrees:
+            return
         for anchor in self._waiting:
             width_s, rise_j = anchor.t_s - before.t_s, anchor.value - before.value
             if not (self._is_dense(width_s) and self._is_usable(before, anchor)):
@@ -324,10 +331,8 @@ class EnergyCurve:
         rise_j, width_s = anchor.value - before.value, anchor.t_s - before.t_s
         is_covered = sum(row[iv.SEEN] for row in segment) >= 0.5 * width_s
         is_dense = self._is_dense(width_s)
-        if not self._is_plausible(
-            rise_j, width_s, segment if is_covered else segment[:0], is_dense
-        ):
-            self._disagreements += 1
+        compared = segment if is_covered else segment[:0]
+        if not self._is_believed(rise_j, width_s, compared, is_dense):
             self._commit_shape(lead + segment, "power")
             return
         self._counted.see(rise_j / width_s)
@@ -363,7 +368,25 @@ class EnergyCurve:
 
     def _is_dense(self, width_s: float) -> bool:
         """Return whether anchors this far apart are as frequent as the power readings."""
-        return width_s <= _DENSE * self._shape.resolution_s
+        return self._check is not None or width_s <= _DENSE * self._shape.resolution_s
+
+    def _is_believed(
+        self, rise_j: float, width_s: float, segment: Sequence[Row], is_dense: bool
+    ) -> bool:
+        """Return whether the counter is used in a segment, and count disagreements.
+
+        Args:
+            rise_j: rise of the counter in the segment.
+            width_s: duration of the segment.
+            segment: intervals of the power readings; empty if they cover too little of it.
+            is_dense: see ``_is_dense``.
+        """
+        is_believed = self._is_plausible(rise_j, width_s, segment, is_dense)
+        if is_believed and self._check is not None:
+            self._check.add(rise_j, width_s, segment)
+            is_believed = self._check.agrees
+        self._disagreements += not is_believed
+        return is_believed
 
     def _is_plausible(
         self, rise_j: float, width_s: float, segment: Sequence[Row], is_dense: bool

@@ -9,6 +9,8 @@ import uuid
 from typing import Final
 
 _SUCCESS: Final = 0  # CUDA_SUCCESS of cuda.h
+# Windows has neither the flags nor a library of this name.
+_MODE: Final[int] = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
 
 class _Uuid(ctypes.Structure):
@@ -25,8 +27,8 @@ def awake_driver() -> ctypes.CDLL | None:
     driver API, "Initialization"). A forked child gets this error too.
     """
     try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-    except (OSError, AttributeError):  # not loaded, or not a Unix
+        driver = ctypes.CDLL("libcuda.so.1", mode=_MODE)
+    except OSError:  # not loaded
         return None
     return driver if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _SUCCESS else None
 

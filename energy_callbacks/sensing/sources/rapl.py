@@ -9,6 +9,7 @@ another register).
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +19,19 @@ from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
 POWERCAP = Path("/sys/class/powercap")
 
 # Time between two updates of a counter, s: its register, the energy status register, is updated
 # about every millisecond (Intel SDM volume 3B, 15.10.3).
-_PERIOD_S = 0.001
+PERIOD_S = 0.001
 
 # Time between two readings after a change of phase, s. Reading a file of this folder takes
 # microseconds. The energy of a phase is then wrong by at most the energy of one such interval at
 # each of its two edges.
-_QUICK_S = 0.05
+QUICK_S = 0.05
 
 # Bounds of the relative error of the counters of packages and memory. No vendor states an error:
 # the bounds are assumed, and wide enough for Intel and AMD. Since Haswell, Intel's counters are
@@ -42,17 +45,6 @@ _CITATION = (
     "bound assumed, no vendor states one: doi 10.1145/3177754 (Intel), arXiv 2108.00808 (AMD), "
     "doi 10.1145/2989081.2989088 (memory)"
 )
-
-# A counter decreases when it wraps around at the end of its range, or when it is reset. If a reset
-# counted as a wrap, up to the whole range would be added at once: 262 kJ for a range of
-# 262143328850 microjoules (hubblo-org/scaphandre issue 351). With a real wrap, the energy since the
-# previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
-# mean power above _MOST_POWER_W, which is ten times the largest TDP (thermal design power) on sale
-# (500 W, AMD EPYC 9965 data sheet). The mean power is the energy that the wrap would imply,
-# divided by the sum of the time since the previous reading and _GRACE_S. _GRACE_S is a tolerance: a
-# delay between reading the counter and the clock may make the measured time too short.
-_MOST_POWER_W = 5000.0
-_GRACE_S = 1.0
 
 # The zones of all dies of a package may show the same package-wide counter (mlco2/codecarbon issue
 # 1274). Two zones of a package count as one if their values differ by less than this, in
@@ -82,6 +74,8 @@ _ABSENCE_FIX = (
     "in a container, which hides these files, mount the host's /sys/class/powercap/intel-rapl "
     "to another path and set ENERGY_CALLBACKS_POWERCAP to that path"
 )
+if sys.platform != "linux":
+    _ABSENCE_FIX = "only Linux has these files"
 
 
 class RaplSource:
@@ -95,13 +89,15 @@ class RaplSource:
     Args:
         clock: clock that gives the times of the readings.
         root: folder of the powercap zones.
+        parents: see ``energy_channel``.
     """
 
     name = "RAPL"
 
-    def __init__(self, clock: Clock, root: Path = POWERCAP) -> None:
+    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
         self._clock = clock
         self._root = root
+        self._parents = parents
         self._counters: list[tuple[Channel, _Counter]] = []
         self._read_s = clock.monotonic_s()
 
@@ -116,7 +112,7 @@ class RaplSource:
     @property
     def quick_interval_s(self) -> float:
         """See ``QuickSource``."""
-        return _QUICK_S
+        return QUICK_S
 
     def open(self) -> Sequence[Channel]:
         """Open all zones and return their channels; energy is counted from now on.
@@ -133,7 +129,15 @@ class RaplSource:
             fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [(_channel(counter, notes), counter) for counter in counters]
+        self._counters = [
+            (
+                energy_channel(
+                    replace(counter.device, notes=notes), str(counter.path), self._parents
+                ),
+                counter,
+            )
+            for counter in counters
+        ]
         return [channel for channel, _ in self._counters]
 
     def read(self) -> Sequence[Reading]:
@@ -149,7 +153,7 @@ class RaplSource:
             try:
                 readings.append(self._reading(channel, counter))
             except (OSError, ReadingMissed) as error:
-                missed.append(str(error))
+                missed.append(f"{counter.path}: {error}")
         if not readings:
             raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
         return readings
@@ -158,9 +162,9 @@ class RaplSource:
         """See ``RemarkingSource``."""
         return [
             f"the counter of {channel.device.name} restarted at the end of its range "
-            f"{counter.wraps} {'time' if counter.wraps == 1 else 'times'}; no energy is lost"
+            f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
             for channel, counter in self._counters
-            if counter.wraps
+            if (wraps := counter.energy.wraps)
         ]
 
     def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
@@ -168,8 +172,8 @@ class RaplSource:
         raw_uj = counter.raw_uj()
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
-        energy_j = counter.advance(raw_uj, t_s)
-        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + _PERIOD_S)
+        energy_j = counter.energy.advance(raw_uj, t_s)
+        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -179,7 +183,7 @@ class RaplSource:
 
 
 class _Counter:
-    """Reads an ``energy_uj`` file, and converts its values to a counter that never decreases.
+    """Reads an ``energy_uj`` file.
 
     The file is opened once; each read at offset 0 returns the present value.
 
@@ -187,7 +191,7 @@ class _Counter:
         device: the package or its memory.
         path: path of the file.
         start_uj: value of the file when it was opened, microjoules.
-        wraps: number of wraps so far.
+        energy: adds up the increases of the values, J.
 
     Args:
         folder: folder of the zone.
@@ -201,53 +205,23 @@ class _Counter:
     def __init__(self, folder: Path, device: Device, t_s: float) -> None:
         self.device = device
         self.path = folder / "energy_uj"
-        text = _text(folder / "max_energy_range_uj")
-        # If the range is unknown, it is set to 0; ``advance`` then takes each decrease for a reset.
-        self._range_uj = int(text) if text.isdigit() else 0
-        self._total_uj = 0
-        self.wraps = 0
-        self._t_s = t_s
         self._file = os.open(self.path, os.O_RDONLY)
         try:
-            self.start_uj = self._raw_uj = self.raw_uj()
+            self.start_uj = self.raw_uj()
         except (OSError, ReadingMissed) as error:
             self.close()
             raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
+        text = _text(folder / "max_energy_range_uj")
+        range_uj = int(text) if text.isdigit() else None
+        unit_j = joules_from_microjoules(1)
+        self.energy = Counter(self.start_uj, t_s, unit=unit_j, wrap=range_uj)
 
     def raw_uj(self) -> int:
         """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
-        text = os.pread(self._file, 64, 0).strip()
+        text = read_start(self._file, 64).strip()
         if not text.isdigit():
-            raise ReadingMissed(
-                f"{self.path} contains {text!r} instead of a number; it is read again later"
-            )
+            raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
         return int(text)
-
-    def advance(self, raw_uj: int, t_s: float) -> float:
-        """Take a new value of the file, and return the joules since the file was opened.
-
-        Args:
-            raw_uj: value of the file, microjoules.
-            t_s: monotonic time at which the value was read.
-
-        Raises:
-            ReadingMissed: if the counter was reset, so that the increase is unknown; counting
-                continues from the new value.
-        """
-        difference_uj = raw_uj - self._raw_uj
-        most_j = _MOST_POWER_W * (t_s - self._t_s + _GRACE_S)
-        self._raw_uj, self._t_s = raw_uj, t_s
-        if difference_uj < 0:
-            difference_uj += self._range_uj
-            if not 0 <= joules_from_microjoules(difference_uj) <= most_j:
-                what = (
-                    f"{self.path} decreased, but not at the end of its range; this "
-                    "difference is not counted"
-                )
-                raise ReadingMissed(what)
-            self.wraps += 1
-        self._total_uj += difference_uj
-        return joules_from_microjoules(self._total_uj)
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
@@ -319,14 +293,23 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
     return folders
 
 
-def _channel(counter: _Counter, notes: tuple[str, ...]) -> Channel:
+def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel:
+    """Return the channel of a counter of RAPL.
+
+    Args:
+        device: a package or its memory.
+        name: says how the counter is read.
+        parents: keys of the APUs of the machine, one for each package or one for all. The energy of
+            an APU includes that of its package.
+    """
+    if parents and device.kind == "cpu":
+        device = replace(device, parent=parents[min(device.index or 0, len(parents) - 1)])
     sensor = Sensor(
-        name=str(counter.path),
-        period_s=_PERIOD_S,
-        relative_error=_PACKAGE_ERROR if counter.device.kind == "cpu" else _DRAM_ERROR,
+        name=name,
+        period_s=PERIOD_S,
+        relative_error=_PACKAGE_ERROR if device.kind == "cpu" else _DRAM_ERROR,
         citation=_CITATION,
     )
-    device = replace(counter.device, notes=notes)
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
 

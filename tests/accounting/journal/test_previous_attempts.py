@@ -200,3 +200,29 @@ def test_an_older_folder_that_cannot_be_read_costs_no_report(
 
     monkeypatch.setattr(journal, "header", refused)
     assert gpu_j(again.report()) == pytest.approx(5 * POWER_W)
+
+
+def test_totals_of_attempts_with_different_sensors_add(tmp_path: Path, clock: FakeClock) -> None:
+    """20 s of a machine of 500 W with a card of 200 W, then 5 s of the card alone: 11 kJ."""
+    machine = Device(key="machine", kind="machine", scope="machine", name="board")
+    both = [card(clock, POWER_W), card(clock, 500.0, device=machine)]
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=both, clock=clock)
+    state = trained(meter, clock, 20)
+    assert state["energy_j"]["total"] == state["energy_j"]["machine"] > state["energy_j"]["gpu"]
+    again = meter_in(tmp_path, clock)
+    trained(again, clock, 5, state=state)
+    assert curve_j(again) == pytest.approx(5e3)
+    assert again.scalars()["energy/total_wh"] * 3600.0 == pytest.approx(11e3)
+    assert again.report().energy.total.energy_j == pytest.approx(11e3)
+
+
+def test_checkpoints_of_older_versions_have_no_total(tmp_path: Path, clock: FakeClock) -> None:
+    """It is then the sum of GPUs and host."""
+    state = {"run_id": "abc", "energy_j": {"gpu": 40.0, "host": 2.0}}
+    found = look(tmp_path, state)
+    assert {scope: found.of(scope) for scope in ("gpu", "host", "machine", "total")} == {
+        "gpu": 40.0,
+        "host": 2.0,
+        "machine": 0.0,
+        "total": 42.0,
+    }

@@ -109,6 +109,25 @@ def test_joules_per_sample_are_watts_over_samples_per_second(
             assert scalars[f"{tag}_lo"] <= scalars[tag] <= scalars[f"{tag}_hi"]
 
 
+def test_a_sensor_of_the_whole_machine_is_the_total(tmp_path: Path, clock: FakeClock) -> None:
+    """A machine of 400 W has a GPU of 200 W and a CPU of 56 W; budgets and totals use 400 W."""
+    machine = Device(key="machine", kind="machine", scope="machine", name="board")
+    powers_w = ((200.0, None), (56.0, CPU), (400.0, machine))
+    books = Books(tmp_path, *(constant(clock, *one) for one in powers_w), clock=clock)
+    books.enter("train")
+    steady(books, 20)
+    clock.advance(0.5)
+    scalars = books.board.take()
+    assert scalars["power/gpu_w"] == pytest.approx(200.0)
+    assert scalars["power/host_w"] == pytest.approx(56.0)
+    assert scalars["energy/total_wh"] == pytest.approx(2.0 * scalars["energy/gpu_wh"])
+    assert scalars["efficiency/total_j_per_sample"] == pytest.approx(400.0 / 64.0)
+    assert scalars["energy/measured_fraction"] == 1.0
+    assert books.board.used is not None
+    assert books.board.used.power_w == pytest.approx(400.0)
+    assert books.board.used_j["total"] == books.board.used_j["machine"] == books.board.used.energy_j
+
+
 def test_the_interval_of_an_efficiency_is_that_of_its_energy(
     tmp_path: Path, clock: FakeClock
 ) -> None:
@@ -259,7 +278,9 @@ def gauges(clock: FakeClock) -> ReplaySource:
         ("sm_active", 0): 0.4, ("sm_active", 1): 0.6, ("sm_occupancy", 0): 0.125,
         ("tensor_active", 0): 0.3, ("dram_active", 1): 0.7,
         ("temperature", 0): 51.0, ("temperature", 1): 63.0,
+        ("memory_utilisation", 0): 0.2, ("memory_utilisation", 1): 0.6,
         ("clock", 0): 1.98e9, ("clock", 1): 1.0e9,
+        ("memory_clock", 0): 3.2e9, ("memory_clock", 1): 1.6e9,
         ("peak_allocated", 0): 2**30,
         ("power_limit", 0): 700.0, ("power_limit", 1): 600.0,
     }  # fmt: skip
@@ -291,7 +312,9 @@ def test_gauges_are_one_figure_for_all_cards(tmp_path: Path, clock: FakeClock) -
         "gpu/tensor_active": 0.3,
         "gpu/dram_active": 0.7,
         "gpu/temperature_c": 63.0,
+        "gpu/memory_utilisation": 0.4,
         "gpu/sm_clock_mhz": 1490.0,
+        "gpu/memory_clock_mhz": 2400.0,
         "gpu/power_limit_w": 650.0,
     }
     assert {tag: scalars[tag] for tag in expected} == pytest.approx(expected)

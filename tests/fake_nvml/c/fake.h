@@ -101,6 +101,7 @@ typedef struct {
     char name[TEXT_SIZE], uuid[TEXT_SIZE], pci_bus_id[TEXT_SIZE];
     double memory_total_bytes, architecture, capability_major, capability_minor;
     double max_sm_clock_mhz, memory_clock_mhz, mig_mode;
+    double cores, memory_bus_bits; /* 0: the driver does not say */
     double limit_w, min_limit_w, max_limit_w, default_limit_w;
     double can_write, min_sm_clock_mhz, clock_step_mhz, low_memory_clock_mhz;
     double busy_w, static_w, power_exponent, memory_power_share; /* busy_w 0: no model of power */

@@ -192,6 +192,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(void *handle, unsigned type, unsig
     return SUCCESS;
 }
 
+static nvmlReturn_t put_size(void *handle, size_t offset, unsigned *size)
+{
+    Call call;
+    NEED(size);
+    TRY(enter(handle, G_LIGHT, &call));
+    *size = (unsigned)*(const double *)((const char *)call.card + offset);
+    return *size ? SUCCESS : NOT_SUPPORTED;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNumGpuCores(void *handle, unsigned *cores)
+{
+    return put_size(handle, offsetof(Card, cores), cores);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryBusWidth(void *handle, unsigned *bits)
+{
+    return put_size(handle, offsetof(Card, memory_bus_bits), bits);
+}
+
 static nvmlReturn_t put_clocks(unsigned *count, unsigned *clocks_mhz, double highest_mhz,
                                double lowest_mhz, double step_mhz)
 {

@@ -33,7 +33,8 @@ typedef struct {
 static const Entry CARD_TEXTS[] = {CARD(name), CARD(uuid), CARD(pci_bus_id), {NULL, 0}};
 static const Entry CARD_NUMBERS[] = {
     CARD(memory_total_bytes), CARD(architecture), CARD(capability_major), CARD(capability_minor),
-    CARD(max_sm_clock_mhz), CARD(memory_clock_mhz), CARD(mig_mode),
+    CARD(max_sm_clock_mhz), CARD(memory_clock_mhz), CARD(mig_mode), CARD(cores),
+    CARD(memory_bus_bits),
     CARD(limit_w), CARD(min_limit_w), CARD(max_limit_w), CARD(default_limit_w),
     CARD(can_write), CARD(min_sm_clock_mhz), CARD(clock_step_mhz), CARD(low_memory_clock_mhz),
     CARD(busy_w), CARD(static_w), CARD(power_exponent), CARD(memory_power_share),

@@ -59,10 +59,11 @@ def test_without_any_permission_the_error_lists_what_each_needs(fake_nvml: Play)
     lines = str(caught.value).splitlines()
     assert lines[0] == "no actuator can change 'limit':"
     assert [line.split(":")[0] for line in lines[1:]] == [
-        "- nvml", "- zeusd", "- nvidia-smi", "- duty-cycle",
+        "- nvml", "- zeusd", "- nvidia-smi", "- hwmon", "- duty-cycle",
     ]  # fmt: skip
     assert "lacks CAP_SYS_ADMIN; it needs root" in lines[1]
-    assert "it changes only duty" in lines[4]
+    assert "it needs an AMD or Intel GPU" in lines[4]
+    assert "it changes only duty" in lines[5]
     assert calls(nvml) == []
 
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 from energy_callbacks.powercap.settings import Setting
+from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
 from tests.fake_nvml import Constant, FakeNvml, Scenario, card_uuid, fixtures, h200
+from tests.powercap.actuators.hwmon_cards import ADDRESSES, amd_card
 from tests.powercap.safety import file_cards
 from tests.powercap.safety.file_cards import ACTUATORS
 
@@ -28,7 +31,7 @@ class Machine:
     """Two simulated cards with a limit of 700 W.
 
     Attributes:
-        kind: ``files`` or ``nvml``, see ``ACTUATORS``.
+        kind: ``files``, ``nvml`` or ``hwmon``, see ``ACTUATORS``.
         folder: folder of the state files.
         uuids: UUIDs of the cards.
     """
@@ -39,9 +42,15 @@ class Machine:
 
     @property
     def limits(self) -> tuple[float | None, ...]:
-        """The present limits of the cards, W."""
+        """The present limits of the cards, W; empty while another process writes a file.
+
+        Unlike a file in ``/sys``, a plain file is empty for a moment then.
+        """
         actuator = ACTUATORS[self.kind]()
-        return tuple(actuator.read(uuid, "limit") for uuid in self.uuids)
+        try:
+            return tuple(actuator.read(uuid, "limit") for uuid in self.uuids)
+        except ActuatorError:
+            return ()
 
     def write(self, place: int, value: float) -> None:
         """Change the limit of a card, as another program would."""
@@ -108,7 +117,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-@pytest.fixture(params=["files", "nvml"])
+@pytest.fixture(params=["files", "nvml", "hwmon"])
 def machine(
     request: pytest.FixtureRequest,
     folder: Path,
@@ -118,6 +127,11 @@ def machine(
     """Provide two cards, of each kind in turn."""
     if request.param == "files":
         return Machine("files", folder, ("GPU-1", "GPU-2"))
+    if request.param == "hwmon":
+        monkeypatch.setenv(SYSFS_VARIABLE, str(folder.parent / "sys"))
+        for address in ADDRESSES:
+            amd_card(folder.parent / "sys", address)
+        return Machine("hwmon", folder, ADDRESSES)
     nvml = fake_nvml(Scenario(cards=(h200(Constant(300.0)),) * 2), virtual=False)
     for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CONFIG"):  # for watchdogs of this process
         monkeypatch.setenv(name, nvml.env()[name])

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import ActuatorError
+from energy_callbacks.powercap.actuators.hwmon import HwmonActuator
 from energy_callbacks.powercap.actuators.nvml import NvmlActuator
 from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
@@ -99,4 +100,5 @@ class AdminNvmlActuator(NvmlActuator):
 ACTUATORS: Final[dict[str, Callable[[], Actuator]]] = {
     "files": FileActuator,
     "nvml": AdminNvmlActuator,
+    "hwmon": HwmonActuator,
 }

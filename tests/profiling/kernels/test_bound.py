@@ -1,14 +1,18 @@
 """Tests of the limit of a training, by traces, counters and FLOPs with one limit each."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from energy_callbacks.core.records import Peak
 from energy_callbacks.profiling.frameworks.kineto import Trace
-from energy_callbacks.profiling.kernels.bound import BoundVerdict, peak_of, roofline, verdict
+from energy_callbacks.profiling.kernels.bound import BoundVerdict, roofline, verdict
 from energy_callbacks.profiling.kernels.tally import split, tally
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
 
+H200 = Peak(flops_per_s=989.5e12, bytes_per_s=4.8e12, source="data sheet")
+T4 = Peak(flops_per_s=65e12, bytes_per_s=320e9, source="data sheet")
 BUSY = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)
 STREAMING = (Work(name=ADD, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)
 LAUNCHED_LATE = tuple(
@@ -22,12 +26,13 @@ def judged(
     *work: Work,
     activity: dict[str, float] | None = None,
     flops: float | None = None,
+    peak: Peak = H200,
     **given: Any,
 ) -> BoundVerdict:
     """Returns the verdict on a window with some work."""
     found = tally(Trace(trace(work, **given)))
     known = activity or {}
-    roof = roofline(flops, 0.010, known, peak_of("NVIDIA H200"), found.devices)
+    roof = roofline(flops, 0.010, known, peak, found.devices)
     parts = split(found, None, None)
     return verdict(parts, has_device=found.has_device, activity=known, roof=roof)
 
@@ -113,18 +118,50 @@ def test_roofline(tflop: float, expected: str) -> None:
 
 def test_no_roofline_without_its_parts() -> None:
     """A roofline needs FLOPs, memory traffic, peaks and the time of a step."""
-    peak, known = peak_of("NVIDIA H200"), {"dram_active": 0.5}
+    peak, known = H200, {"dram_active": 0.5}
     assert roofline(1e12, 0.01, known, peak, 1) is not None
     assert roofline(None, 0.01, known, peak, 1) is None
     assert roofline(1e12, None, known, peak, 1) is None
     assert roofline(1e12, 0.01, {}, peak, 1) is None
-    assert roofline(1e12, 0.01, known, peak_of("NVIDIA T4"), 1) is None
+    assert roofline(1e12, 0.01, known, None, 1) is None
+    assert roofline(1e12, 0.01, known, replace(peak, flops_per_s=None), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("work", "memory_utilisation", "expected"),
+    [
+        # 0.4 TFLOP in 10 ms are 40 TFLOP/s, at most 160 GB/s: 250 FLOPs per byte, ridge at 203.
+        (STREAMING, 0.5, "compute"),
+        # At most 304 GB/s: the bound of 132 FLOPs per byte is below the ridge, so kinds decide.
+        (STREAMING, 0.95, "memory"),
+        (BUSY, 0.95, "compute"),
+    ],
+)
+def test_roofline_before_hopper(
+    work: tuple[Work, ...], memory_utilisation: float, expected: str
+) -> None:
+    """The time in which memory is used bounds the traffic, and so the FLOPs per byte from below."""
+    found = judged(
+        *work, activity={"memory_utilisation": memory_utilisation}, flops=0.4e12, peak=T4
+    )
+    assert found.bound == expected
+    per_byte = 40e12 / (memory_utilisation * 320e9)
+    assert f"at least {per_byte:.3g} FLOPs per byte, the ridge is at 203" in found.evidence
+    assert any("time with memory in use, while" in one for one in found.evidence)
+    assert ("probably" in found.sentence) == (memory_utilisation == 0.95)
+
+
+@pytest.mark.parametrize(("memory_utilisation", "expected"), [(0.2, "unknown"), (0.9, "memory")])
+def test_little_used_memory_is_not_the_limit(memory_utilisation: float, expected: str) -> None:
+    """Kernels that move bytes do not show that memory is the limit if memory is seldom used."""
+    found = judged(*STREAMING, activity={"memory_utilisation": memory_utilisation})
+    assert found.bound == expected
 
 
 @pytest.mark.parametrize("devices", [0, -1])
 def test_no_roofline_without_devices(devices: int) -> None:
     """A number of devices below 1 is refused, with the number, even if other inputs are unknown."""
     known = {"dram_active": 0.5}
-    for peak in (peak_of("NVIDIA H200"), None):
+    for peak in (H200, None):
         with pytest.raises(ValueError, match=f"devices must be at least 1, got {devices}; give"):
             roofline(1e12, 0.01, known, peak, devices)

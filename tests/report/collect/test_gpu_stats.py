@@ -16,7 +16,7 @@ from tests.report.journals import CPU, GPU, GPU1, Attempt, Stretch, write
 FIELDS = {
     "timestamp", "elapsed_seconds", "gpu_index", "gpu_name", "gpu_type", "utilization",
     "memory_used", "memory_total", "memory_percent", "power", "temperature", "fan_speed",
-    "clocks", "training_metadata",
+    "clocks", "training_metadata", "memory_utilization",
 }  # fmt: skip
 
 
@@ -43,6 +43,8 @@ def test_one_record_a_sample_of_each_card(samples: list[gpu_stats.Sample]) -> No
     assert last["elapsed_seconds"] == 80.0
     assert last["power"] == pytest.approx(500.0)
     assert last["utilization"] == 75.0
+    assert last["memory_utilization"] == 30.0
+    assert last["clocks"] == {"memory": 2600}
     assert last["memory_used"] == pytest.approx((40e9 + 1e8 * 80) / 2**20, rel=1e-3)
     assert last["temperature"] == 58.0
     assert last["memory_total"] is last["memory_percent"] is last["fan_speed"] is None

@@ -1,8 +1,8 @@
 """Workers that are processes of a GPU or CPU; see ``Pool``."""
 
 import math
-import os
 import selectors
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -52,7 +52,8 @@ class ProcessPool:
         self._device, self._data, self._load_s = device, data, load_s
         self._workers: dict[int, _Worker] = {}
         self._selector = selectors.DefaultSelector()
-        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
 
     def close(self) -> None:
@@ -60,8 +61,8 @@ class ProcessPool:
         end_processes([one.process for one in self._workers.values()])
         self._workers = {}
         self._selector.close()
-        os.close(self._woken)
-        os.close(self._wake)
+        self._woken.close()
+        self._wake.close()
 
     @property
     def pids(self) -> Mapping[int, int]:
@@ -74,8 +75,8 @@ class ProcessPool:
 
     def wake(self) -> None:
         """See ``Pool``."""
-        with suppress(BlockingIOError):  # the pipe is full: ``wait`` will end
-            os.write(self._wake, b"1")
+        with suppress(BlockingIOError):  # the buffer is full: ``wait`` will end
+            self._wake.send(b"1")
 
     def start(self, worker: int, tenant: Tenant) -> None:
         """See ``Pool``."""
@@ -120,7 +121,7 @@ class ProcessPool:
         events: list[Event] = []
         for key, _ in ready:
             if key.data is None:
-                os.read(self._woken, 65536)
+                self._woken.recv(65536)
             else:
                 events += self._events(key.data)
         return [*events, *self._exited(), *self._late()]

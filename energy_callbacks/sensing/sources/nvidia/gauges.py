@@ -13,6 +13,7 @@ from energy_callbacks.core.units import (
 from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import (
     NvmlCard,
+    PolledQuantities,
     Query,
     Reader,
     fields,
@@ -63,10 +64,30 @@ def _memory_used_bytes(card: NvmlCard) -> float | None:
     return known(info.used)
 
 
-def _utilisation(card: NvmlCard) -> float | None:
-    """Return the fraction of the driver's last sample period in which at least one kernel ran."""
-    percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
-    return percent / 100.0 if percent is not None and percent <= 100.0 else None
+def _utilisation(card: NvmlCard) -> Reader | None:
+    """Return a reader of both utilisations, which the driver returns from one call.
+
+    They are the shares of the driver's last sample period in which at least one kernel ran, and in
+    which memory was read or written. The second is read even if the card has the counter
+    ``dram_active``, so that cards of all generations can be compared.
+    """
+    sensor = Sensor(name="nvmlDeviceGetUtilizationRates")
+    quantities: tuple[Quantity, ...] = ("utilisation", "memory_utilisation")
+    channels = tuple(
+        Channel(device=card.device, quantity=quantity, kind="gauge", sensor=sensor)
+        for quantity in quantities
+    )
+    is_known = any(share is not None for share in _busy_shares(card))
+    next_s = partial(next_reading_s, beats=_BEATS)
+    return PolledQuantities(card, channels, _busy_shares, next_s) if is_known else None
+
+
+def _busy_shares(card: NvmlCard) -> tuple[float | None, ...]:
+    rates = card.nvml.nvmlDeviceGetUtilizationRates(card.handle)
+    return tuple(
+        percent / 100.0 if known(percent) is not None and percent <= 100.0 else None
+        for percent in (rates.gpu, rates.memory)
+    )
 
 
 def _temperature_c(card: NvmlCard) -> float | None:
@@ -74,7 +95,15 @@ def _temperature_c(card: NvmlCard) -> float | None:
 
 
 def _sm_clock_hz(card: NvmlCard) -> float | None:
-    clock_mhz = known(card.nvml.nvmlDeviceGetClockInfo(card.handle, card.nvml.NVML_CLOCK_SM))
+    return _clock_hz(card, card.nvml.NVML_CLOCK_SM)
+
+
+def _memory_clock_hz(card: NvmlCard) -> float | None:
+    return _clock_hz(card, card.nvml.NVML_CLOCK_MEM)
+
+
+def _clock_hz(card: NvmlCard, kind: int) -> float | None:
+    clock_mhz = known(card.nvml.nvmlDeviceGetClockInfo(card.handle, kind))
     return hertz_from_megahertz(clock_mhz) if clock_mhz is not None else None
 
 
@@ -114,9 +143,10 @@ def _throttled(card: NvmlCard) -> Reader | None:
 
 GAUGES: Final[tuple[Callable[[NvmlCard], Reader | None], ...]] = (
     _gauge("memory_used", _memory_used_bytes, "nvmlDeviceGetMemoryInfo"),
-    _gauge("utilisation", _utilisation, "nvmlDeviceGetUtilizationRates"),
+    _utilisation,
     _gauge("temperature", _temperature_c, "nvmlDeviceGetTemperature"),
     _gauge("clock", _sm_clock_hz, "nvmlDeviceGetClockInfo SM"),
+    _gauge("memory_clock", _memory_clock_hz, "nvmlDeviceGetClockInfo MEM"),
     # Limits change rarely, so they are read as rarely as counters.
     _gauge("power_limit", _power_limit_w, "nvmlDeviceGetEnforcedPowerLimit", beats=_COUNTER_BEATS),
     _throttled,

@@ -156,7 +156,7 @@ def power(card: NvmlCard, counter: Reader | None = None) -> Reader | None:
         return buffered
     polls = (tried(card, make) for make in (_polled_instant, _polled_usage))
     found = next(filter(None, polls), None)
-    if isinstance(found, PolledQuantity) and isinstance(counter, EnergyCounter):
+    if isinstance(found, PolledQuantities) and isinstance(counter, EnergyCounter):
         found.next_s = _with_counter(counter, found.next_s)
     return found
 
@@ -331,47 +331,51 @@ class EnergyCounter:
 
 
 @dataclass(slots=True, eq=False)
-class PolledQuantity:
-    """Reads a quantity that has a value at any time.
+class PolledQuantities:
+    """Reads quantities that have a value at any time, with one query.
 
     Attributes:
         card: the card to query.
-        channels: the channel of the readings, in a tuple.
-        query: returns the value in the SI unit, but temperatures in degrees Celsius; ``None`` if
-            the driver has no value.
+        channels: the channels of the readings.
+        query: returns the value of each channel in the SI unit, but temperatures in degrees
+            Celsius; ``None`` if the driver has no value.
         next_s: returns the monotonic time of the next reading, given that of the last reading.
         due_s: monotonic time of the next reading; the first reading is due immediately.
     """
 
     card: NvmlCard
-    channels: tuple[Channel]
-    query: Query
+    channels: tuple[Channel, ...]
+    query: Callable[[NvmlCard], Sequence[float | None]]
     next_s: Callable[[float], float]
     due_s: float = -math.inf
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """Return one reading if it is due or ``at_once`` is set; otherwise an empty list.
+        """Return a reading of each channel if due or ``at_once`` is set; otherwise an empty list.
 
-        The time of the reading is the middle of the query. The list is also empty if the driver has
-        no value.
+        The time of the readings is the middle of the query. Quantities for which the driver has no
+        value are left out.
         """
         start_s = self.card.clock.monotonic_s()
         if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
         self.due_s = self.next_s(start_s)
-        value = self.query(self.card)
+        values = self.query(self.card)
         end_s = self.card.clock.monotonic_s()
-        if value is None:
-            return []
         t_s, t_error_s = (start_s + end_s) / 2.0, (end_s - start_s) / 2.0
-        return [Reading(*self.channels, t_s, value, t_error_s)]
+        return [
+            Reading(channel, t_s, value, t_error_s)
+            for channel, value in zip(self.channels, values, strict=True)
+            if value is not None
+        ]
 
 
 def polled(
     card: NvmlCard, channel: Channel, query: Query, next_s: Callable[[float], float]
 ) -> Reader | None:
-    """Return a ``PolledQuantity``; ``None`` if the quantity has no value now."""
-    return None if query(card) is None else PolledQuantity(card, (channel,), query, next_s)
+    """Return a reader of one quantity; ``None`` if the quantity has no value now."""
+    if query(card) is None:
+        return None
+    return PolledQuantities(card, (channel,), lambda card: (query(card),), next_s)
 
 
 # --- values of NVML

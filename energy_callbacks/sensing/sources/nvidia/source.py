@@ -16,10 +16,11 @@ from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.core.units import watts_from_milliwatts
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.devices import GpuInfo, card_of_old_mig_name
+from energy_callbacks.sensing.gpus.devices import GpuInfo, card_of_old_mig_name
 from energy_callbacks.sensing.sources.nvidia.gauges import GAUGES
 from energy_callbacks.sensing.sources.nvidia.gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvidia.known_sensors import generation
+from energy_callbacks.sensing.sources.nvidia.peaks import peak
 from energy_callbacks.sensing.sources.nvidia.readers import (
     EnergyCounter,
     NvmlCard,
@@ -271,6 +272,7 @@ def _opened(
         instances=(uuid, *more_instances) if is_instance else (),
         limit_w=watts_from_milliwatts(limit_mw) if limit_mw else None,
         memory_bytes=None if memory is None else int(memory.total),
+        peak=None if is_instance else peak(nvml, handle),
     )
     of_card = generation(nvml.nvmlDeviceGetCudaComputeCapability(handle))
     return NvmlCard(

@@ -5,6 +5,7 @@ is known about the sensor. ``source.SysfsSource`` reads every family. A new fami
 this one and a line in ``families.py``.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,11 @@ from energy_callbacks.core.records import Device, Kind, Quantity
 SYSFS: Final = Path("/sys")
 SYSFS_VARIABLE: Final = "ENERGY_CALLBACKS_SYSFS"
 """Environment variable with the path at which a container mounts the host's ``/sys``."""
+
+
+def sysfs_root() -> Path:
+    """Return the folder below which the files are: ``/sys``, or where a container mounts it."""
+    return Path(os.environ.get(SYSFS_VARIABLE) or SYSFS)
 
 
 def whole_number(content: bytes) -> int:
@@ -39,20 +45,27 @@ class FileSensor:
         quantity: the quantity.
         kind: meaning of a value, as in ``Channel``.
         files: patterns (as for ``Path.glob``) of files, relative to the folder of the device. The
-            first file that exists and can be read is used.
+            first file that exists and has a value is used.
         unit: one unit of the file in the unit of the quantity, such as 1e-6 for microwatts.
         citation: document that states meaning and unit of the file.
         parse: returns the raw value that the content of a file has; raises ``ReadingMissed`` if it
             has none.
-        missing: raw values by which the driver says that it has no value, such as 0xFFFF.
-        wrap: raw value after which a counter continues at 0; ``None`` if it never does.
+        times: patterns of a second file, whose value is multiplied with that of the first, such as
+            the current for a voltage; relative to the folder of the device. Empty for none.
+        plus: patterns of a second file, whose value is added, such as the other kind of memory of
+            an APU; relative to the folder of the device. Empty for none.
+        missing: raw values by which the driver says that it has no value, such as 0xFFFF. All
+            ones in 32 and 64 bits are never a value, and need not be listed.
+        wrap: largest raw value, after which a counter continues at 0; ``None`` if it never does.
         wrap_file: pattern of a file that has ``wrap``, relative to the folder of the sensor's file.
         period_s: see ``Sensor``.
         window_s: see ``Sensor``.
         lag_s: see ``Sensor``.
         relative_error: see ``Sensor``.
         stale_s: time without a change after which a counter counts as stopped: its readings are
-            then missed until it changes. ``None`` if it may stand still.
+            then missed until it changes, and the amount in between is not known. Before that, no
+            reading repeats a value. ``None`` if it may stand still.
+        is_checked: see ``Sensor``.
         note: note for the device if this sensor is read; empty for none.
     """
 
@@ -62,6 +75,8 @@ class FileSensor:
     unit: float
     citation: str
     parse: Callable[[bytes], float] = whole_number
+    times: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
     wrap: float | None = None
     wrap_file: str | None = None
@@ -70,6 +85,7 @@ class FileSensor:
     lag_s: float = 0.0
     relative_error: float = 0.0
     stale_s: float | None = None
+    is_checked: bool = False
     note: str = ""
 
 
@@ -84,6 +100,10 @@ class FoundDevice:
         pci: PCI address in the form ``0000:3b:00.0``; ``None`` if it has none.
         is_integrated: whether a GPU is part of a processor, and shares its memory.
         excluded: quantities of the family that this device's files do not measure rightly.
+        sensors: sensors of this device, if they differ from those of its family, such as one
+            channel of a chip that measures several devices.
+        energy_pci: PCI address of the GPU whose sensors measure the energy of this GPU too, if this
+            GPU has none; ``None`` for all other GPUs.
     """
 
     device: Device
@@ -91,6 +111,8 @@ class FoundDevice:
     pci: str | None = None
     is_integrated: bool = False
     excluded: frozenset[Quantity] = field(default_factory=frozenset)
+    sensors: tuple[FileSensor, ...] = ()
+    energy_pci: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +123,14 @@ class Family:
         name: name for messages, such as ``AMD GPU``.
         find: returns the devices of the family below a folder such as ``/sys``, in the order of
             their PCI addresses or paths.
-        sensors: all quantities; a device has those whose files exist.
+        sensors: all quantities; a device has those whose files exist. If several sensors have the
+            same quantity, the first that can be read is used.
         permission_fix: what the user can do if the files cannot be read.
         absence_fix: what the user can do if a device has no file of power or energy.
+        covers: what power and energy include, for the page of sensors.
+        tested_on: hardware on which the family was tested, for the page of sensors.
+        included_kinds: kinds of devices, such as ``dram``, whose energy is part of that of the
+            family's devices, so that it must not be estimated in addition.
     """
 
     name: str
@@ -111,3 +138,6 @@ class Family:
     sensors: tuple[FileSensor, ...]
     permission_fix: str
     absence_fix: str
+    covers: str = "the whole device"
+    tested_on: str = "modelled files"
+    included_kinds: tuple[str, ...] = ()

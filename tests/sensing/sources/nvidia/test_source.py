@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -20,7 +21,9 @@ from tests.fake_nvml.signals import Constant, Sine, Square
 
 WAVE = Sine(mean_w=400.0, amplitude_w=150.0, period_s=7.3)
 GPM = {"sm_active", "sm_occupancy", "tensor_active", "dram_active"}
-GAUGES = {"memory_used", "utilisation", "temperature", "clock", "power_limit", "throttled"}
+LOAD = {"utilisation", "memory_utilisation"}
+CLOCKS = {"clock", "memory_clock"}
+GAUGES = {"memory_used", *LOAD, "temperature", *CLOCKS, "power_limit", "throttled"}
 ALL = {"power", "energy", *GAUGES, *GPM}
 MIGS = tuple(
     Mig(uuid=f"MIG-1111111{i}-0000-5000-8000-000000000000", gpu_instance=i) for i in (1, 2)
@@ -114,7 +117,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
 
 
 def test_h200_offers_everything(play: Play) -> None:
-    """An H200 offers all eleven quantities, power from the driver's buffer."""
+    """An H200 offers all quantities, power from the driver's buffer."""
     bench = play(presets.h200(WAVE))
 
     channels = bench.open()
@@ -395,6 +398,7 @@ def test_gauges_in_si_units(play: Play) -> None:
         Constant(300.0),
         memory_used_bytes=5.0 * 2**30,
         utilisation_percent=75.0,
+        memory_utilisation_percent=35.0,
         temperature_c=61.0,
         sm_clock_mhz=1755.0,
         power_throttle=0.25,
@@ -406,12 +410,46 @@ def test_gauges_in_si_units(play: Play) -> None:
 
     assert {reading.value for reading in bench.of("memory_used")} == {5.0 * 2**30}
     assert {reading.value for reading in bench.of("utilisation")} == {0.75}
+    assert {reading.value for reading in bench.of("memory_utilisation")} == {0.35}
+    assert {reading.value for reading in bench.of("memory_clock")} == {3.201e9}
     assert {reading.value for reading in bench.of("temperature")} == {61.0}
     assert {reading.value for reading in bench.of("clock")} == {1.755e9}
     assert 12 <= len(bench.of("clock")) <= 14
     first, last = bench.of("throttled")[0], bench.of("throttled")[-1]
     share = (last.value - first.value) / (last.t_s - first.t_s)
     assert share == pytest.approx(0.30, abs=0.002)
+
+
+@pytest.mark.parametrize("preset", [presets.t4, presets.v100, presets.a100, presets.l4])
+def test_both_utilisations_come_from_one_call(
+    play: Play, monkeypatch: pytest.MonkeyPatch, preset: Callable[..., Card]
+) -> None:
+    """Cards before Hopper have both utilisations, at the same times, with one call for both."""
+    bench = play(preset(WAVE, memory_utilisation_percent=35.0))
+    bench.open()
+    calls = []
+    ask = pynvml.nvmlDeviceGetUtilizationRates
+    monkeypatch.setattr(
+        pynvml, "nvmlDeviceGetUtilizationRates", lambda card: calls.append(card) or ask(card)
+    )
+    bench.run(20.0)
+
+    assert bench.times_s("memory_utilisation") == bench.times_s("utilisation")
+    assert len(bench.of("memory_utilisation")) == len(calls) >= 12
+
+
+def test_one_unknown_utilisation_leaves_the_other(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ones for the memory's utilisation take no reading of the other with them."""
+    bench = play(presets.t4(WAVE, utilisation_percent=75.0))
+    bench.open()
+    rates = SimpleNamespace(gpu=75, memory=2**32 - 1)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lambda _: rates)
+    bench.run(20.0)
+
+    assert not bench.of("memory_utilisation")
+    assert {reading.value for reading in bench.of("utilisation")} == {0.75}
 
 
 # --- faults
@@ -431,7 +469,7 @@ def test_one_failing_quantity_leaves_the_others(play: Play, group: str) -> None:
         "samples": {"power"},
         "counter": {"energy"},
         "memory": {"memory_used"},
-        "light": {"utilisation", "temperature", "clock", "throttled"},
+        "light": {*LOAD, "temperature", *CLOCKS, "throttled"},
         "fields": {"throttled"},
     }
     assert alive == ALL - hit[group]
@@ -753,7 +791,7 @@ def test_all_ones_is_no_value(play: Play, monkeypatch: pytest.MonkeyPatch, missi
     """All ones mean "not available": such a quantity is not offered, or has no reading."""
     bench = play(presets.h200(WAVE))
     monkeypatch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda *_: missing)
-    assert set(bench.open()) == ALL - {"clock"}
+    assert set(bench.open()) == ALL - CLOCKS
 
     bench.run(3.0)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda *_: missing)

@@ -1,0 +1,88 @@
+"""Computes the peak performance of an NVIDIA card from its units, its clocks and its memory bus.
+
+The driver tells the number of FP32 cores, the highest clocks and the width of the memory bus, also
+to programs that do not use CUDA. The FLOP of a multiprocessor per clock depend on the compute
+capability only, so that no list of product names is needed.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from energy_callbacks.core.records import Peak
+from energy_callbacks.core.units import hertz_from_megahertz
+from energy_callbacks.sensing.sources.nvidia.readers import answer
+
+
+class _Multiprocessor(NamedTuple):
+    """FLOP of a multiprocessor per clock with dense matrices; a multiply-add is two FLOP.
+
+    Attributes:
+        tensor: FLOP of the tensor cores in fp16 (since Ampere, also bf16).
+        fp32: FLOP of the FP32 cores.
+    """
+
+    tensor: int
+    fp32: int
+
+
+# By compute capability. FP32: CUDA C++ Programming Guide 12.8, section "Arithmetic Instructions"
+# (results per clock and multiprocessor of 32-bit multiply-add, times two). Tensor cores: NVIDIA's
+# white papers on the architectures Volta GV100, Turing, A100, GA102, Ada, H100 and RTX Blackwell
+# (FP16 multiply-adds per clock and multiprocessor, times two). For 10.0, the FLOP are those of the
+# data sheet of the HGX B200 (2250 TFLOP/s per GPU), divided by 148 multiprocessors and rounded.
+_MULTIPROCESSORS: Final = {
+    (7, 0): _Multiprocessor(1024, 128),
+    (7, 5): _Multiprocessor(1024, 128),
+    (8, 0): _Multiprocessor(2048, 128),
+    (8, 6): _Multiprocessor(1024, 256),
+    (8, 9): _Multiprocessor(1024, 256),
+    (9, 0): _Multiprocessor(4096, 256),
+    (10, 0): _Multiprocessor(8192, 256),
+    (12, 0): _Multiprocessor(1024, 256),
+}
+_TENSOR_CORES_SINCE: Final = (7, 0)
+# Tensor cores of GeForce cards sum in float32, as trainings do, at half the rate of sums in float16
+# (GA102 white paper, table of the GeForce RTX 3090: 142 and 71 TFLOP/s).
+_GEFORCE_RATE: Final = 0.5
+# Clock for which data sheets state FLOP/s, as a share of the highest clock. It is 1 for most cards
+# of servers. Cards for workstations and games, which have RTX in their names, reach higher clocks
+# only with little load (RTX 3090: 1695 of 2100 MHz, RTX 4090: 2520 of 3105 MHz). The data sheets of
+# H100 SXM and H100 PCIe state the FLOP/s of tensor cores for 1830 of 1980 and 1620 of 1755 MHz.
+_RTX_CLOCK: Final = 0.81
+_HOPPER_CLOCK: Final = 0.924
+# Memory transfers two values per clock that the driver reports (double data rate).
+_TRANSFERS: Final = 2
+
+
+def peak(nvml: Any, handle: Any) -> Peak | None:
+    """Return the peak performance of a card; ``None`` if its driver does not tell all inputs."""
+    cores = answer(nvml, nvml.nvmlDeviceGetNumGpuCores, handle)
+    bus_bits = answer(nvml, nvml.nvmlDeviceGetMemoryBusWidth, handle)
+    kinds = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+    sm_mhz, memory_mhz = (answer(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, k) for k in kinds)
+    if not (cores and bus_bits and sm_mhz and memory_mhz):
+        return None
+    capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    flops, unit = _flops_per_core(capability, nvml.nvmlDeviceGetName(handle))
+    flops_per_s = None if flops is None else flops * cores * hertz_from_megahertz(sm_mhz)
+    return Peak(
+        flops_per_s=flops_per_s,
+        bytes_per_s=_TRANSFERS * hertz_from_megahertz(memory_mhz) * bus_bits / 8,
+        source=f"computed from {cores} cores ({unit}) with at most {sm_mhz} MHz, and from a memory "
+        f"bus of {bus_bits} bits with {memory_mhz} MHz, as the driver reports them",
+    )
+
+
+def _flops_per_core(capability: tuple[int, int], name: str) -> tuple[float | None, str]:
+    """Return the mean FLOP per FP32 core and highest clock, and the units that compute them.
+
+    Cards without tensor cores, such as GTX cards, compute a multiply-add per clock and core.
+    """
+    if capability < _TENSOR_CORES_SINCE or "GTX" in name:
+        return 2.0, "float32, no tensor cores"
+    known = _MULTIPROCESSORS.get(capability)
+    if known is None:
+        major, minor = capability
+        return None, f"tensor cores of compute capability {major}.{minor} are not known"
+    rate = _GEFORCE_RATE if "GeForce" in name else 1.0
+    clock = _RTX_CLOCK if "RTX" in name else _HOPPER_CLOCK if capability == (9, 0) else 1.0
+    return 2.0 * known.tensor / known.fp32 * rate * clock, "tensor cores, sums in float32"

@@ -1,0 +1,100 @@
+"""Converts the values of a counter that wraps, is reset or stops to an amount since the start."""
+
+import math
+from typing import Final
+
+from energy_callbacks.core.errors import ReadingMissed
+
+# A counter decreases when it wraps around at the end of its range, or when it is reset. If a reset
+# counted as a wrap, up to the whole range would be added at once: 262 kJ for RAPL's range of
+# 262143328850 microjoules (hubblo-org/scaphandre issue 351). With a real wrap, the energy since the
+# previous reading is a few hundred joules. A decrease counts as a reset if a wrap would imply a
+# mean power above MOST_POWER_W, which is ten times the largest TDP (thermal design power) of a CPU
+# on sale (500 W, AMD EPYC 9965 data sheet). The mean power is the energy that the wrap would imply,
+# divided by the sum of the time since the previous reading and _GRACE_S. _GRACE_S is a tolerance: a
+# delay between reading the counter and the clock may make the measured time too short.
+MOST_POWER_W: Final = 5000.0
+_GRACE_S: Final = 1.0
+
+
+class CounterUnchanged(ReadingMissed):
+    """The counter has its previous value, although it should have changed; it may change soon."""
+
+
+class CounterReset(ReadingMissed):
+    """The increase since the previous value is not known; counting goes on from the new value."""
+
+
+class Counter:
+    """Adds up the increases of a counter.
+
+    Attributes:
+        wraps: number of wraps so far.
+
+    Args:
+        raw: first value, from which increases count.
+        t_s: monotonic time of the first value.
+        unit: one unit of the values in the unit of the amount, such as 1e-6 for microjoules.
+        wrap: largest value, after which the counter continues at 0; ``None`` if it is not known or
+            if the counter does not wrap: each decrease is then a reset.
+        most_per_s: largest increase per second that can be real, in the unit of the amount.
+        stale_s: time without a change after which the counter counts as stopped; ``None`` if it may
+            stand still.
+    """
+
+    def __init__(
+        self,
+        raw: float,
+        t_s: float,
+        *,
+        unit: float,
+        wrap: float | None = None,
+        most_per_s: float = MOST_POWER_W,
+        stale_s: float | None = None,
+    ) -> None:
+        self.wraps = 0
+        self._unit = unit
+        self._range = -math.inf if wrap is None else wrap + 1
+        self._most_per_s = most_per_s
+        self._stale_s = stale_s
+        self._raw, self._total = raw, 0.0
+        self._t_s = self._changed_s = t_s
+        self._same_s = 0.0  # from the last change to the last reading without one
+
+    def advance(self, raw: float, t_s: float) -> float:
+        """Take a new value, and return the amount since the first value.
+
+        Args:
+            raw: value of the counter.
+            t_s: monotonic time at which the value was read.
+
+        Raises:
+            CounterReset: if the counter was reset, or counts again after it had stopped.
+            CounterUnchanged: if the counter has not changed, but may not have stopped yet.
+            ReadingMissed: if the counter has stopped.
+        """
+        rise, passed_s = raw - self._raw, t_s - self._t_s
+        self._raw, self._t_s = raw, t_s
+        if self._stale_s is not None:
+            self._check_change(rise, t_s, self._stale_s)
+        if rise < 0:
+            rise += self._range
+            if not 0 <= rise * self._unit <= self._most_per_s * (passed_s + _GRACE_S):
+                raise CounterReset(
+                    "it decreased, but not at the end of its range; this difference is not counted"
+                )
+            self.wraps += 1
+        self._total += rise
+        return self._total * self._unit
+
+    def _check_change(self, rise: float, t_s: float, stale_s: float) -> None:
+        """Raise if the counter has not changed, or if it had stopped before this change."""
+        if rise != 0:
+            same_s, self._same_s, self._changed_s = self._same_s, 0.0, t_s
+            if same_s > stale_s:
+                raise CounterReset(f"it counts again after {same_s:.0f} s without change")
+            return
+        self._same_s = t_s - self._changed_s
+        if self._same_s > stale_s:
+            raise ReadingMissed(f"it has stopped: no change for {self._same_s:.0f} s")
+        raise CounterUnchanged(f"it has not changed for {self._same_s:.3g} s")

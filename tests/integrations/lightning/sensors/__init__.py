@@ -1,0 +1,1 @@
+"""Sensors that fail during a training of Lightning."""

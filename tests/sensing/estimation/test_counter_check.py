@@ -1,0 +1,113 @@
+"""An energy counter that may be wrong is used only while it agrees with the power readings."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from energy_callbacks.core.records import Reading
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
+from tests.sensing.loads import Load, Staircase, channel, constant, feed, joules, readings_of
+
+COUNTER = channel("energy", "counter", is_checked=True)
+GAUGE = channel("power", "gauge", period_s=0.1, relative_error=0.1)
+
+
+def measured(
+    load: Load, counted: Callable[[float, float], float], until_s: float = 60.0
+) -> EnergyCurve:
+    """The curve of a GPU whose counter shows ``counted(t_s, joules)``.
+
+    Counter and power are read together, at the common reading moments.
+    """
+    times_s = np.arange(0.0, until_s, 0.8)
+    readings = readings_of(load, GAUGE, times_s)
+    for reading in readings_of(load, COUNTER, times_s):
+        readings.append(Reading(COUNTER, reading.t_s, counted(reading.t_s, reading.value)))
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, readings)
+    curve.finish()
+    return curve
+
+
+def square(period_s: float) -> Load:
+    """100 W and 550 W in turn."""
+    stairs = Staircase.square(period_s, until_s=70.0)
+
+    def power_w(t_s: float) -> float:
+        return float(stairs.power_w[int(2.0 * t_s / period_s + 1e-9)])
+
+    return Load("square", power_w, lambda t_s: float(stairs.energy_j(np.array([t_s]))[0]))
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.4, 0.7, 0.85, 1.15, 1.3, 1.9, 30.0])
+def test_a_counter_that_is_wrong_by_more_than_a_tenth_is_not_used(gain: float) -> None:
+    """Its energy is the integral of the power readings, and the report is told."""
+    curve = measured(constant(200.0), lambda _, energy_j: gain * energy_j)
+    energy = curve.energy(1.0, 59.0)
+    assert joules(energy) == pytest.approx(200.0 * 58.0, rel=1e-9)
+    assert energy.method == "power"
+    assert energy.coverage == 1.0
+    assert curve.disagreements > 0
+
+
+@pytest.mark.parametrize("gain", [0.95, 1.0, 1.05])
+def test_a_counter_that_agrees_is_used(gain: float) -> None:
+    """A difference of less than a tenth is the gain of a sensor, and the counter has the total."""
+    curve = measured(constant(200.0), lambda _, energy_j: gain * energy_j)
+    energy = curve.energy(0.8, 56.0)
+    assert energy.method == "counter"
+    assert joules(energy) == pytest.approx(gain * 200.0 * 55.2, rel=1e-9)
+    assert curve.disagreements == 0
+
+
+def test_a_counter_is_used_though_single_power_readings_miss_the_load() -> None:
+    """A load that changes five times between two readings is measured by the counter alone."""
+    load = square(0.31)
+    curve = measured(load, lambda _, energy_j: energy_j)
+    truth_j = load.energy_j(56.0) - load.energy_j(0.8)
+    energy = curve.energy(0.8, 56.0)
+    assert energy.method == "counter"
+    assert joules(energy) == pytest.approx(truth_j, rel=1e-6)
+
+
+def test_a_counter_that_becomes_wrong_is_left_and_taken_again() -> None:
+    """While it counts twice the energy, power readings are used; then the counter is used again."""
+
+    def counted(t_s: float, energy_j: float) -> float:
+        return energy_j + 200.0 * min(max(t_s - 24.0, 0.0), 12.0)
+
+    curve = measured(constant(200.0), counted, until_s=120.0)
+    assert curve.energy(16.0, 23.0).method == "counter"
+    wrong = curve.energy(28.8, 35.2)
+    assert wrong.method == "power"
+    assert joules(wrong) == pytest.approx(200.0 * 6.4, rel=1e-9)
+    assert curve.energy(104.0, 112.0).method == "counter"
+
+
+@pytest.mark.parametrize("period_s", [0.31, 0.5, 0.8, 1.6, 2.0])
+def test_a_wrong_counter_is_found_though_the_load_changes(period_s: float) -> None:
+    """A counter of twice the energy is left within some seconds, however the readings fall."""
+    curve = measured(square(period_s), lambda _, energy_j: 2.5 * energy_j)
+    assert curve.energy(24.0, 56.0).method == "power"
+
+
+def test_the_newest_energy_is_not_that_of_a_wrong_counter() -> None:
+    """The part of the curve that is not final yet follows the power readings too."""
+    times_s = np.arange(0.0, 20.0, 0.8)
+    readings = readings_of(constant(200.0), GAUGE, times_s[:-1])
+    for reading in readings_of(constant(200.0), COUNTER, times_s):
+        readings.append(Reading(COUNTER, reading.t_s, 1.5 * reading.value))
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, readings)
+    newest_s = curve.newest_s
+    assert newest_s is not None
+    assert joules(curve.energy(8.0, newest_s)) == pytest.approx(200.0 * (newest_s - 8.0), rel=1e-9)
+
+
+def test_without_power_readings_there_is_nothing_to_compare() -> None:
+    """A counter alone is used from its first reading."""
+    curve = EnergyCurve([COUNTER])
+    feed(curve, readings_of(constant(200.0), COUNTER, np.arange(0.0, 10.0, 0.8)))
+    curve.finish()
+    assert joules(curve.energy(0.8, 4.0)) == pytest.approx(640.0, rel=1e-9)
