@@ -119,8 +119,8 @@ def _packages(folder: Path, cpus: Iterable[int]) -> Iterable[int]:
     """Return one CPU for each counter.
 
     The kernel names one CPU of each die. Dies of Intel's packages have a counter each. Those of
-    AMD's packages share one, but Linux 6.9 and some later versions name a CPU of each of them
-    (commit "perf/x86/rapl: Fix the energy-pkg event for AMD CPUs").
+    AMD's packages share one, but some versions of Linux name a CPU of each die (commit of 2024,
+    "perf/x86/rapl: Fix the energy-pkg event for AMD CPUs").
 
     Args:
         folder: folder such as ``/sys/devices/system/cpu``.
