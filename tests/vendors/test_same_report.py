@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from energy_callbacks.core.records import Scope
 from energy_callbacks.report import EnergyReport
-from energy_callbacks.report.model.runs import Figure
+from energy_callbacks.report.model.figures import Figure
 from energy_callbacks.report.model.schema import json_schema, to_json
 from tests.vendors.machines import MACHINES, Machine, machine
 from tests.vendors.training import Spans, Trained, known, train
