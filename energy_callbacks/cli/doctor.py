@@ -50,8 +50,10 @@ _UNITS: Final[Mapping[str, str]] = (
 _NO_OTHER_GPU: Final = (
     "AMD or Intel GPU",
     "no such GPU is in /sys/class/drm",
-    "load its driver (amdgpu, i915 or xe); in a container that hides it, mount the host's /sys to "
-    "another path and set ENERGY_CALLBACKS_SYSFS to that path",
+    (
+        "load its driver (amdgpu, i915 or xe); in a container that hides it, mount the host's /sys "
+        "to another path and set ENERGY_CALLBACKS_SYSFS to that path"
+    ),
 )
 # Minimum widths of columns in characters, so that the tables of all devices are aligned.
 _QUANTITY_WIDTH, _VALUE_WIDTH = 18, 10

@@ -1,76 +1,24 @@
 """The same training has the same report, whatever measures it.
 
-Sensors differ in what they offer. What an H200 has in addition is listed by name; nothing else may
-be missing.
+Sensors differ in what they offer. What an H200 has in addition is listed in ``quantities``; nothing
+else may be missing.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from energy_callbacks.core.records import Scope
 from energy_callbacks.report import EnergyReport
-from energy_callbacks.report.model.figures import Figure
+from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.schema import json_schema, to_json
 from tests.vendors.machines import MACHINES, Machine, machine
-from tests.vendors.training import Spans, Trained, known, train
+from tests.vendors.quantities import REFERENCE, assert_offers
+from tests.vendors.training import Spans, Trained, train
 
-REFERENCE: Final = "NVIDIA"
-# Names that a quantity has among the metrics and in the report; a final dot stands for all fields.
-QUANTITIES: Final[Mapping[str, Sequence[str]]] = {
-    "activity": (
-        *(f"gpu/{name}" for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active")),
-        "devices.activity.",
-        "phases.activity.",
-    ),
-    "utilisation": ("gpu/utilisation", "devices.utilisation_mean", "series.utilisation"),
-    "memory_used": (
-        "memory/device_used_gib",
-        "memory.device_used_mean_bytes",
-        "memory.device_used_peak_bytes",
-    ),
-    "memory_utilisation": ("gpu/memory_utilisation", "devices.memory_utilisation_mean"),
-    "memory_clock": ("gpu/memory_clock_mhz",),
-    "clock": ("gpu/sm_clock_mhz",),
-    "temperature": ("gpu/temperature_c", "devices.temperature_max_c", "series.temperature_c"),
-    "throttled": ("gpu/throttled_fraction", "devices.throttled_s", "series.throttled_s"),
-    "power_limit": ("gpu/power_limit_w", "devices.limit_w"),
-    "uuid": ("devices.uuid",),
-    "gpu energy": (
-        *(f"efficiency/gpu_j_per_{unit}" for unit in ("step", "sample", "token")),
-        *(
-            f"efficiency/gpu_j_per_{unit}_{end}"
-            for unit in ("step", "sample", "token")
-            for end in ("lo", "hi")
-        ),
-        "energy/gpu_wh",
-        "power/gpu_w",
-        *(f"{part}.energy_j" for part in ("energy.gpu", "phases.gpu")),
-        *(f"{part}.origin" for part in ("energy.gpu", "phases.gpu")),
-        "efficiency.gpu.",
-    ),
-}
-# A machine without libraries of the vendor; ``amdsmi`` would add throttling.
-_INTEL: Final = (
-    "activity", "utilisation", "memory_used", "memory_utilisation", "memory_clock", "temperature",
-    "throttled",
-)  # fmt: skip
-LACKS: Final[Mapping[str, Sequence[str]]] = {
-    "NVIDIA": (),
-    "AMD card": ("activity", "memory_utilisation", "memory_clock", "throttled"),
-    "AMD accelerator": ("activity", "throttled"),
-    "Intel i915": _INTEL,
-    "Intel xe": _INTEL,
-    "Jetson": (*_INTEL, "clock", "power_limit", "uuid"),
-    "Apple": (*(set(_INTEL) - {"utilisation"}), "clock", "power_limit", "uuid"),
-    "RAPL": (*_INTEL, "clock", "power_limit", "uuid", "gpu energy"),
-}
-# Parts of a report that depend on the values, not on what is measured.
-_BY_VALUE: Final = ("advice.", "warnings.", "unavailable.", "devices.counted_in")
 Trainings = Callable[[str], tuple[Machine, Trained]]
 
 
@@ -95,23 +43,10 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def names(one: Trained) -> set[str]:
-    """Return the names of all metrics and of all known values of the report."""
-    values = {path for path in known(one.report.to_dict()) if not path.startswith(_BY_VALUE)}
-    return values | one.tags
-
-
 def test_the_report_has_what_the_sensors_offer(name: str, trainings: Trainings) -> None:
-    """Metrics and values of the report are those of an H200, except the quantities listed above."""
-    found, reference = names(trainings(name)[1]), names(trainings(REFERENCE)[1])
-    listed = tuple(path for quantity in LACKS[name] for path in QUANTITIES[quantity])
-    lacking = {
-        path
-        for path in reference
-        if any(path == one or (one.endswith(".") and path.startswith(one)) for one in listed)
-    }
-    assert reference - found == lacking
-    assert found <= reference
+    """Metrics and values of the report are those of an H200, except those that are listed."""
+    found, reference = trainings(name)[1], trainings(REFERENCE)[1]
+    assert_offers(name, found.names, reference.names)
 
 
 def test_the_schema_is_the_same(name: str, trainings: Trainings) -> None:

@@ -1,14 +1,14 @@
 """The same short training on any machine, and what its report has."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.config import Devices
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.testing import FakeClock, InMemoryOutput
+from tests.vendors.quantities import names_in
 
 EPOCHS: Final = 2
 STEPS: Final = 100
@@ -30,6 +30,11 @@ class Trained:
     report: EnergyReport
     spans: Spans
     tags: frozenset[str]
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names of all metrics and of all known values of the report."""
+        return names_in(self.report.to_dict()) | self.tags
 
 
 def train(clock: FakeClock, folder: Path, devices: Devices) -> Trained:
@@ -59,15 +64,3 @@ def train(clock: FakeClock, folder: Path, devices: Devices) -> Trained:
     spans["run"] = [(start_s, clock.monotonic_s())]
     tags = frozenset(tag for _, row in output.rows for tag in row)
     return Trained(meter.report(), spans, tags)
-
-
-def known(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of all values in JSON that are known; indices of lists are left out."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from known(inner, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from known(inner, path)
-    elif value is not None:
-        yield path

@@ -178,6 +178,4 @@ def keys_used_by(pids: Iterable[int]) -> set[str]:
 def _used_by(pids: Iterable[int], root: Path) -> set[str]:
     """Return the PCI addresses of the GPUs, except NVIDIA's, that processes use."""
     of_rocm = rocm.processes(root)
-    return set().union(
-        *(drm_clients.used_by(pid, _PROC) | of_rocm.get(pid, set()) for pid in pids)
-    )
+    return set().union(*(drm_clients.used_by(pid, _PROC) | of_rocm.get(pid, set()) for pid in pids))
