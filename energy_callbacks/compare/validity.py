@@ -113,7 +113,12 @@ def _of_throttling(first: str, old: Reports, name: str, new: Reports) -> Iterato
 
 def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
     starts_c = _known(_start_c, old, new)
-    if starts_c is not None and abs(starts_c[1] - starts_c[0]) > _WARMER_C:
+    # Sensors of other GPUs are at other places of the chip.
+    if (
+        starts_c is not None
+        and _cards(old) == _cards(new)
+        and abs(starts_c[1] - starts_c[0]) > _WARMER_C
+    ):
         before, after = map(formatting.celsius, starts_c)
         yield Caveat(
             code="unlike_temperature",
@@ -163,13 +168,15 @@ def _of_totals(first: str, old: Reports, name: str, new: Reports) -> Iterator[Ca
 
 
 def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
-    before, after = (
-        ", ".join(sorted({d.name for one in reports for d in one.devices if d.kind == "gpu"}))
-        for reports in (old, new)
-    )
+    before, after = _cards(old), _cards(new)
     if before != after:
         message = f"{first} ran on {before or 'no card'}, {name} on {after or 'no card'}."
         yield Caveat(code="unlike_cards", group=name, message=message)
+
+
+def _cards(reports: Reports) -> str:
+    """Return the names of all GPUs."""
+    return ", ".join(sorted({d.name for one in reports for d in one.devices if d.kind == "gpu"}))
 
 
 def _of_parts(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:

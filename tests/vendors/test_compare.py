@@ -37,7 +37,8 @@ def codes(found: Comparison, name: str) -> dict[str, bool]:
 def test_an_nvidia_and_an_amd_gpu(reports: dict[str, EnergyReport]) -> None:
     """The caveat names both GPUs, and the errors of both sensors do not cancel."""
     found = compared(reports, "NVIDIA", "AMD accelerator")
-    assert codes(found, "AMD accelerator")["unlike_cards"] is False
+    # An H200 of 45 degrees is not cooler than an MI300X whose hottest place has 71.
+    assert codes(found, "AMD accelerator") == {"unlike_cards": False}
     shown = text.render(found)
     assert "NVIDIA ran on NVIDIA H200, AMD accelerator on AMD Instinct MI300X OAM." in shown
     effect = found.effect("AMD accelerator", "gpu_energy_j")
