@@ -63,12 +63,15 @@ def discover(
     _import_libraries()
     memory = HostMemorySource(clock, only_descendants=other_program)
     drm = drm_gpus.inventory(sysfs_root())
-    gpus = gpu_sources.discover(
-        clock, devices, used, drm=drm, follow_children=follow_children, other_program=other_program
-    )
+    gpus: list[DiscoveredSources] = []
+    if not _host_measures(devices):
+        gpus = gpu_sources.discover(
+            clock, devices, used, drm=drm, follow_children=follow_children,
+            other_program=other_program,
+        )  # fmt: skip
     apus = [gpu.info.key for gpu in drm if gpu.found.is_integrated]
     parts = (
-        *([] if devices == "auto" and _has_gpu_rail() else gpus),
+        *gpus,
         _host_energy(clock, apus) if host else DiscoveredSources(),
         _named_machine(clock, machine_power) if host else DiscoveredSources(),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
@@ -79,8 +82,15 @@ def discover(
     )
 
 
-def _has_gpu_rail() -> bool:
-    """Return whether a sensor of the board measures its GPU, so that no driver is asked for it."""
+def _host_measures(devices: Devices) -> bool:
+    """Return whether the sensors of the host measure its GPU, so that no driver is asked for it.
+
+    That are the rails of boards, and ``powermetrics`` on macOS, which has no driver of other GPUs.
+    """
+    if sys.platform == "darwin":
+        return isinstance(devices, str)
+    if devices != "auto":
+        return False
     found = (one for family in families.HOST_FAMILIES for one in family.find(sysfs_root()))
     return any(one.device.kind == "gpu" for one in found)
 

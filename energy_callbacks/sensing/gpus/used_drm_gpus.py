@@ -6,7 +6,7 @@ it (``drm_clients``) or has memory on it (``rocm``). This initialises no device.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -164,6 +164,18 @@ class UsedDrmGpus:
         pids = {os.getpid()}
         if self._follow_children:
             pids |= drm_clients.descendants(os.getpid(), _PROC)
-        of_rocm = rocm.processes(self._root)
-        used = [drm_clients.used_by(pid, _PROC) | of_rocm.get(pid, set()) for pid in pids]
-        return set().union(*used)
+        return _used_by(pids, self._root)
+
+
+def keys_used_by(pids: Iterable[int]) -> set[str]:
+    """Return the keys of the GPUs, except NVIDIA's, on which processes compute now."""
+    addresses = _used_by(pids, sysfs_root())
+    gpus = drm_gpus.inventory(sysfs_root())
+    used = drm_gpus.with_meters([gpu for gpu in gpus if gpu.found.pci in addresses], gpus)
+    return {gpu.info.key for gpu in used}
+
+
+def _used_by(pids: Iterable[int], root: Path) -> set[str]:
+    """Return the PCI addresses of the GPUs, except NVIDIA's, that processes use."""
+    of_rocm = rocm.processes(root)
+    return set().union(*(drm_clients.used_by(pid, _PROC) | of_rocm.get(pid, set()) for pid in pids))

@@ -110,12 +110,12 @@ class PowermetricsSource:
         return [_CHANNELS[field] for field in first]
 
     def read(self) -> Sequence[Reading]:
-        """Return the energies at the ends of the new samples.
+        """Return the energies at the ends of the new samples; none if no sample is due yet.
 
         A sample is a time span; each begins when the one before it ends.
 
         Raises:
-            ReadingMissed: if there is no new sample.
+            ReadingMissed: if a sample is late.
             SourceLost: if the command has ended, or a sample is damaged, so that its energy is not
                 known.
         """
@@ -123,7 +123,7 @@ class PowermetricsSource:
         if self._command is None:
             raise ReadingMissed("powermetrics is not open; call open() first")
         documents = self._command.documents(_END)
-        if not documents:
+        if not documents and self._read_s - self._end_s >= _LATEST_S:
             raise ReadingMissed("powermetrics has no new sample")
         readings = [reading for one in documents for reading in self._readings(*_parsed(one))]
         self._end_s = max(self._end_s, self._read_s - _LATEST_S)
