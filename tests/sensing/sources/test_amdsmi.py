@@ -3,7 +3,7 @@
 import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ import pytest
 
 from energy_callbacks.core.records import Channel, Quantity, Reading
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
-from energy_callbacks.sensing.sources.amdsmi import AmdSmiSource
-from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.amd_gpu import AMD_GPU
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
@@ -103,8 +101,7 @@ class Machine:
         self.running.add(make(tree), Constant(POWER_W))
         (found,) = AMD_GPU.find(tree.root)
         assert found.pci is not None
-        files = SysfsSource(self.clock, AMD_GPU, found)
-        self.source = AmdSmiSource(self.clock, files, found.pci)
+        self.source = SysfsSource(self.clock, AMD_GPU, found)
         self.channels: list[Channel] = []
         self.readings: list[Reading] = []
 
@@ -317,18 +314,6 @@ def test_the_counter_of_the_files_is_preferred(
     machine.run(2.0)
     names = [one.sensor.name for one in machine.channels if one.quantity == "energy" and one.sensor]
     assert [name.endswith("gpu_metrics") for name in names] == [True]
-
-
-def test_the_source_of_an_amd_gpu_asks_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other vendors' devices are read from their files only."""
-    machine = Machine(tmp_path, monkeypatch)
-    (found,) = AMD_GPU.find(tmp_path)
-    source = families.source_of(machine.clock, AMD_GPU, found)
-    assert "energy" in {one.quantity for one in source.open()}
-    other = families.source_of(machine.clock, replace(AMD_GPU, name="other"), found)
-    assert isinstance(other, SysfsSource)
 
 
 def test_it_can_be_sent_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Converts the values of a counter that wraps, is reset or stops to an amount since the start."""
+"""Converts the values of an energy counter that wraps, is reset or stops to J since the start."""
 
 import math
 from typing import Final
@@ -26,7 +26,7 @@ class CounterReset(ReadingMissed):
 
 
 class Counter:
-    """Adds up the increases of a counter.
+    """Adds up the increases of an energy counter, J.
 
     Attributes:
         wraps: number of wraps so far.
@@ -34,10 +34,9 @@ class Counter:
     Args:
         raw: first value, from which increases count.
         t_s: monotonic time of the first value.
-        unit: one unit of the values in the unit of the amount, such as 1e-6 for microjoules.
+        unit: one unit of the values, J, such as 1e-6 for microjoules.
         wrap: largest value, after which the counter continues at 0; ``None`` if it is not known or
             if the counter does not wrap: each decrease is then a reset.
-        most_per_s: largest increase per second that can be real, in the unit of the amount.
         stale_s: time without a change after which the counter counts as stopped; ``None`` if it may
             stand still.
     """
@@ -49,20 +48,18 @@ class Counter:
         *,
         unit: float,
         wrap: float | None = None,
-        most_per_s: float = MOST_POWER_W,
         stale_s: float | None = None,
     ) -> None:
         self.wraps = 0
         self._unit = unit
         self._range = -math.inf if wrap is None else wrap + 1
-        self._most_per_s = most_per_s
         self._stale_s = stale_s
         self._raw, self._total = raw, 0.0
         self._t_s = self._changed_s = t_s
         self._same_s = 0.0  # from the last change to the last reading without one
 
     def advance(self, raw: float, t_s: float) -> float:
-        """Take a new value, and return the amount since the first value.
+        """Take a new value, and return the energy since the first value, J.
 
         Args:
             raw: value of the counter.
@@ -79,12 +76,20 @@ class Counter:
             self._check_change(rise, t_s, self._stale_s)
         if rise < 0:
             rise += self._range
-            if not 0 <= rise * self._unit <= self._most_per_s * (passed_s + _GRACE_S):
+            if not 0 <= rise * self._unit <= MOST_POWER_W * (passed_s + _GRACE_S):
                 raise CounterReset(
                     "it decreased, but not at the end of its range; this difference is not counted"
                 )
             self.wraps += 1
         self._total += rise
+        return self._total * self._unit
+
+    def restart(self) -> float:
+        """Return the energy less 1 J, from which counting goes on after ``CounterReset``.
+
+        The decrease shows that the increase in between is not known (``EnergyCurve``).
+        """
+        self._total -= 1.0 / self._unit
         return self._total * self._unit
 
     def _check_change(self, rise: float, t_s: float, stale_s: float) -> None:

@@ -22,16 +22,7 @@ _UNAVAILABLE: Final = (0, 2**32 - 1, 2**64 - 1)
 _HEADER: Final = struct.Struct("<HBB")
 _COUNTER: Final = struct.Struct("<Q")
 # Position of energy_accumulator, bytes, by format and content revision.
-_POSITIONS: Final = {
-    (1, 1): 24,
-    (1, 2): 24,
-    (1, 3): 24,
-    (1, 4): 24,
-    (1, 5): 88,
-    (1, 6): 16,
-    (1, 7): 24,
-    (1, 8): 24,
-}
+_POSITIONS: Final = {(1, content): 24 for content in (1, 2, 3, 4, 7, 8)} | {(1, 5): 88, (1, 6): 16}
 
 
 def energy_units(content: bytes) -> int:
