@@ -21,9 +21,7 @@ from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
 from tests.sensing.sources.trees import Tree
 
-POWER = FileSensor(
-    quantity="power", kind="gauge", files=("power",), unit=1e-6, citation="test"
-)
+POWER = FileSensor(quantity="power", kind="gauge", files=("power",), unit=1e-6, citation="test")
 ENERGY = FileSensor(
     quantity="energy", kind="counter", files=("energy",), unit=1e-6, citation="test"
 )
