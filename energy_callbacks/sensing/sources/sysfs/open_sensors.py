@@ -1,7 +1,7 @@
 """Opens the files of a device's sensors, and reads their values."""
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,12 @@ from typing import Final
 from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.records import Channel, Quantity, Reading, Sensor
 from energy_callbacks.sensing.sources.sysfs.counter import Counter, CounterReset
-from energy_callbacks.sensing.sources.sysfs.family import FileSensor, FoundDevice, whole_number
+from energy_callbacks.sensing.sources.sysfs.family import (
+    DeviceSensor,
+    FileSensor,
+    FoundDevice,
+    whole_number,
+)
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
 
 # Time between two readings of a sensor of power with an unknown period, s.
@@ -84,6 +89,16 @@ class OpenSensor:
             return self.counter.advance(raw, t_s)
         except CounterReset:
             return self.counter.restart()
+
+
+def wrap_remarks(sensors: Iterable[DeviceSensor]) -> list[str]:
+    """Return a message for each counter that restarted at the end of its range."""
+    return [
+        f"the counter of {one.channel.device.name} restarted at the end of its range "
+        f"{one.wraps} {'time' if one.wraps == 1 else 'times'}; no energy is lost"
+        for one in sensors
+        if one.wraps
+    ]
 
 
 class Opening:

@@ -14,7 +14,7 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s, until_read
 from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged
 from energy_callbacks.sensing.sources.sysfs.family import DeviceSensor, Family, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
-from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening
+from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening, wrap_remarks
 
 # Time between two readings after a change of phase, s; as for RAPL.
 _QUICK_S: Final = 0.05
@@ -156,12 +156,7 @@ class SysfsSource:
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
-        return [
-            f"the counter {_name(one)} restarted at the end of its range "
-            f"{one.wraps} {'time' if one.wraps == 1 else 'times'}; nothing is lost"
-            for one in self._sensors
-            if one.wraps
-        ]
+        return wrap_remarks(self._sensors)
 
     def close(self) -> None:
         """See ``Source.close``."""
