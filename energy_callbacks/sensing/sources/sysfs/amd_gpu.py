@@ -39,6 +39,10 @@ _SENSORS: Final = (
         "Linux, kgd_pp_interface.h, energy_accumulator; error assumed",
         kind="counter",
         parse=energy_units,
+        # The second die of an MI250 has 0 (aldebaran_get_gpu_metrics). Other GPUs without a counter
+        # have all ones, in 64 bits (smu_cmn_init_soft_gpu_metrics in smu_cmn.c) or, as RDNA 3 and
+        # 4, in 32 bits (smu_v13_0_7_ppt.c and smu_v14_0_2_ppt.c).
+        missing=(0.0,),
         # RDNA fills the field from a counter of 32 bits (EnergyAccumulator in smu11_driver_if_*.h
         # and smu13_driver_if_v13_0_*.h), CDNA from one of 64 bits.
         wrap=2.0**32 - 1.0,

@@ -113,7 +113,7 @@ class FoundDevice:
     folder: Path
     pci: str | None = None
     is_integrated: bool = False
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, hash=False)
     energy_pci: str | None = None
 
 
