@@ -165,7 +165,6 @@ class RaplSource:
             ReadingMissed: if all zones fail.
         """
         self._read_s = self._clock.monotonic_s()
-        self._files.forget()
         readings: list[Reading] = []
         missed: list[str] = []
         for zone in self._zones:
@@ -207,7 +206,8 @@ def _is_one_counter(first: OpenSensor, second: OpenSensor) -> bool:
     devices = [one.channel.device for one in (first, second)]
     if len({(one.kind, one.name.partition("-die-")[0]) for one in devices}) > 1:
         return False
-    return first.raw() > 0 and abs(first.raw() - second.raw()) < _MIRROR_UJ
+    first_uj, second_uj = first.raw()[0], second.raw()[0]
+    return first_uj > 0 and abs(first_uj - second_uj) < _MIRROR_UJ
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:

@@ -1,7 +1,7 @@
 """Opens the files of a device's sensors, and reads their values."""
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from energy_callbacks.sensing.sources.sysfs.family import (
     FoundDevice,
     whole_number,
 )
-from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
+from energy_callbacks.sensing.sources.sysfs.open_files import Content, OpenFiles
 
 # Time between two readings of a sensor of power with an unknown period, s.
 _POLL_S: Final = 0.1
@@ -56,24 +56,31 @@ class OpenSensor:
 
     def read(self) -> Reading:
         """See ``DeviceSensor``."""
-        raw, content = self.raw(), self.files.content(self.path)
+        raw, content = self.raw()
         value, t_error_s = raw * self.row.unit, content.t_error_s
         if self.row.kind == "counter":
             value = self._counted(raw, content.t_s)
             t_error_s += self.row.period_s or 0.0
         return Reading(self.channel, content.t_s, value, t_error_s)
 
-    def raw(self) -> float:
-        """Return the present value as the files state it; raises errors as ``read`` does."""
-        raw = self._known(self.row.parse, self.path)
-        if self.factor is not None:
-            raw *= self._known(whole_number, self.factor)
-        if self.added is not None:
-            raw += self._known(whole_number, self.added)
-        return raw
+    def raw(self) -> tuple[float, Content]:
+        """Return the present value in the unit of the files, and the content of the first file.
 
-    def _known(self, parse: Callable[[bytes], float], path: Path) -> float:
-        raw = parse(self.files.content(path).data)
+        Raises errors as ``read`` does.
+        """
+        content = self.files.content(self.path)
+        raw = self._known(self.row.parse(content.data), self.path)
+        if self.factor is not None:
+            raw *= self._number(self.factor)
+        if self.added is not None:
+            raw += self._number(self.added)
+        return raw, content
+
+    def _number(self, path: Path) -> float:
+        return self._known(whole_number(self.files.content(path).data), path)
+
+    def _known(self, raw: float, path: Path) -> float:
+        """Return a value; raise ``ReadingMissed`` if it means that there is none."""
         can_be_negative = self.row.quantity == "temperature"
         if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
             raise ReadingMissed(f"{path.name} contains {raw:g}, which is no value")

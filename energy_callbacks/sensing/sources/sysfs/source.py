@@ -131,7 +131,6 @@ class SysfsSource:
         self._read_s = self._clock.monotonic_s()
         if not self._found.folder.exists():
             raise SourceLost(f"{self.name} is gone: {self._found.folder} does not exist any more")
-        self._files.forget()
         readings: list[Reading] = []
         missed: list[str] = []
         for one in self._sensors:

@@ -167,18 +167,6 @@ def test_product_of_two_files(machine):
         machine.source(sensor).open()
 
 
-def test_files_are_read_once_per_call(machine, monkeypatch):
-    """Several quantities of one file are from the same content."""
-    count = []
-    really_read = os.pread
-    monkeypatch.setattr(os, "pread", lambda *a: count.append(a) or really_read(*a))
-    other = replace(CLOCK, files=("power",))
-    source = opened(machine.source(POWER, other))
-    count.clear()
-    assert len(source.read()) == 2
-    assert len(count) == 1
-
-
 def test_range_of_a_counter(machine):
     """With a range, a counter starts again at its end; without it, a decrease is a reset."""
     machine.tree.set("energy", 99_000_000)
