@@ -7,20 +7,20 @@ the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the same 
 another register).
 """
 
+import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
-from energy_callbacks.sensing.sources.sysfs.drm import text
-from energy_callbacks.sensing.sources.sysfs.family import FileSensor
-from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
-from energy_callbacks.sensing.sources.sysfs.open_sensors import OpenSensor, wrap_remarks
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -81,11 +81,10 @@ if sys.platform != "linux":
 class RaplSource:
     """Reports the energy of each CPU package, and of its memory, since ``open``, J.
 
-    Values start at 0 and decrease only if a counter was reset. If a read of the file of a zone
-    fails, the zone has no reading at that time, and its next reading includes the missing energy.
-    Readings must be at most a minute apart, because two wraps between two readings would count as
-    one. A counter wraps around after some minutes at full power: nine minutes for a package of
-    500 W.
+    Values start at 0 and never decrease. If a read of the file of a zone fails, the zone has no
+    reading at that time, and its next reading includes the missing energy. Readings must be at most
+    a minute apart, because two wraps between two readings would count as one. A counter wraps
+    around after some minutes at full power: nine minutes for a package of 500 W.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -99,8 +98,7 @@ class RaplSource:
         self._clock = clock
         self._root = root
         self._parents = parents
-        self._files = OpenFiles(clock)
-        self._zones: list[OpenSensor] = []
+        self._counters: list[tuple[Channel, _Counter]] = []
         self._read_s = clock.monotonic_s()
 
     @property
@@ -123,40 +121,24 @@ class RaplSource:
             SourceUnavailable: if there is no zone, or none can be read.
         """
         self.close()
-        failures: list[tuple[Path, Exception]] = []
-        for folder, device in _zones(self._root):
-            path = folder / "energy_uj"
-            try:
-                self._open(path, device)
-            except (OSError, ReadingMissed) as error:
-                failures.append((path, error))
-        if not self._zones:
-            self.close()
-            raise _unavailable(self._root, failures)
-        notes = tuple(f"{path} cannot be read and is not counted" for path, _ in failures)
-        for zone in self._zones:
-            device = replace(zone.channel.device, notes=notes)
-            zone.channel = replace(zone.channel, device=device)
-        return [zone.channel for zone in self._zones]
-
-    def _open(self, path: Path, device: Device) -> None:
-        """Open the file of a zone, unless it shows the same counter as an earlier zone."""
-        self._files.add(path)
-        channel = energy_channel(device, str(path), self._parents)
-        range_uj = text(path.with_name("max_energy_range_uj"))
-        row = FileSensor(
-            "energy",
-            (path.name,),
-            1e-6,
-            _CITATION,
-            kind="counter",
-            wrap=int(range_uj) if range_uj.isdigit() else None,
-            period_s=PERIOD_S,
-        )
-        zone = OpenSensor(row, self._files, path, None, None, channel)
-        zone.read()  # from here on, energy is counted
-        if not any(_is_one_counter(zone, other) for other in self._zones):
-            self._zones.append(zone)
+        counters, failures = _opened(_zones(self._root), self._clock)
+        if not counters and not failures:
+            raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
+        if not counters:
+            error = failures[0]
+            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
+            raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
+        notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
+        self._counters = [
+            (
+                energy_channel(
+                    replace(counter.device, notes=notes), str(counter.path), self._parents
+                ),
+                counter,
+            )
+            for counter in counters
+        ]
+        return [channel for channel, _ in self._counters]
 
     def read(self) -> Sequence[Reading]:
         """Return the energy of each zone since ``open``, J; zones that fail are left out.
@@ -167,47 +149,120 @@ class RaplSource:
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
         missed: list[str] = []
-        for zone in self._zones:
+        for channel, counter in self._counters:
             try:
-                readings.append(zone.read())
+                readings.append(self._reading(channel, counter))
             except (OSError, ReadingMissed) as error:
-                missed.append(f"{zone.path}: {error}")
+                missed.append(f"{counter.path}: {error}")
         if not readings:
             raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
         return readings
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
-        return wrap_remarks(self._zones)
+        return [
+            f"the counter of {channel.device.name} restarted at the end of its range "
+            f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
+            for channel, counter in self._counters
+            if (wraps := counter.energy.wraps)
+        ]
+
+    def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
+        before_s = self._clock.monotonic_s()
+        raw_uj = counter.raw_uj()
+        after_s = self._clock.monotonic_s()
+        t_s = (before_s + after_s) / 2
+        energy_j = counter.energy.advance(raw_uj, t_s)
+        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
         """See ``Source.close``."""
-        self._zones = []
-        self._files.close()
+        counters, self._counters = self._counters, []
+        for _, counter in counters:
+            counter.close()
 
 
-def _unavailable(root: Path, failures: Sequence[tuple[Path, Exception]]) -> SourceUnavailable:
-    """Return why no zone can be read."""
-    if not failures:
-        return SourceUnavailable(f"no RAPL energy counter below {root}", _ABSENCE_FIX)
-    path, error = failures[0]
-    fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
-    reason = getattr(error, "strerror", None) or error
-    return SourceUnavailable(f"cannot read {path}: {reason}", fix)
+class _Counter:
+    """Reads an ``energy_uj`` file.
+
+    The file is opened once; each read at offset 0 returns the present value.
+
+    Attributes:
+        device: the package or its memory.
+        path: path of the file.
+        start_uj: value of the file when it was opened, microjoules.
+        energy: adds up the increases of the values, J.
+
+    Args:
+        folder: folder of the zone.
+        device: the package or its memory.
+        t_s: present monotonic time.
+
+    Raises:
+        OSError: if the file cannot be opened or read; ``filename`` of the error is the path.
+    """
+
+    def __init__(self, folder: Path, device: Device, t_s: float) -> None:
+        self.device = device
+        self.path = folder / "energy_uj"
+        self._file = os.open(self.path, os.O_RDONLY)
+        try:
+            self.start_uj = self.raw_uj()
+        except (OSError, ReadingMissed) as error:
+            self.close()
+            raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
+        text = _text(folder / "max_energy_range_uj")
+        range_uj = int(text) if text.isdigit() else None
+        unit_j = joules_from_microjoules(1)
+        self.energy = Counter(self.start_uj, t_s, unit=unit_j, wrap=range_uj)
+
+    def raw_uj(self) -> int:
+        """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
+        text = read_start(self._file, 64).strip()
+        if not text.isdigit():
+            raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
+        return int(text)
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
 
-def _is_one_counter(first: OpenSensor, second: OpenSensor) -> bool:
-    """Return whether two zones that were just opened show the same counter.
+def _opened(
+    zones: Iterable[tuple[Path, Device]], clock: Clock
+) -> tuple[list[_Counter], list[OSError]]:
+    """Return a counter for each readable zone, and the errors of the other zones.
+
+    Zones that show the same counter as an earlier zone are left out.
+    """
+    counters: list[_Counter] = []
+    failures: list[OSError] = []
+    for folder, device in zones:
+        try:
+            counter = _Counter(folder, device, clock.monotonic_s())
+        except OSError as error:
+            failures.append(error)
+            continue
+        if any(_is_one_counter(counter, other) for other in counters):
+            counter.close()
+        else:
+            counters.append(counter)
+    return counters, failures
+
+
+def _is_one_counter(first: _Counter, second: _Counter) -> bool:
+    """Return whether two zones show the same counter.
 
     This is assumed if both zones belong to the same package and are of the same kind (package or
     memory), and their values differ by less than ``_MIRROR_UJ``. However, it is not assumed if the
     value of ``first`` is 0, because separate counters may also be equal at 0.
     """
-    devices = [one.channel.device for one in (first, second)]
-    if len({(one.kind, one.name.partition("-die-")[0]) for one in devices}) > 1:
+    sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
+    if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
         return False
-    first_uj, second_uj = first.raw()[0], second.raw()[0]
-    return first_uj > 0 and abs(first_uj - second_uj) < _MIRROR_UJ
+    return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
@@ -217,7 +272,7 @@ def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
     """
     packages: dict[int, str] = {}
     for (package, child), folder in sorted(_folders(root).items()):
-        name = text(folder / "name")
+        name = _text(folder / "name")
         if child < 0 and name.startswith("package-") and name not in packages.values():
             packages[package] = name
         elif name != "dram" or package not in packages:
@@ -256,3 +311,11 @@ def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel
         citation=_CITATION,
     )
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a small file; ``""`` if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

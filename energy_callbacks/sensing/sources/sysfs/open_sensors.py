@@ -9,7 +9,7 @@ from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.records import Channel, Quantity, Reading, Sensor
-from energy_callbacks.sensing.sources.sysfs.counter import Counter, CounterReset
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
 from energy_callbacks.sensing.sources.sysfs.family import (
     DeviceSensor,
     FileSensor,
@@ -87,15 +87,12 @@ class OpenSensor:
         return raw
 
     def _counted(self, raw: float, t_s: float) -> float:
-        """Return the increase since the first value; after a reset, less than before."""
+        """Return the energy since the first value, J."""
         if self.counter is None:
             row = self.row
             self.counter = Counter(raw, t_s, unit=row.unit, wrap=row.wrap, stale_s=row.stale_s)
             return 0.0
-        try:
-            return self.counter.advance(raw, t_s)
-        except CounterReset:
-            return self.counter.restart()
+        return self.counter.advance(raw, t_s)
 
 
 def wrap_remarks(sensors: Iterable[DeviceSensor]) -> list[str]:
