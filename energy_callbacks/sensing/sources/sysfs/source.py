@@ -86,7 +86,7 @@ class SysfsSource:
         opening = Opening(self._found, self._files)
         sensors: list[DeviceSensor] = list(opening.sensors(self._family.sensors))
         if self._family.library is not None:
-            known = {one.channel.quantity for one in sensors}
+            known: set[Quantity] = {one.channel.quantity for one in sensors}
             sensors += self._family.library(self._clock, self._found, known)
         channels = {one.channel.quantity: one.channel for one in sensors}
         if not channels.keys() & _METERING and not (sensors and self._found.energy_pci):
