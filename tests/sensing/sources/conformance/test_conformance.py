@@ -201,7 +201,7 @@ def test_stopped_counter(case, tmp_path):
 
 
 @every_counter
-def test_counter_that_stands_still_at_the_start(case, tmp_path):
+def test_counter_without_change_at_the_start(case, tmp_path):
     """Until the first change, the energy of the counter is not known, rather than 0 J."""
     lab = Lab(case, tmp_path)
     if not any(row.stale_s for row in case.rows(lab.found[0]) if row.quantity == "energy"):
