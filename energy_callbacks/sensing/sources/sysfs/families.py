@@ -3,7 +3,6 @@
 from typing import Final
 
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.sources.amdsmi import AmdSmiSource
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.sources.sysfs.amd_gpu import AMD_GPU
 from energy_callbacks.sensing.sources.sysfs.family import Family, FoundDevice
@@ -23,8 +22,5 @@ NAMED_FAMILIES: Final[tuple[Family, ...]] = (ACPI_METER,)
 
 
 def source_of(clock: Clock, family: Family, found: FoundDevice) -> Source:
-    """Return a source that reads a device; AMD's library adds to what the files have."""
-    source = SysfsSource(clock, family, found)
-    if family is AMD_GPU and found.pci is not None:
-        return AmdSmiSource(clock, source, found.pci)
-    return source
+    """Return a source that reads a device."""
+    return SysfsSource(clock, family, found)
