@@ -42,7 +42,9 @@ def of_arguments(arguments: argparse.Namespace) -> list[GpuInfo]:
     if arguments.devices in (None, "auto"):
         uuids = {one.gpu.uuid for one in devices.resolve(os.environ, cards)}
     else:
-        uuids = {uuid for group in devices.choose(arguments.devices, cards) for uuid in group}
+        uuids = {
+            uuid for group in devices.choose(arguments.devices, cards).values() for uuid in group
+        }
     return [card for card in cards if card.uuid in uuids or uuids.intersection(card.mig_uuids)]
 
 

@@ -89,7 +89,7 @@ def device(name: str) -> LocalDevice:
     if name == "auto":
         chosen = [choice.uuid for choice in devices.resolve(os.environ, found)]
     else:
-        chosen = [uuid for group in devices.choose(_one(name), found) for uuid in group]
+        chosen = [uuid for group in devices.choose(_one(name), found).values() for uuid in group]
     names = {card.uuid: card.name for card in found}
     names |= {uuid: card.name for card in found for uuid in card.mig_uuids}
     return LocalDevice(uuid=chosen[0], name=names[chosen[0]]) if chosen else cpu

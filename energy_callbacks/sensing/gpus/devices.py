@@ -76,8 +76,8 @@ _Inventory = Sequence[GpuInfo]
 _Choices = tuple[GpuChoice, ...]
 
 
-def choose(devices: Devices, inventory: _Inventory) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card that the user chose, its UUID or the UUIDs of its MIG instances.
+def choose(devices: Devices, inventory: _Inventory) -> dict[GpuInfo, tuple[str, ...]]:
+    """Return the cards that the user chose, each with its UUID or those of its MIG instances.
 
     Args:
         devices: ``"all"``, or a list of indices, PCI bus addresses, UUIDs and prefixes of UUIDs.
@@ -88,7 +88,7 @@ def choose(devices: Devices, inventory: _Inventory) -> tuple[tuple[str, ...], ..
             several GPUs.
     """
     if devices == "all":
-        return tuple((gpu.uuid,) for gpu in inventory)
+        return {gpu: (gpu.uuid,) for gpu in inventory}
     return one_per_card(_named(device, inventory) for device in devices)
 
 
@@ -116,12 +116,14 @@ def in_use(
     return visible if ordinals is None else _pick(visible, ordinals, "the CUDA driver lists")
 
 
-def one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card, its UUID if the card is chosen, else its chosen instances' UUIDs."""
-    chosen: dict[str, dict[str, None]] = {}
-    for choice in choices:
-        chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
-    return tuple((card,) if card in uuids else tuple(uuids) for card, uuids in chosen.items())
+def one_per_card(choices: Iterable[GpuChoice]) -> dict[GpuInfo, tuple[str, ...]]:
+    """Return the cards, each with its UUID if it is chosen, else its chosen instances' UUIDs."""
+    chosen: dict[GpuInfo, dict[str, None]] = {}
+    for gpu, uuid in choices:
+        chosen.setdefault(gpu, {})[uuid] = None
+    return {
+        gpu: (gpu.uuid,) if gpu.uuid in uuids else tuple(uuids) for gpu, uuids in chosen.items()
+    }
 
 
 def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
