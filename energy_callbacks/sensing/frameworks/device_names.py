@@ -1,4 +1,4 @@
-"""Names of the devices that a framework uses, for ``discovery.discover``."""
+"""Names the devices that a framework uses, for ``discovery.discover``."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -25,12 +25,3 @@ def device_names(kind: str, ordinals: Iterable[int]) -> tuple[int | str, ...]:
     if kind == "cuda":
         return tuple(ordinals)
     return tuple(f"{kind}:{ordinal}" for ordinal in ordinals) if kind in _NAMED else ()
-
-
-def ordinals_of(kind: str, names: Iterable[str]) -> tuple[int, ...]:
-    """Return the ordinals of the devices of one kind.
-
-    >>> ordinals_of("xpu", ["hip:0", "xpu:1"])
-    (1,)
-    """
-    return tuple(int(name.rpartition(":")[2]) for name in names if name.startswith(f"{kind}:"))

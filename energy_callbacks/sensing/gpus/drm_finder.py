@@ -14,11 +14,10 @@ from typing import Final
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.frameworks import hip_runtime, xpu_devices
-from energy_callbacks.sensing.frameworks.device_names import ordinals_of
 from energy_callbacks.sensing.gpus import drm_clients, drm_gpus, level_zero, rocm
 from energy_callbacks.sensing.gpus.devices import GpuInfo
 from energy_callbacks.sensing.gpus.drm_gpus import DrmGpu
-from energy_callbacks.sensing.gpus.used_gpus import Refuse
+from energy_callbacks.sensing.gpus.used_gpus import KnownUse, Refuse
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
@@ -33,31 +32,17 @@ class DrmFinder:
     Args:
         clock: clock of the sources.
         gpus: all GPUs of the machine except NVIDIA's.
-        used: names of the devices that the framework uses, such as ``hip:0`` or ``xpu:1``; ``None``
-            if not known.
-        follow_children: whether GPUs of child processes are used by this run.
-        takes_visible: whether all visible discrete GPUs count as used, because another program is
-            measured.
+        known: what is known about the GPUs in use.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        gpus: Sequence[DrmGpu],
-        used: Sequence[str] | None,
-        *,
-        follow_children: bool = True,
-        takes_visible: bool = False,
-    ) -> None:
+    def __init__(self, clock: Clock, gpus: Sequence[DrmGpu], known: KnownUse) -> None:
         self.name = " or ".join(dict.fromkeys(gpu.family.name for gpu in gpus))
         self._clock = clock
         self._gpus = gpus
-        self._framework = used or ()
+        self._known = known
         self._root = sysfs_root()
-        self._follow_children = follow_children
-        self._takes_visible = takes_visible
         self._environment = dict(os.environ)
-        self._known_orders: dict[str, Sequence[str]] = {}
+        self._runtime_orders: dict[str, Sequence[str]] = {}
 
     def open(self, at_close: ExitStack) -> None:
         """See ``GpuFinder``; there is nothing to open."""
@@ -75,7 +60,7 @@ class DrmFinder:
         unused = [gpu for gpu in self._gpus if gpu.info not in measured]
         if not unused:
             return {}
-        visible = self.visible() if self._takes_visible else ()
+        visible = self.visible() if self._known.takes_visible else ()
         addresses = self._of_framework(refuse) | self._of_processes()
         new = [gpu for gpu in unused if gpu.found.pci in addresses or gpu.info in visible]
         return {
@@ -94,16 +79,16 @@ class DrmFinder:
 
         From then on they stay the same.
         """
-        if kind not in self._known_orders and (known := _RUNTIMES[kind].pci_addresses()):
-            self._known_orders[kind] = known
-        return self._known_orders.get(kind) or self._masked(kind)
+        if kind not in self._runtime_orders and (order := _RUNTIMES[kind].pci_addresses()):
+            self._runtime_orders[kind] = order
+        return self._runtime_orders.get(kind) or self._masked(kind)
 
     def _of_framework(self, refuse: Refuse) -> set[str]:
         """Return the PCI addresses of the GPUs that the framework uses."""
         found: set[str] = set()
         addresses = {gpu.found.pci for gpu in self._gpus}
         for kind in _RUNTIMES:
-            for ordinal in ordinals_of(kind, self._framework):
+            for ordinal in self._known.ordinals(kind):
                 address = dict(enumerate(self._order(kind))).get(ordinal, "an unknown address")
                 if address in addresses:
                     found.add(address)
@@ -116,7 +101,7 @@ class DrmFinder:
     def _of_processes(self) -> set[str]:
         """Return the PCI addresses of the GPUs that this process and its descendants use."""
         pids = {os.getpid()}
-        if self._follow_children:
+        if self._known.follow_children:
             pids |= drm_clients.descendants(os.getpid(), _PROC)
         of_rocm = rocm.processes(self._root)
         used = [drm_clients.used_by(pid, _PROC) | of_rocm.get(pid, set()) for pid in pids]

@@ -8,13 +8,13 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.frameworks import device_names, loaded_frameworks
+from energy_callbacks.sensing.frameworks import loaded_frameworks
 from energy_callbacks.sensing.gpus import drm_gpus
 from energy_callbacks.sensing.gpus.devices import GpuInfo, choose
 from energy_callbacks.sensing.gpus.drm_finder import DrmFinder
 from energy_callbacks.sensing.gpus.drm_gpus import DrmGpu
 from energy_callbacks.sensing.gpus.nvidia_finder import NvidiaFinder, all_cards
-from energy_callbacks.sensing.gpus.used_gpus import GpuFinder, UsedGpus
+from energy_callbacks.sensing.gpus.used_gpus import GpuFinder, KnownUse, UsedGpus
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs import families
@@ -56,19 +56,17 @@ def discover(
     if devices != "auto":
         return [*found, _named(clock, devices, drm, has_nvidia=has_nvidia)]
     kind = "hip" if uses_hip else "cuda"
-    names = None if used is None else [f"{kind}:{o}" if isinstance(o, int) else o for o in used]
-    finders: list[GpuFinder] = []
+    known = KnownUse(
+        devices=None
+        if used is None
+        else [o if isinstance(o, str) else f"{kind}:{o}" for o in used],
+        follow_children=follow_children,
+        takes_visible=other_program,
+    )
+    finders: list[GpuFinder] = [DrmFinder(clock, drm, known)] if drm else []
     # With ordinals of HIP, or other names only, the framework uses GPUs of other vendors.
-    if has_nvidia and not uses_hip and (not names or device_names.ordinals_of("cuda", names)):
-        finders.append(
-            NvidiaFinder(clock, names, follow_children=follow_children, takes_visible=other_program)
-        )
-    if drm:
-        finders.append(
-            DrmFinder(
-                clock, drm, names, follow_children=follow_children, takes_visible=other_program
-            )
-        )
+    if has_nvidia and not uses_hip and (not used or known.ordinals("cuda")):
+        finders.insert(0, NvidiaFinder(clock, known))
     measured: set[GpuInfo] = set()
     sources = tuple(
         UsedGpus(clock, one, measured, uses_none=uses_none, reports_none=one is finders[0])
@@ -81,12 +79,7 @@ def _named(
     clock: Clock, devices: Devices, drm: Sequence[DrmGpu], *, has_nvidia: bool
 ) -> DiscoveredSources:
     """Return a source for each GPU of any vendor that the user named."""
-    cards: Sequence[GpuInfo] = ()
-    refusal: SourceUnavailable | None = None
-    try:
-        cards = _cards() if has_nvidia else ()
-    except SourceUnavailable as error:
-        refusal = error
+    cards, refusal = _cards() if has_nvidia else ((), None)
     try:
         chosen = choose(devices, [*cards, *(gpu.info for gpu in drm)])
     except ValueError:
@@ -117,13 +110,14 @@ def _without_sensors() -> DiscoveredSources:
     return DiscoveredSources(unavailable=(("AMD GPU", reason, fix),))
 
 
-def _cards() -> tuple[GpuInfo, ...]:
-    """Return all cards; raise ``SourceUnavailable`` if there is none or the driver hangs."""
+def _cards() -> tuple[Sequence[GpuInfo], SourceUnavailable | None]:
+    """Return all NVIDIA cards, or why there are none: no driver, no card, or a driver that hangs."""
     try:
-        return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML")
-    except TimeoutError as error:
+        return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML"), None
+    except SourceUnavailable as error:
+        return (), error
+    except TimeoutError:
         reason = f"the NVIDIA driver has not listed its GPUs within {time_limit.PATIENCE_S:g} s"
         logger.warning("%s: it does not respond", reason)
-        raise SourceUnavailable(
-            reason, "check whether 'nvidia-smi' responds; 'dmesg | grep -i nvrm' shows why not"
-        ) from error
+        fix = "check whether 'nvidia-smi' responds; 'dmesg | grep -i nvrm' shows why not"
+        return (), SourceUnavailable(reason, fix)

@@ -14,9 +14,8 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.frameworks import cuda_driver
-from energy_callbacks.sensing.frameworks.device_names import ordinals_of
 from energy_callbacks.sensing.gpus.devices import GpuChoice, GpuInfo, in_use, one_per_card
-from energy_callbacks.sensing.gpus.used_gpus import Refuse
+from energy_callbacks.sensing.gpus.used_gpus import KnownUse, Refuse
 from energy_callbacks.sensing.sources.nvidia.processes import pids_on
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory, session
 
@@ -26,28 +25,15 @@ class NvidiaFinder:
 
     Args:
         clock: clock of the sources.
-        used: names of the devices that the framework uses, such as ``cuda:0``; ``None`` if not
-            known. If it is ``None`` and this process has no CUDA context, the device whose ordinal
-            is in the environment variable ``LOCAL_RANK`` is used.
-        follow_children: whether GPUs of child processes are used by this run. They are not if
-            the child processes are ranks, which measure their own GPUs.
-        takes_visible: whether all visible cards count as used, because another program is measured.
+        known: what is known about the GPUs. If no device is known and this process has no CUDA
+            context, the device whose ordinal is in the environment variable ``LOCAL_RANK`` is used.
     """
 
     name = "NVIDIA GPU"
 
-    def __init__(
-        self,
-        clock: Clock,
-        used: Sequence[str] | None,
-        *,
-        follow_children: bool = True,
-        takes_visible: bool = False,
-    ) -> None:
+    def __init__(self, clock: Clock, known: KnownUse) -> None:
         self._clock = clock
-        self._ordinals = None if used is None else ordinals_of("cuda", used)
-        self._follow_children = follow_children
-        self._takes_visible = takes_visible
+        self._known = known
         self._environment = dict(os.environ)
         self._nvml: Any = None
         self._cards: tuple[GpuInfo, ...] = ()
@@ -64,7 +50,7 @@ class NvidiaFinder:
             self._nvml = at_close.enter_context(session())
             self._cards = all_cards()
         except SourceUnavailable as error:
-            if self._ordinals or cuda_driver.active_ordinals():
+            if self._known.ordinals("cuda") or cuda_driver.active_ordinals():
                 logger.warning("the energy of GPUs is not measured: %s", error)
             raise
 
@@ -87,7 +73,7 @@ class NvidiaFinder:
     def _of_contexts(self, refuse: Refuse) -> Sequence[GpuChoice]:
         """Return the GPUs that the framework uses or on which this process has a context."""
         driver = cuda_driver.uuids()
-        ordinals = None if self._takes_visible else self._used_ordinals(driver)
+        ordinals = None if self._known.takes_visible else self._used_ordinals(driver)
         try:
             return () if ordinals == () else self._in_use(ordinals, driver)
         except SourceUnavailable as error:
@@ -102,8 +88,8 @@ class NvidiaFinder:
 
     def _used_ordinals(self, driver: Sequence[str] | None) -> tuple[int, ...]:
         active = cuda_driver.active_ordinals()
-        if self._ordinals is not None:
-            return tuple(dict.fromkeys((*self._ordinals, *active)))
+        if self._known.devices is not None:
+            return tuple(dict.fromkeys((*self._known.ordinals("cuda"), *active)))
         local_rank = self._environment.get("LOCAL_RANK", "")
         if active or not local_rank.isdecimal():
             return active
@@ -127,10 +113,8 @@ class NvidiaFinder:
         """Return whether a process is this process, or a descendant whose GPUs count."""
         import psutil
 
-        if pid == os.getpid():
-            return True
-        if not self._follow_children:
-            return False
+        if pid == os.getpid() or not self._known.follow_children:
+            return pid == os.getpid()
         try:
             return any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
         except psutil.Error:  # it has ended, or it runs outside of this container
@@ -138,7 +122,7 @@ class NvidiaFinder:
 
     def _is_only_choice(self, gpu: GpuInfo) -> bool:
         """Return whether no other GPU can be in use, and nothing says which GPU is."""
-        return self._ordinals is None and self._visible == (gpu,)
+        return self._known.devices is None and self._visible == (gpu,)
 
 
 def _has_hidden(pids: set[int]) -> bool:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from energy_callbacks.core.errors import SourceUnavailable
@@ -20,6 +20,30 @@ from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 
 _ALL_THE_SAME: Final = "pass devices=[0] or devices='all' to measure GPUs anyway"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownUse:
+    """What is known about the GPUs of a run at its start.
+
+    Attributes:
+        devices: names of the devices that the framework uses, such as ``cuda:0`` or ``xpu:1``;
+            empty if the run uses no GPU, ``None`` if not known.
+        follow_children: whether GPUs of child processes are used by this run. They are not if the
+            child processes are ranks, which measure their own GPUs.
+        takes_visible: whether all visible GPUs count as used, except integrated ones, because
+            another program is measured.
+    """
+
+    devices: Sequence[str] | None = None
+    follow_children: bool = True
+    takes_visible: bool = False
+
+    def ordinals(self, kind: str) -> tuple[int, ...]:
+        """Return the ordinals of the devices of one kind, such as ``xpu``."""
+        named = (name.partition(":") for name in self.devices or ())
+        return tuple(int(ordinal) for of_kind, _, ordinal in named if of_kind == kind)
+
 
 Refuse = Callable[[SourceUnavailable], None]
 """Reports once why a GPU in use cannot be measured."""

@@ -8,7 +8,7 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.frameworks import hip_runtime, xpu_devices
 from energy_callbacks.sensing.gpus import drm_finder, drm_gpus
 from energy_callbacks.sensing.gpus.drm_finder import DrmFinder
-from energy_callbacks.sensing.gpus.used_gpus import UsedGpus
+from energy_callbacks.sensing.gpus.used_gpus import KnownUse, UsedGpus
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
@@ -68,7 +68,8 @@ def opened(tree: Tree) -> Open:
     def play(used: Sequence[str] | None = None, **settings: bool) -> UsedGpus:
         clock = settings.pop("clock", None) or FakeClock(start_s=100.0)
         reports_none = settings.pop("reports_none", True)
-        finder = DrmFinder(clock, drm_gpus.inventory(tree.root), used, **settings)
+        known = KnownUse(devices=used, **settings)
+        finder = DrmFinder(clock, drm_gpus.inventory(tree.root), known)
         source = UsedGpus(clock, finder, set(), uses_none=used == (), reports_none=reports_none)
         assert source.open() == ()
         return source

@@ -10,7 +10,7 @@ import pytest
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.frameworks import cuda_driver
 from energy_callbacks.sensing.gpus.nvidia_finder import NvidiaFinder
-from energy_callbacks.sensing.gpus.used_gpus import UsedGpus
+from energy_callbacks.sensing.gpus.used_gpus import KnownUse, UsedGpus
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.testing import FakeClock
@@ -75,7 +75,7 @@ def opened(used: tuple[int, ...] | None = None, **settings: bool) -> tuple[UsedG
     """The open source and its clock."""
     clock = FakeClock(start_s=100.0)
     names = None if used is None else [f"cuda:{ordinal}" for ordinal in used]
-    finder = NvidiaFinder(clock, names, **settings)
+    finder = NvidiaFinder(clock, KnownUse(devices=names, **settings))
     source = UsedGpus(clock, finder, set(), uses_none=used == ())
     assert source.open() == ()
     return source, clock
