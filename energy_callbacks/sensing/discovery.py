@@ -48,7 +48,7 @@ def discover(
         used: for ``"auto"``, the devices that the framework uses: ordinals of CUDA or HIP, and
             names of other devices as PyTorch writes them, such as ``xpu:0``. Empty if the run uses
             no GPU, ``None`` if not known. GPUs that the run uses otherwise are found while it runs;
-            see ``UsedGpus`` and ``UsedDrmGpus``.
+            see ``UsedGpus``.
         follow_children: for ``"auto"``, whether GPUs of child processes are used by this run.
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then

@@ -56,13 +56,8 @@ def discover(
     if devices != "auto":
         return [*found, _named(clock, devices, drm, has_nvidia=has_nvidia)]
     kind = "hip" if uses_hip else "cuda"
-    known = KnownUse(
-        devices=None
-        if used is None
-        else [o if isinstance(o, str) else f"{kind}:{o}" for o in used],
-        follow_children=follow_children,
-        takes_visible=other_program,
-    )
+    names = None if used is None else [o if isinstance(o, str) else f"{kind}:{o}" for o in used]
+    known = KnownUse(devices=names, follow_children=follow_children, takes_visible=other_program)
     finders: list[GpuFinder] = [DrmFinder(clock, drm, known)] if drm else []
     # With ordinals of HIP, or other names only, the framework uses GPUs of other vendors.
     if has_nvidia and not uses_hip and (not used or known.ordinals("cuda")):
@@ -111,7 +106,7 @@ def _without_sensors() -> DiscoveredSources:
 
 
 def _cards() -> tuple[Sequence[GpuInfo], SourceUnavailable | None]:
-    """Return all NVIDIA cards, or why there are none: no driver, no card, or a driver that hangs."""
+    """Return all NVIDIA cards, or why there are none, such as a driver that hangs."""
     try:
         return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML"), None
     except SourceUnavailable as error:
