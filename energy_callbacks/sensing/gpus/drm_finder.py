@@ -42,6 +42,7 @@ class DrmFinder:
         self._known = known
         self._root = sysfs_root()
         self._environment = dict(os.environ)
+        self._visible: Sequence[GpuInfo] = ()
         self._runtime_orders: dict[str, Sequence[str]] = {}
 
     def open(self, at_close: ExitStack) -> None:
@@ -53,14 +54,15 @@ class DrmFinder:
         everything = {*rocm.visible({}, self._root), *level_zero.visible({}, intel)}
         hidden = everything.difference(self._masked("hip"), self._masked("xpu"))
         discrete = (gpu for gpu in self._gpus if not gpu.found.is_integrated)
-        return [gpu.info for gpu in discrete if gpu.found.pci not in hidden]
+        self._visible = [gpu.info for gpu in discrete if gpu.found.pci not in hidden]
+        return self._visible
 
     def used(self, measured: AbstractSet[GpuInfo], refuse: Refuse) -> Mapping[GpuInfo, Source]:
         """See ``GpuFinder``."""
         unused = [gpu for gpu in self._gpus if gpu.info not in measured]
         if not unused:
             return {}
-        visible = self.visible() if self._known.takes_visible else ()
+        visible = self._visible if self._known.takes_visible else ()
         addresses = self._of_framework(refuse) | self._of_processes()
         new = [gpu for gpu in unused if gpu.found.pci in addresses or gpu.info in visible]
         return {

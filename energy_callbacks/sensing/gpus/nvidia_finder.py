@@ -14,7 +14,7 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.frameworks import cuda_driver
-from energy_callbacks.sensing.gpus.devices import GpuChoice, GpuInfo, in_use, one_per_card
+from energy_callbacks.sensing.gpus.devices import GpuChoice, GpuInfo, one_per_card, resolve
 from energy_callbacks.sensing.gpus.used_gpus import KnownUse, Refuse
 from energy_callbacks.sensing.sources.nvidia.processes import pids_on
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory, session
@@ -60,7 +60,7 @@ class NvidiaFinder:
         Raises:
             SourceUnavailable: if the mask is ambiguous; the CUDA driver may list the devices later.
         """
-        choices = self._in_use(None, cuda_driver.uuids())
+        choices = resolve(self._environment, self._cards, driver=cuda_driver.uuids())
         self._visible = tuple(dict.fromkeys(choice.gpu for choice in choices))
         return self._visible
 
@@ -75,16 +75,13 @@ class NvidiaFinder:
         driver = cuda_driver.uuids()
         ordinals = None if self._known.takes_visible else self._used_ordinals(driver)
         try:
-            return () if ordinals == () else self._in_use(ordinals, driver)
+            if ordinals == ():
+                return ()
+            return resolve(self._environment, self._cards, ordinals, driver)
         except SourceUnavailable as error:
             refuse(error)
             self._cards = all_cards()  # a card may have come back
             return ()
-
-    def _in_use(
-        self, ordinals: Sequence[int] | None, driver: Sequence[str] | None
-    ) -> Sequence[GpuChoice]:
-        return in_use(ordinals, self._cards, environment=self._environment, driver=driver)
 
     def _used_ordinals(self, driver: Sequence[str] | None) -> tuple[int, ...]:
         active = cuda_driver.active_ordinals()

@@ -7,8 +7,8 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.gpus.devices import (
     GpuInfo,
     choose,
-    in_use,
     one_per_card,
+    resolve,
 )
 
 
@@ -47,7 +47,7 @@ def used(
     driver: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
     """UUIDs of the cards and MIG instances in use, card by card."""
-    choices = in_use(ordinals, inventory, environment=environment or {}, driver=driver)
+    choices = resolve(environment or {}, inventory, ordinals, driver)
     return tuple(one_per_card(choices).values())
 
 
@@ -61,7 +61,7 @@ def test_use_believes_the_driver() -> None:
     driver = (UNLIKE[1].uuid[4:], UNLIKE[0].uuid[4:])
 
     assert used(UNLIKE, driver=driver) == ((UNLIKE[1].uuid,),)
-    assert [one.gpu for one in in_use(None, UNLIKE, environment={}, driver=driver)] == [
+    assert [one.gpu for one in resolve({}, UNLIKE, driver=driver)] == [
         UNLIKE[1],
         UNLIKE[0],
     ]

@@ -286,3 +286,14 @@ def test_look_that_fails(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert names(found) == [name(0)]
     assert found.since_s == float("-inf")
+
+
+def test_ambiguous_mask_of_a_run_without_gpu(
+    play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As long as no GPU is in use, it does not matter what a mask means."""
+    play(card(), h200(Constant(100.0), name="another GPU"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+
+    assert look(opened()[0]) == DiscoveredSources()
+    assert caplog.text == ""
