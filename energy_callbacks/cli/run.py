@@ -32,7 +32,7 @@ from energy_callbacks.report.charts import gpu_stats_plot
 from energy_callbacks.report.collect import gpu_stats
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.render.text import summary_line
-from energy_callbacks.sensing.gpus.used_drm_gpus import keys_used_by
+from energy_callbacks.sensing.gpus.drm_finder import keys_used_by
 from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 HELP = "run a command and measure its energy"

@@ -48,7 +48,7 @@ def discover(
         used: for ``"auto"``, the devices that the framework uses: ordinals of CUDA or HIP, and
             names of other devices as PyTorch writes them, such as ``xpu:0``. Empty if the run uses
             no GPU, ``None`` if not known. GPUs that the run uses otherwise are found while it runs;
-            see ``UsedGpus`` and ``UsedDrmGpus``.
+            see ``UsedGpus``.
         follow_children: for ``"auto"``, whether GPUs of child processes are used by this run.
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
@@ -66,9 +66,13 @@ def discover(
     gpus: list[DiscoveredSources] = []
     if not _host_measures(devices):
         gpus = gpu_sources.discover(
-            clock, devices, used, drm=drm, follow_children=follow_children,
+            clock,
+            devices,
+            used,
+            drm=drm,
+            follow_children=follow_children,
             other_program=other_program,
-        )  # fmt: skip
+        )
     apus = [gpu.info.key for gpu in drm if gpu.found.is_integrated]
     parts = (
         *gpus,
@@ -127,7 +131,7 @@ def _host_energy(clock: Clock, apus: Sequence[str] = ()) -> DiscoveredSources:
     measured = set[str]()
     for family in families.HOST_FAMILIES:
         for found in family.find(sysfs_root()):
-            source = families.source_of(clock, family, found)
+            source = SysfsSource(clock, family, found)
             sources.append(source)
             with suppress(SourceUnavailable):  # it is opened and reported later
                 measured |= _measured_kinds(source).union(family.included_kinds)

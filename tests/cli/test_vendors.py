@@ -15,7 +15,7 @@ from energy_callbacks.cli import doctor, main, monitor, run
 from energy_callbacks.report import load
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE
-from energy_callbacks.sensing.gpus import used_drm_gpus
+from energy_callbacks.sensing.gpus import drm_finder
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import Constant
@@ -260,7 +260,7 @@ def test_run_finds_the_gpu_that_the_command_uses(
     for index in range(2):
         amd_gpu(tree, index)
     proc = root.parent / "proc"
-    monkeypatch.setattr(used_drm_gpus, "_PROC", proc)
+    monkeypatch.setattr(drm_finder, "_PROC", proc)
     client(proc, os.getpid(), 5, "0000:04:00.0", memory_vram="4096 KiB")
     keys = ("gpu0", "gpu1")
     devices = tuple(SimpleNamespace(key=key, kind="gpu", uuid=None) for key in keys)
