@@ -28,8 +28,10 @@ _ESCAPES: Final = {
     "°": r"$^\circ$",
     "…": r"\ldots{}",
 }
-# The last character of Latin Extended-A. pdfLaTeX has letters up to it, but not of all scripts.
+# The last character of Latin Extended-A, and the characters before it that LaTeX does not define
+# (LaTeX 2022-11-01 with T1 fonts).
 _LAST: Final = "\u017f"
+_UNDEFINED: Final = "\u0126\u0127\u0138\u013f\u0140\u0149\u0166\u0167\u017f"
 _SMALL: Final = "\\footnotesize\n\\setlength{\\tabcolsep}{3pt}\n"
 
 
@@ -41,9 +43,14 @@ def escaped(text: str) -> str:
     >>> escaped("lr_1 & 5 % ± 1")
     'lr\\_1 \\& 5~\\% $\\pm$ 1'
     """
-    escapes = (_ESCAPES.get(c, c if c <= _LAST else "?") for c in one_line(text))
+    escapes = "".join(map(_character, one_line(text)))
     # Without the braces, two hyphens become a dash.
-    return re.sub("-(?=-)", "-{}", "".join(escapes)).replace(" \\%", "~\\%")
+    return re.sub("-(?=-)", "-{}", escapes).replace(" \\%", "~\\%")
+
+
+def _character(character: str) -> str:
+    is_defined = character <= _LAST and character not in _UNDEFINED
+    return _ESCAPES.get(character, character if is_defined else "?")
 
 
 def signed(text: str) -> str:
