@@ -104,7 +104,7 @@ def _add_documents(parser: argparse.ArgumentParser) -> None:
     add(
         "--repeats",
         action="store_true",
-        help="with --latex or --bibtex: all runs below PATH repeat the same training; print means "
+        help="with --latex or --bibtex: all runs below PATH are repeats of one training; print means "
         "with 95 %% intervals",
     )
     add(

@@ -41,8 +41,9 @@ def latex(reports: EnergyReport | Reports, *, embodied: Embodied | None = None) 
 
 
 def paragraph(found: list[Sentence]) -> str:
-    """Return sentences as LaTeX, one per line."""
-    return "".join(f"{tex.escaped(one.text)}{tex.cite(one.keys)}.\n" for one in found)
+    """Return sentences as LaTeX, one per line; names of sensors are long words."""
+    lines = "".join(f"{tex.escaped(one.text)}{tex.cite(one.keys)}.\n" for one in found)
+    return f"\\begin{{sloppypar}}\n{lines}\\end{{sloppypar}}\n"
 
 
 def bibtex(reports: EnergyReport | Reports, *, embodied: Embodied | None = None) -> str:

@@ -83,7 +83,7 @@ def sensors(reports: Reports) -> Iterator[Sentence]:
         how = " or ".join(_METHODS.get(method, method) for method in methods)
         cited = "; ".join(dict.fromkeys(sensor.citation for sensor in used if sensor.citation))
         verb = "estimated" if one.origin == "estimated" else "computed"
-        source = f"; {cited}" if cited else ""
+        source = f"; errors and other properties: {cited}" if cited else ""
         kind = _KINDS.get(one.kind, one.kind)
         text = f"The energy of the {kind} was {verb} from {names} ({how}{source})"
         found.setdefault(Sentence(text, keys_in(f"{names} {cited}")))
