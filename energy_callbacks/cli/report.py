@@ -104,8 +104,8 @@ def _add_documents(parser: argparse.ArgumentParser) -> None:
     add(
         "--repeats",
         action="store_true",
-        help="with --latex or --bibtex: all runs below PATH are repeats of one training; print means "
-        "with 95 %% intervals",
+        help="with --latex or --bibtex: all runs below PATH are repeats of one training, whose "
+        "means and 95 %% intervals are printed",
     )
     add(
         "--flops",

@@ -62,7 +62,7 @@ def energy(reports: Reports, scope: str) -> Figure:
         return figures[0]
     if len(values) < len(figures):
         return Figure(energy_j=None)
-    origins = {one.origin for one in figures}
+    is_alike = len({one.origin for one in figures}) == 1
     return Figure(
         energy_j=fmean(values),
         stderr_j=half_width(values) / NORMAL_95,
@@ -70,7 +70,7 @@ def energy(reports: Reports, scope: str) -> Figure:
         systematic_j=fmean(one.systematic_j for one in figures),
         method=", ".join(dict.fromkeys(one.method for one in figures)),
         coverage=min(one.coverage for one in figures),
-        origin=origins.pop() if len(origins) == 1 else "mixed",
+        origin=figures[0].origin if is_alike else "mixed",
     )
 
 
