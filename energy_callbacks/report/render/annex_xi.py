@@ -68,8 +68,6 @@ def disclosures(
     report: EnergyReport, *, flops: float | None = None, embodied: Embodied | None = None
 ) -> Iterator[Disclosure]:
     """Yield all figures; the arguments are those of ``annex_xi``."""
-    if flops is not None and not flops > 0.0:
-        raise ValueError(f"the number of floating point operations must be positive, got {flops}")
     yield from _resources(report, flops)
     yield from _energies(report)
     yield from _emissions(report, embodied)
@@ -95,28 +93,24 @@ def _of(point: Point, name: str, title: str, value: float | str | None, method: 
 
 def _energies(report: EnergyReport) -> Iterator[Disclosure]:
     pue = report.emissions.pue if report.emissions else 1.0
+    overhead = (
+        f"energy_kwh times the stated PUE of {pue:g}"
+        if pue != 1.0
+        else "energy_kwh; the PUE is 1, so the overhead of the building is not included"
+    )
     sentences = (*methods.scope([report]), *methods.sensors([report]), *methods.coverage([report]))
     method = ". ".join(one.text for one in sentences)
-    for name, title, figure, factor, how in (
-        ("energy_kwh", "Energy of the training (kWh)", report.energy.total, 1.0, method),
-        ("gpu_energy_kwh", "of which GPU (kWh)", report.energy.gpu, 1.0, "part of energy_kwh"),
-        ("host_energy_kwh", "of which host (kWh)", report.energy.host, 1.0, "part of energy_kwh"),
-        (
-            "building_energy_kwh",
-            "Energy with the overhead of the building (kWh)",
-            report.energy.total,
-            pue,
-            f"energy_kwh times the stated PUE of {pue:g}"
-            if pue != 1.0
-            else "energy_kwh; the PUE is 1, so the overhead of the building is not included",
-        ),
-    ):
-        yield _energy(name, title, figure, factor, how)
+    energy, part = report.energy, "part of energy_kwh"
+    yield _energy("energy_kwh", "Energy of the training (kWh)", energy.total, method)
+    yield _energy("gpu_energy_kwh", "of which GPU (kWh)", energy.gpu, part)
+    yield _energy("host_energy_kwh", "of which host (kWh)", energy.host, part)
+    title = "Energy with the overhead of the building (kWh)"
+    yield _energy("building_energy_kwh", title, energy.total, overhead, pue)
     inference = "the report covers a training; measure inference separately"
     yield _of("e", "inference_energy_kwh", "Energy of inference (kWh)", None, inference)
 
 
-def _energy(name: str, title: str, figure: Figure, factor: float, method: str) -> Disclosure:
+def _energy(name: str, title: str, figure: Figure, method: str, factor: float = 1.0) -> Disclosure:
     if figure.energy_j is None:
         return _of("e", name, title, None, _ENERGY_UNKNOWN)
     low_j, high_j = max(figure.energy_j - figure.error_j, 0.0), figure.energy_j + figure.error_j
@@ -162,8 +156,12 @@ def annex_xi(
         embodied: embodied emissions of the hardware; ``None`` if not known.
 
     Raises:
-        ValueError: if ``flops`` is not positive.
+        ValueError: if ``flops`` is not positive, or for an unknown form.
     """
+    if form not in ("markdown", "json"):
+        raise ValueError(f"form must be 'markdown' or 'json', got {form!r}")
+    if flops is not None and not flops > 0.0:
+        raise ValueError(f"the number of floating point operations must be positive, got {flops}")
     found = list(disclosures(report, flops=flops, embodied=embodied))
     return _json(report, found) if form == "json" else _markdown(report, found)
 

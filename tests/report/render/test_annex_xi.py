@@ -49,6 +49,8 @@ def test_what_the_user_states(report: EnergyReport) -> None:
     assert found["embodied_emissions_kg"]["value"] == pytest.approx(80.0 / 86400.0)
     with pytest.raises(ValueError, match=r"must be positive, got -1\.0"):
         annex_xi(report, flops=-1.0)
+    with pytest.raises(ValueError, match="'markdown' or 'json', got 'yaml'"):
+        annex_xi(report, "yaml")
 
 
 def test_the_overhead_of_the_building(report: EnergyReport) -> None:
