@@ -79,12 +79,12 @@ def _changes(comparison: Comparison, group: Group) -> str:
         (*row[:4], _p_value(effect.p_holm if effect else None), row[4])
         for row, effect in zip_longest(text.rows(comparison, group), effects)
     ]
-    cells = [[(tex.escaped(row[0]), *map(tex.ragged, row[1:])) for row in body]]
+    cells = [(tex.escaped(row[0]), *map(tex.ragged, row[1:])) for row in body]
     caption = f"Change of {group.name} against {first.name}: geometric means of the runs."
     label = f"tab:change{comparison.groups.index(group)}"
     columns = "l" + "".join(map(tex.column, _CHANGE_WIDTHS))
-    blocks = [[("", *map(tex.ragged, heads))], *cells]
-    return tex.table(caption, label, columns, blocks, is_small=True)
+    head = ("", *map(tex.ragged, heads))
+    return tex.table(caption, label, columns, [[head], cells], is_small=True)
 
 
 def _p_value(p: float | None) -> str:

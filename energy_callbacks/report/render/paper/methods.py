@@ -75,35 +75,31 @@ def scope(reports: Reports) -> Iterator[Sentence]:
 
 def sensors(reports: Reports) -> Iterator[Sentence]:
     """Yield a sentence for each kind of device and the sensors or models of its energy."""
-    found: dict[Sentence, None] = {}
-    for one in _counted(reports):
-        used = [sensor for sensor in one.sensors if sensor.quantity in ("energy", "power")]
-        names = " and ".join(dict.fromkeys(sensor.name for sensor in used)) or "an imported log"
-        methods = one.energy.method.split(", ")
-        how = " or ".join(_METHODS.get(method, method) for method in methods)
-        cited = "; ".join(dict.fromkeys(sensor.citation for sensor in used if sensor.citation))
-        verb = "estimated" if one.origin == "estimated" else "computed"
-        source = f"; errors and other properties: {cited}" if cited else ""
-        kind = _KINDS.get(one.kind, one.kind)
-        text = f"The energy of the {kind} was {verb} from {names} ({how}{source})"
-        found.setdefault(Sentence(text, keys_in(f"{names} {cited}")))
-    yield from found
+    yield from dict.fromkeys(map(_sensor, _counted(reports)))
+
+
+def _sensor(device: DeviceUse) -> Sentence:
+    used = [sensor for sensor in device.sensors if sensor.quantity in ("energy", "power")]
+    names = " and ".join(dict.fromkeys(sensor.name for sensor in used)) or "an imported log"
+    methods = device.energy.method.split(", ")
+    how = " or ".join(_METHODS.get(method, method) for method in methods)
+    cited = "; ".join(dict.fromkeys(sensor.citation for sensor in used if sensor.citation))
+    source = f"; errors and other properties: {cited}" if cited else ""
+    verb = "estimated" if device.origin == "estimated" else "computed"
+    kind = _KINDS.get(device.kind, device.kind)
+    text = f"The energy of the {kind} was {verb} from {names} ({how}{source})"
+    return Sentence(text, keys_in(f"{names} {cited}"))
 
 
 def coverage(reports: Reports) -> Iterator[Sentence]:
     """Yield the covered share of the time, and the measured share of the energy, if known."""
-    covered = _least([one.energy.total.coverage for one in reports])
+    covered = repeats.least([one.energy.total.coverage for one in reports])
     yield Sentence(f"Readings cover {covered} of the time")
     known = [one.measured_fraction for one in reports if one.measured_fraction is not None]
     if known and min(known) < 1.0:
         yield Sentence(
-            f"Sensors measured {_least(known)} of the energy, and models estimated the rest"
+            f"Sensors measured {repeats.least(known)} of the energy, and models estimated the rest"
         )
-
-
-def _least(shares: Sequence[float]) -> str:
-    least = formatting.percent(min(shares))
-    return least if least == formatting.percent(max(shares)) else f"at least {least}"
 
 
 def uncertainty(counts: Sequence[int]) -> Sentence:

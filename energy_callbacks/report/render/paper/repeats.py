@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.report.model.amounts import Emissions, Figure, Ratio
@@ -113,6 +114,16 @@ def emissions(reports: Reports) -> Emissions | None:
         low_kg=fmean(one.low_kg for one in found),
         high_kg=fmean(one.high_kg for one in found),
     )
+
+
+def least(shares: Sequence[float]) -> str:
+    """Return the smallest of several shares, in per cent.
+
+    >>> least([0.5, 0.5]), least([0.5, 0.75])
+    ('50.0 %', 'at least 50.0 %')
+    """
+    smallest = formatting.percent(min(shares))
+    return smallest if smallest == formatting.percent(max(shares)) else f"at least {smallest}"
 
 
 def texts(reports: Reports, say: Callable[[EnergyReport], str]) -> str:

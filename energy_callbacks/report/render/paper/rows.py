@@ -13,8 +13,6 @@ from energy_callbacks.report.render.model_card import hardware
 from energy_callbacks.report.render.paper import repeats
 from energy_callbacks.report.render.paper.repeats import Reports
 
-_DEVICES = ("machine", "gpu", "cpu", "dram")
-
 
 class PaperRow(NamedTuple):
     """A row: name, mean with unit, and 95 % interval (empty if there is none)."""
@@ -51,12 +49,13 @@ def _energies(reports: Reports) -> Iterator[PaperRow]:
     scopes = {device.scope for one in reports for device in one.devices}
     for name, scope in (("Energy", "total"), ("of which GPU", "gpu"), ("of which host", "host")):
         if scope == "total" or scope in scopes:
-            figure = repeats.energy(reports, scope)
-            origin = f" ({figure.origin})" if figure.origin else ""
-            yield energy_row(f"{name}{origin}", figure)
+            yield _energy(name, repeats.energy(reports, scope))
+    shares = [one.measured_fraction for one in reports if one.measured_fraction is not None]
+    if shares:
+        yield PaperRow("Measured by sensors", repeats.least(shares))
 
 
-def energy_row(name: str, figure: Figure) -> PaperRow:
+def _energy(name: str, figure: Figure) -> PaperRow:
     """Return the row of an energy, with as many decimals as its error justifies."""
     if figure.energy_j is None or not figure.is_resolved or figure_format.is_order_only(figure):
         return PaperRow(name, figure_format.energy_with_error(figure))
@@ -84,11 +83,8 @@ def _emissions(reports: Reports) -> PaperRow:
 
 
 def equipment(report: EnergyReport) -> str:
-    """Return the number and name of all devices with an energy, without memory if CPUs are known.
-
-    The memory of CPUs has no product name.
-    """
-    names = hardware(report, *_DEVICES[:3]) or hardware(report, *_DEVICES)
+    """Return the number and name of GPUs and CPUs; without these, of memory or the machine."""
+    names = hardware(report, "gpu", "cpu") or hardware(report, "dram", "machine")
     return names or formatting.UNKNOWN
 
 

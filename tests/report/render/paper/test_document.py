@@ -73,6 +73,7 @@ def test_emissions_and_conditions_are_those_of_the_json(report: EnergyReport) ->
     assert float(low) == pytest.approx(1e3 * emissions["low_kg"], rel=5e-3)
     assert float(high) == pytest.approx(1e3 * emissions["high_kg"], rel=5e-3)
     assert "1 x NVIDIA H200, 1 x Xeon" in found["Hardware"][0]
+    assert found["Measured by sensors"][0] == f"{100 * record['measured_fraction']:.1f}~\\%"
     assert found["PUE"][0].endswith(" 1}")
     assert found["Grid, year"][0].endswith(f" Germany, 381 g/kWh, {emissions['year']}}}")
     per_sample = record["efficiency"]["total"]["j_per_sample"]["value_j"]
