@@ -67,9 +67,10 @@ _PLACES = (
 
 _PERMISSION_FIX = (
     "since Linux 5.10 only root may read it (CVE-2020-8694). The administrator can make it "
-    "readable at every boot, with a line in /etc/sysfs.conf for each zone, mode "
-    "class/powercap/intel-rapl:0/energy_uj = 0444, or with a udev rule; or give the Python "
-    "binary the capability CAP_DAC_READ_SEARCH."
+    "readable until the next boot: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; at "
+    "every boot, with a line in /etc/sysfs.conf for each zone: mode "
+    "class/powercap/intel-rapl:0/energy_uj = 0444; or give the Python binary the capability "
+    "CAP_DAC_READ_SEARCH."
 )
 _ABSENCE_FIX = (
     "virtual machines usually have none; on bare metal load the kernel module intel_rapl_msr; "

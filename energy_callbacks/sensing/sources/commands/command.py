@@ -14,7 +14,7 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import IO, Final
 
-from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.core.errors import SourceLost, SourceUnavailable
 
 # Maximum time in s for which the end of a command is awaited.
 _END_S: Final = 1.0
@@ -77,7 +77,6 @@ class Command:
             patience_s: time to wait for a first document, s.
 
         Raises:
-            ReadingMissed: if there are none.
             SourceLost: if the command has ended and there are no more documents.
         """
         end_s = time.monotonic() + patience_s
@@ -89,8 +88,6 @@ class Command:
         *found, self._rest = self._rest.split(end)
         if not (found or is_open):
             raise SourceLost(self._failure())
-        if not found:
-            raise ReadingMissed(f"{self._name} has no new output")
         return found
 
     def _has_output(self, wait_s: float) -> bool:

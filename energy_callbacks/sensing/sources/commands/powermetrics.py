@@ -96,9 +96,9 @@ class PowermetricsSource:
         self.close()
         try:
             self._command = Command(self._arguments)
-            *_, newest = self._command.documents(_END, _PATIENCE_S)
-            _, first = _parsed(newest)
-        except (SourceUnavailable, SourceLost, ReadingMissed) as error:
+            documents = self._command.documents(_END, _PATIENCE_S)
+            _, first = _parsed(documents[-1] if documents else b"")
+        except (SourceUnavailable, SourceLost) as error:
             self.close()
             raise SourceUnavailable(str(error), _FIX) from error
         self._end_s = self._read_s = self._clock.monotonic_s()
@@ -106,20 +106,22 @@ class PowermetricsSource:
         return [_CHANNELS[field] for field in first]
 
     def read(self) -> Sequence[Reading]:
-        """Return the energies at the ends of the new samples.
+        """Return the energies at the ends of the new samples; none if no sample is due yet.
 
         A sample is a time span; each begins when the one before it ends.
 
         Raises:
-            ReadingMissed: if there is no new sample.
+            ReadingMissed: if a sample is late.
             SourceLost: if the command has ended, or a sample is damaged, so that its energy is not
                 known.
         """
         self._read_s = self._clock.monotonic_s()
         if self._command is None:
             raise ReadingMissed("powermetrics is not open; call open() first")
-        samples = map(_parsed, self._command.documents(_END))
-        readings = [reading for sample in samples for reading in self._readings(*sample)]
+        documents = self._command.documents(_END)
+        if not documents and self._read_s - self._end_s >= _LATEST_S:
+            raise ReadingMissed("powermetrics has no new sample")
+        readings = [reading for one in documents for reading in self._readings(*_parsed(one))]
         self._end_s = max(self._end_s, self._read_s - _LATEST_S)
         return readings
 

@@ -30,8 +30,8 @@ _TENSOR_FLOPS: Final = {
     (12, 0): 8.0,
 }
 _TURING: Final = (7, 5)
-# The smallest chips of Turing, TU116 and TU117, have no tensor cores (tables of sysrqmts.com: T4 has
-# 320, GTX 16, T500 and Quadro T1000 have none). Other names of such cards are assumed.
+# The smallest chips of Turing, TU116 and TU117, have no tensor cores (tables of sysrqmts.com: T4
+# has 320; GTX 16, T500 and Quadro T1000 have none). Other names of such cards are assumed.
 _NO_TENSOR_CORES: Final = re.compile(r"GTX|\bMX\d|\bT\d{3,4}\b")
 # Tensor cores of GeForce cards sum in float32, as trainings do, at half the rate of sums in float16
 # (GA102 white paper, table of the GeForce RTX 3090: 142 and 71 TFLOP/s).

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -37,10 +38,9 @@ class Recording:
     def awaited(self) -> list[Reading]:
         """The readings of the next documents, once the command has written one."""
         while True:
-            try:
-                return list(self.source.read())
-            except ReadingMissed:
-                continue
+            with suppress(ReadingMissed):
+                if readings := list(self.source.read()):
+                    return readings
 
     def reopen(self) -> None:
         """Do what the sampler does with a lost source."""
@@ -92,10 +92,13 @@ def test_energies_are_the_sums_of_all_samples_since_open(recording: Recording) -
     assert readings[-1].value == pytest.approx(0.8)
 
 
-def test_without_a_new_document_the_reading_is_missed(recording: Recording) -> None:
-    """That is not an energy of 0."""
+def test_a_late_document_is_a_missed_reading(recording: Recording) -> None:
+    """It is late after two of its periods, and never an energy of 0."""
     recording.source.open()
-    with pytest.raises(ReadingMissed, match="no new output"):
+    recording.clock.advance(0.8)
+    assert recording.source.read() == []
+    recording.clock.advance(0.2)
+    with pytest.raises(ReadingMissed, match="no new sample"):
         recording.source.read()
 
 
