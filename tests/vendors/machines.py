@@ -1,7 +1,6 @@
 """Machines with sensors of each vendor, in virtual time; GPU and CPU have known powers."""
 
 import math
-import os
 import plistlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -176,7 +175,6 @@ def _apple(folder: Path, patch: pytest.MonkeyPatch, _: object) -> Machine:
     """A Mac with Apple silicon."""
     clock = FakeClock()
     patch.setattr(discovery, "sys", SimpleNamespace(platform="darwin"))
-    patch.setattr(os, "geteuid", lambda: 0)
     patch.setattr(powermetrics, "Command", partial(_Powermetrics, clock))
     start_s = clock.monotonic_s()
     gpu_j, cpu_j = (
