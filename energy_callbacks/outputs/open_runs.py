@@ -5,8 +5,10 @@ No tracker is imported here: if the user has a logger for it, it has been import
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
+from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.outputs.mlflow_run import MlflowRun
 from energy_callbacks.outputs.other_runs import TRACKERS, OtherRun
 from energy_callbacks.outputs.protocol import RunLog
@@ -27,11 +29,18 @@ _Find = Callable[[Any], RunLog | None]
 
 
 def _found(members: Iterable[Any], finders: dict[str, _Find]) -> Iterator[RunLog]:
-    """Yield the runs of those members whose class, or a base class of it, has a finder."""
+    """Yield the runs of those members whose class, or a base class of it, has a finder.
+
+    A finder that fails, because a server does not answer or a version of a tracker differs, is
+    logged and does not hide the runs of other members.
+    """
     for member in members:
         names = (f"{_package(kind)}.{kind.__name__}" for kind in type(member).__mro__)
-        find = next((finders[name] for name in names if name in finders), None)
-        run = find(member) if find is not None else None
+        name = next((name for name in names if name in finders), None)
+        if name is None:
+            continue
+        calls = ForeignCalls(f"the run of {name} was not found; it gets no energy report")
+        run = calls.call(partial(finders[name], member))
         if run is not None:
             yield run
 

@@ -1,11 +1,15 @@
 """Adds configuration, chart layout, final figures and report to a run of Weights & Biases."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from energy_callbacks.accounting.metrics.tags import INTERVALS, TAGS
 from energy_callbacks.outputs.protocol import Value
+
+# Number of characters in the name of an artifact (wandb 0.31, ``NAME_MAXLEN``).
+_LONGEST_NAME: Final = 128
 
 
 class WandbRun:
@@ -56,7 +60,8 @@ class WandbRun:
         """
         import wandb  # pyright: ignore[reportMissingImports]
 
-        name = f"energy-report-{self._run.id}"
+        # Ids of runs may contain characters that are not allowed in names of artifacts.
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"energy-report-{self._run.id}")[:_LONGEST_NAME]
         artifact = wandb.Artifact(name, type="energy-report", metadata=dict(figures))
         for path in files:
             artifact.add_file(str(path))

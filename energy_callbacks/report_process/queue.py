@@ -72,10 +72,11 @@ class ReportQueue:
             process.kill()
             output, message = "", str(error)
         try:
-            if not process.wait():
-                job.publish(json.loads(output.splitlines()[-1]))
-                return
-            warn(job.run_folder, message.strip()[-_MESSAGE:] or f"exit status {process.returncode}")
+            if process.wait():
+                problem = message.strip()[-_MESSAGE:] or f"exit status {process.returncode}"
+                warn(job.run_folder, problem)
+            else:
+                job.publish(_figures(output))
         finally:
             job.done.set()
 
@@ -90,6 +91,18 @@ class ReportQueue:
         job, self._kept = self._kept, None
         if job is not None:
             make_here(job)
+
+
+def _figures(output: str) -> dict[str, float]:
+    """Return the last figures; empty if another module printed something after them.
+
+    An exception would end the thread that makes all reports of this process.
+    """
+    try:
+        return dict(json.loads(output.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError) as error:
+        logger.warning("the figures of a report cannot be read from its process: %s", error)
+        return {}
 
 
 def make_here(job: ReportJob) -> None:

@@ -101,3 +101,14 @@ def test_callbacks_of_mlflow(path: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(run, MlflowRun)
     module.active_run = lambda: None
     assert list(open_runs.of_callbacks([of_class(path)])) == []
+
+
+def test_a_tracker_that_fails_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Neptune's callback without its attribute is a warning; Aim's run is found."""
+    hf = "transformers.integrations.integration_utils"
+    broken = of_class(f"{hf}.NeptuneCallback")
+    good = of_class("aim.sdk.adapters.keras.AimCallback", experiment=of_class("aim.sdk.run.Run"))
+    [run] = open_runs.of_callbacks([broken, good])
+    assert run.name == "Aim"
+    [record] = caplog.records
+    assert record.getMessage().startswith("the run of transformers.NeptuneCallback was not found")

@@ -53,3 +53,13 @@ def test_a_run_that_was_finished_raises(tmp_path: Path, wandb_folder: Path) -> N
         one = WandbRun(run, step="step")
     with pytest.raises(wandb.UsageError, match="finished"):
         one.report({}, [])
+
+
+@pytest.mark.parametrize("run_id", ["my run é", "x" * 128])
+def test_any_id_of_a_run_becomes_a_name_of_an_artifact(wandb_folder: Path, run_id: str) -> None:
+    """W&B refuses artifacts whose names have spaces or more than 128 characters."""
+    import wandb
+
+    with wandb.init(project="ours", id=run_id) as run:
+        WandbRun(run, step="step").report({"final/total_wh": 1.5}, [])
+    assert wandb_view.read(wandb_folder).summary["final/total_wh"] == 1.5

@@ -69,6 +69,20 @@ def test_one_report_at_a_time_and_only_the_newest(
     assert folders(made) == ["a", "d", "e"], "it starts again"
 
 
+def test_text_after_the_figures_does_not_stop_later_reports(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The files of the report are published without figures, and the next report is made."""
+    reports, published = ReportQueue(), []
+    process = FakeProcess(lambda _: None)
+    monkeypatch.setattr(process, "communicate", lambda *_, **__: ("\n{}\ngoodbye\n", ""))
+    monkeypatch.setattr(queue, "_started", lambda: process)
+    for name in "ab":
+        reports.make(ReportJob(Path(name), on_report=lambda *values: published.append(values)))
+    assert published == [({}, Path("a")), ({}, Path("b"))]
+    assert "the figures of a report cannot be read" in caplog.text
+
+
 def test_a_second_training_in_the_same_folder_is_no_skipped_report(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

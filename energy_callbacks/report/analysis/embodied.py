@@ -1,5 +1,6 @@
 """The share of the embodied emissions of hardware that belongs to a training."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +27,7 @@ class Embodied:
         lifetime_years: time for which the hardware is used.
 
     Raises:
-        ValueError: if ``kg`` is negative or ``lifetime_years`` is not positive.
+        ValueError: if ``kg`` is negative, ``lifetime_years`` is not positive, or one is not finite.
     """
 
     kg: float
@@ -34,12 +35,15 @@ class Embodied:
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        if not self.kg >= 0.0:
-            raise ValueError(f"embodied emissions must not be negative, got {self.kg} kg")
-        if not self.lifetime_years > 0.0:
+        if not 0.0 <= self.kg < math.inf:
             raise ValueError(
-                f"the lifetime must be positive, got {self.lifetime_years} years; give the years "
-                "for which the hardware is used"
+                f"embodied emissions must be finite and not negative, got {self.kg} kg; give the "
+                "sum of all hardware of the run"
+            )
+        if not 0.0 < self.lifetime_years < math.inf:
+            raise ValueError(
+                f"the lifetime must be positive and finite, got {self.lifetime_years} years; give "
+                "the years for which the hardware is used"
             )
 
     def share_kg(self, duration_s: float) -> float:

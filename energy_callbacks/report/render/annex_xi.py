@@ -9,6 +9,7 @@ known.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -81,10 +82,13 @@ def _resources(report: EnergyReport, flops: float | None) -> Iterator[Disclosure
     yield _of("d", "hardware", "Hardware", equipment(report), "names that the drivers report")
     done = report.throughput
     steps = done.steps + done.replayed_steps
-    yield _of("d", "steps", "Optimizer steps", steps, "counted, with repeated steps")
-    for name, count in (("samples", done.samples), ("tokens", done.tokens)):
-        method = "counted" if count is not None else "not counted in this training"
-        yield _of("d", name, f"Processed {name}", count, method)
+    for name, title, count, method in (
+        ("steps", "Optimizer steps", steps or None, "counted, with repeated steps"),
+        ("samples", "Processed samples", done.samples, "counted"),
+        ("tokens", "Processed tokens", done.tokens, "counted"),
+    ):
+        known = method if count is not None else "not counted in this training"
+        yield _of("d", name, title, count, known)
 
 
 def _of(point: Point, name: str, title: str, value: float | str | None, method: str) -> Disclosure:
@@ -100,10 +104,14 @@ def _energies(report: EnergyReport) -> Iterator[Disclosure]:
     )
     sentences = (*methods.scope([report]), *methods.sensors([report]), *methods.coverage([report]))
     method = ". ".join(one.text for one in sentences)
-    energy, part = report.energy, "part of energy_kwh"
+    energy, scopes = report.energy, {device.scope for device in report.devices}
     yield _energy("energy_kwh", "Energy of the training (kWh)", energy.total, method)
-    yield _energy("gpu_energy_kwh", "of which GPU (kWh)", energy.gpu, part)
-    yield _energy("host_energy_kwh", "of which host (kWh)", energy.host, part)
+    for name, figure in (("GPU", energy.gpu), ("host", energy.host)):
+        key, title = f"{name.lower()}_energy_kwh", f"of which {name} (kWh)"
+        if name.lower() in scopes:
+            yield _energy(key, title, figure, "part of energy_kwh")
+        else:
+            yield _of("e", key, title, None, "the report contains no such device")
     title = "Energy with the overhead of the building (kWh)"
     yield _energy("building_energy_kwh", title, energy.total, overhead, pue)
     inference = "the report covers a training; measure inference separately"
@@ -160,8 +168,10 @@ def annex_xi(
     """
     if form not in ("markdown", "json"):
         raise ValueError(f"form must be 'markdown' or 'json', got {form!r}")
-    if flops is not None and not flops > 0.0:
-        raise ValueError(f"the number of floating point operations must be positive, got {flops}")
+    if flops is not None and not 0.0 < flops < math.inf:
+        raise ValueError(
+            f"the number of floating point operations must be positive and finite, got {flops}"
+        )
     found = list(disclosures(report, flops=flops, embodied=embodied))
     return _json(report, found) if form == "json" else _markdown(report, found)
 
@@ -194,8 +204,7 @@ def _markdown(report: EnergyReport, found: Sequence[Disclosure]) -> str:
 
 def _row(one: Disclosure) -> tuple[str, ...]:
     ends = () if one.low is None or one.high is None else (one.low, one.high)
-    interval = " to ".join(map(formatting.significant, ends))
-    return (one.title, _said(one.value), interval, one.method)
+    return (one.title, _said(one.value), " to ".join(map(_said, ends)), one.method)
 
 
 def _said(value: float | str | None) -> str:
@@ -203,7 +212,9 @@ def _said(value: float | str | None) -> str:
         return formatting.UNKNOWN
     if isinstance(value, str):
         return value
-    return formatting.grouped(value) if isinstance(value, int) else f"{value:.4g}"
+    if isinstance(value, int):
+        return formatting.grouped(value)
+    return formatting.significant(value, 4) if 1e-6 < value < 1e9 else f"{value:.4g}"
 
 
 def _limitations(report: EnergyReport) -> list[str]:

@@ -71,8 +71,13 @@ def model_card(report: EnergyReport, *, training_type: str | None = None) -> str
 
 
 def _yaml(value: str | float) -> str:
-    """Return a scalar of YAML. Many parsers read numbers with an exponent as text."""
-    return json.dumps(value) if isinstance(value, str) else f"{Decimal(str(value)):f}"
+    """Return a scalar of YAML, as a text in quotes or a number without exponent.
+
+    Parsers of YAML read many numbers with exponents as text, and do not combine surrogates.
+    """
+    if isinstance(value, str):
+        return json.dumps(formatting.one_line(value), ensure_ascii=False)
+    return f"{Decimal(str(value)):f}"
 
 
 def _description(report: EnergyReport) -> str:

@@ -12,7 +12,13 @@ def test_the_share_is_time_over_lifetime() -> None:
 
 @pytest.mark.parametrize(
     ("kg", "years", "message"),
-    [(-1.0, 4.0, "must not be negative"), (1.0, 0.0, "positive"), (float("nan"), 1.0, "negative")],
+    [
+        (-1.0, 4.0, "not negative, got -1.0 kg"),
+        (1.0, 0.0, "positive"),
+        (float("nan"), 1.0, "negative"),
+        (float("inf"), 1.0, "finite"),
+        (1.0, float("inf"), "finite"),
+    ],
 )
 def test_numbers_out_of_range(kg: float, years: float, message: str) -> None:
     """Wrong numbers are refused at construction."""

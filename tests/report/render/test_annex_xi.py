@@ -47,8 +47,10 @@ def test_what_the_user_states(report: EnergyReport) -> None:
     assert found["flops"]["value"] == 1e21
     assert found["flops"]["method"] == "stated by the user"
     assert found["embodied_emissions_kg"]["value"] == pytest.approx(80.0 / 86400.0)
-    with pytest.raises(ValueError, match=r"must be positive, got -1\.0"):
+    with pytest.raises(ValueError, match=r"must be positive and finite, got -1\.0"):
         annex_xi(report, flops=-1.0)
+    with pytest.raises(ValueError, match="finite, got inf"):
+        annex_xi(report, flops=float("inf"))
     with pytest.raises(ValueError, match="'markdown' or 'json', got 'yaml'"):
         annex_xi(report, "yaml")
 
@@ -77,4 +79,28 @@ def test_markdown_quotes_the_points_and_has_every_figure(report: EnergyReport) -
     assert "## (e) known or estimated energy consumption of the model" in text
     for one in answers(report).values():
         assert text.count(f"| {one['title']} |") == 1
-    assert "| 0.01067 | 0.0106 to 0.0108 |" in text
+    assert "| 0.01067 | 0.01056 to 0.01077 |" in text
+
+
+def test_large_numbers_have_no_exponent(report: EnergyReport) -> None:
+    """12 345 678 kWh and its interval are written with the same digits."""
+    total = Figure(energy_j=12_345_678 * 3.6e6, systematic_j=1000 * 3.6e6, origin="measured")
+    text = annex_xi(replace(report, energy=replace(report.energy, total=total)))
+    assert "| 12345678 | 12344678 to 12346678 |" in text
+
+
+def test_steps_that_were_not_counted_are_no_zero(report: EnergyReport) -> None:
+    """An imported log has no steps."""
+    throughput = replace(report.throughput, steps=0, replayed_steps=0)
+    steps = answers(replace(report, throughput=throughput))["steps"]
+    assert steps["value"] is None
+    assert steps["method"] == "not counted in this training"
+
+
+def test_a_run_without_a_gpu_needs_no_estimate_of_it(report: EnergyReport) -> None:
+    """Its energy is not known for another reason than missing readings."""
+    host = tuple(device for device in report.devices if device.scope == "host")
+    found = answers(replace(report, devices=host))
+    assert found["gpu_energy_kwh"]["value"] is None
+    assert found["gpu_energy_kwh"]["method"] == "the report contains no such device"
+    assert found["host_energy_kwh"]["value"] is not None

@@ -56,7 +56,7 @@ def test_an_unknown_energy_is_refused(report: EnergyReport) -> None:
 def test_the_block_of_a_card_has_the_fields_as_yaml(report: EnergyReport) -> None:
     """YAML reads the fields of ``co2_eq_emissions`` back, small numbers too."""
     yaml = pytest.importorskip("yaml")
-    tiny = dataclasses.replace(report.emissions, kg=4.0e-8, source='a "b": #c')
+    tiny = dataclasses.replace(report.emissions, kg=4.0e-8, source='a "b": #c 🙂')
     small = dataclasses.replace(report, emissions=tiny)
     _, block, text = model_card(small, training_type="pre-training").split("---\n", 2)
     assert yaml.safe_load(block) == {

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from energy_callbacks.report.render.paper import tex
+
 _FILE: Final = Path(__file__).with_name("sources.bib")
 _KEYWORDS: Final = re.compile(r"^  keywords = \{(.*)\},\n", re.MULTILINE)
 
@@ -51,4 +53,4 @@ def bibtex(keys: Iterable[str], tool_version: str) -> str:
         tool_version: version of this package that measured.
     """
     used = [entries()[key].text for key in dict.fromkeys(keys)]
-    return "\n".join(used).replace("VERSION", tool_version)
+    return "\n".join(used).replace("VERSION", tex.escaped(tool_version))

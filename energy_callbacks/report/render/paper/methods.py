@@ -62,15 +62,19 @@ def _counted(reports: Reports) -> Iterator[DeviceUse]:
 
 
 def scope(reports: Reports) -> Iterator[Sentence]:
-    """Yield the sentence on the devices of the total, if its energy is known."""
-    kinds = dict.fromkeys(_KINDS.get(one.kind, one.kind) for one in _counted(reports))
-    if "whole machine" in kinds:
-        yield Sentence("The energy is that of the whole machine")
-    elif kinds:
-        yield Sentence(
-            f"The energy is that of {' and '.join(kinds)}; fans, disks, network and losses of the "
-            "power supply are not included"
-        )
+    """Yield the sentence on the devices of the total, one for each set of devices."""
+    found = [tuple(dict.fromkeys(one.kind for one in _counted([report]))) for report in reports]
+    sets = [kinds for kinds in dict.fromkeys(found) if kinds]
+    for kinds in sets:
+        runs = f" of {found.count(kinds)} of {len(found)} runs" if len(sets) > 1 else ""
+        if "machine" in kinds:
+            yield Sentence(f"The energy{runs} is that of the whole machine")
+        else:
+            names = " and ".join(_KINDS.get(kind, kind) for kind in kinds)
+            yield Sentence(
+                f"The energy{runs} is that of {names}; fans, disks, network and losses of the "
+                "power supply are not included"
+            )
 
 
 def sensors(reports: Reports) -> Iterator[Sentence]:
@@ -113,8 +117,8 @@ def uncertainty(counts: Sequence[int]) -> Sentence:
     runs = " and ".join(map(str, dict.fromkeys(counts)))
     return Sentence(
         f"Values are means of {runs} runs; intervals (95 %) combine the interval of the mean over "
-        "the runs (Student's t distribution) with the systematic bounds of the sensors or models "
-        "in quadrature"
+        "the runs (Student's t distribution) with errors from the edges of time spans and the "
+        "systematic bounds of the sensors or models in quadrature"
     )
 
 

@@ -1,8 +1,11 @@
 """Computes means of repeated runs of the same training, with 95 % intervals.
 
 The interval of n runs is that of Student's t distribution over the runs. The errors that repeats
-share, of the sensors and of the edges of phases, are combined with it in quadrature. The interval
-of a single run is that of its report.
+share, of the sensors, of the edges of phases and of the carbon intensity, are combined with it in
+quadrature. The interval of a single run is that of its report.
+
+The half-width of Student's interval is a part of ``systematic_j``, and not of ``stderr_j``: large
+differences between runs do not mean that a run was too short for its sensors (``is_resolved``).
 """
 
 import math
@@ -11,7 +14,6 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 from energy_callbacks.core import formatting
-from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.report.model.amounts import Emissions, Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
@@ -51,8 +53,6 @@ def half_width(values: Sequence[float]) -> float:
 def energy(reports: Reports, scope: str) -> Figure:
     """Return the mean energy of a scope; unknown if it is unknown for any run.
 
-    ``stderr_j`` of the mean is chosen such that 1.96 times it is the half-width over the runs.
-
     Args:
         reports: reports of all runs.
         scope: ``gpu``, ``host`` or ``total``.
@@ -66,9 +66,8 @@ def energy(reports: Reports, scope: str) -> Figure:
     is_alike = len({one.origin for one in figures}) == 1
     return Figure(
         energy_j=fmean(values),
-        stderr_j=half_width(values) / NORMAL_95,
         edge_j=fmean(one.edge_j for one in figures),
-        systematic_j=fmean(one.systematic_j for one in figures),
+        systematic_j=math.hypot(fmean(one.systematic_j for one in figures), half_width(values)),
         method=", ".join(dict.fromkeys(one.method for one in figures)),
         coverage=min(one.coverage for one in figures),
         origin=figures[0].origin if is_alike else "mixed",
@@ -84,35 +83,40 @@ def ratio(reports: Reports) -> tuple[str, Ratio] | None:
     ratios = [one[unit] for one in known]
     if len(ratios) == 1:
         return unit, ratios[0]
-    mean_j = fmean(one.value_j for one in ratios)
-    systematic_j = fmean(one.systematic_j or 0.0 for one in ratios)
-    edge_j, random_j = fmean(one.edge_j for one in ratios), half_width([r.value_j for r in ratios])
-    error_j = math.hypot(random_j, edge_j, systematic_j)
+    values = [one.value_j for one in ratios]
+    mean_j, edge_j = fmean(values), fmean(one.edge_j for one in ratios)
+    bound_j = math.hypot(fmean(one.systematic_j or 0.0 for one in ratios), half_width(values))
+    error_j = math.hypot(edge_j, bound_j)
     return unit, Ratio(
         value_j=mean_j,
         low_j=max(mean_j - error_j, 0.0),
         high_j=mean_j + error_j,
-        stderr_j=random_j / NORMAL_95,
+        stderr_j=0.0,
         edge_j=edge_j,
-        systematic_j=systematic_j,
+        systematic_j=bound_j,
     )
 
 
 def emissions(reports: Reports) -> Emissions | None:
-    """Return mean emissions: the means of the values and of both ends of the intervals.
+    """Return mean emissions; ``None`` if the emissions of a run are not known.
 
-    The error of the carbon intensity is the same in all runs, so it does not become smaller. The
-    other fields are those of the first run. ``None`` if the emissions of a run are not known.
+    The error of the carbon intensity is the same in all runs, so it does not become smaller. If a
+    location is not set, both ends of the range are the means of those of the runs. The other fields
+    are those of the first run.
     """
     found = [one.emissions for one in reports if one.emissions is not None]
     if len(found) < len(reports):
         return None
     values = [one.kg for one in found if one.kg is not None]
+    low_kg, high_kg = fmean(one.low_kg for one in found), fmean(one.high_kg for one in found)
+    if len(values) < len(found):
+        return replace(found[0], kg=None, low_kg=low_kg, high_kg=high_kg)
+    mean_kg, spread_kg = fmean(values), half_width(values)
     return replace(
         found[0],
-        kg=fmean(values) if len(values) == len(found) else None,
-        low_kg=fmean(one.low_kg for one in found),
-        high_kg=fmean(one.high_kg for one in found),
+        kg=mean_kg,
+        low_kg=max(mean_kg - math.hypot(mean_kg - low_kg, spread_kg), 0.0),
+        high_kg=mean_kg + math.hypot(high_kg - mean_kg, spread_kg),
     )
 
 

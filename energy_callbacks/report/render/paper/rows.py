@@ -57,14 +57,16 @@ def _energies(reports: Reports) -> Iterator[PaperRow]:
 
 def _energy(name: str, figure: Figure) -> PaperRow:
     """Return the row of an energy, with as many decimals as its error justifies."""
-    if figure.energy_j is None or not figure.is_resolved or figure_format.is_order_only(figure):
+    if figure.energy_j is None or not figure.is_resolved:
         return PaperRow(name, figure_format.energy_with_error(figure))
     size, unit = formatting.in_unit(figure.energy_j, formatting.ENERGY_UNITS)
     value, _ = formatting.with_error(figure.energy_j / size, figure.error_j / size)
     decimals = len(value.partition(".")[2])
     ends_j = (max(figure.energy_j - figure.error_j, 0.0), figure.energy_j + figure.error_j)
     low, high = (f"{end_j / size:.{decimals}f}" for end_j in ends_j)
-    return PaperRow(name, f"{value} {unit}", f"{low} to {high} {unit}")
+    is_rough = figure_format.is_order_only(figure)
+    mean = figure_format.energy_with_error(figure) if is_rough else f"{value} {unit}"
+    return PaperRow(name, mean, f"{low} to {high} {unit}")
 
 
 def _time(durations_s: Sequence[float]) -> PaperRow:

@@ -27,6 +27,13 @@ _ESCAPES: Final = {
     "µ": r"$\mu$",
     "°": r"$^\circ$",
     "…": r"\ldots{}",
+    "\N{EN DASH}": r"\textendash{}",
+    "\N{EM DASH}": r"\textemdash{}",
+    "\N{LEFT SINGLE QUOTATION MARK}": r"\textquoteleft{}",
+    "\N{RIGHT SINGLE QUOTATION MARK}": r"\textquoteright{}",
+    "\N{LEFT DOUBLE QUOTATION MARK}": r"\textquotedblleft{}",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": r"\textquotedblright{}",
+    "™": r"\texttrademark{}",
 }
 # The last character of Latin Extended-A, and the characters before it that LaTeX does not define
 # (LaTeX 2022-11-01 with T1 fonts).

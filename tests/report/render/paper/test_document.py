@@ -145,3 +145,34 @@ def test_a_report_is_the_same_after_its_json(report: EnergyReport) -> None:
     from energy_callbacks.report.model.schema import from_json
 
     assert latex(from_json(to_json(report))) == latex(report)
+
+
+def test_runs_that_differ_are_not_too_short(runs: list[EnergyReport]) -> None:
+    """With two runs, Student's interval is wide, but each run is resolved."""
+    found = cells(latex([runs[1], runs[2]]))
+    values = [one.to_dict()["energy"]["gpu"]["energy_j"] for one in (runs[1], runs[2])]
+    low_j, high_j, rounding_j = ends(found["of which GPU"][1])
+    assert high_j > 1.4 * fmean(values)
+    assert (low_j + high_j) / 2.0 == pytest.approx(fmean(values), abs=rounding_j)
+    assert "short" not in "".join(found["of which GPU"])
+    assert "textless" not in "".join(found["Energy per sample"])
+
+
+def test_emissions_of_repeats_have_students_interval(runs: list[EnergyReport]) -> None:
+    """The spread of the runs is added to the errors that they share, in quadrature."""
+    records = [one.to_dict()["emissions"] for one in runs]
+    mean = fmean(one["kg"] for one in records)
+    spread = T_4 * stdev(one["kg"] for one in records) / math.sqrt(5)
+    low = mean - math.hypot(mean - fmean(one["low_kg"] for one in records), spread)
+    high = mean + math.hypot(fmean(one["high_kg"] for one in records) - mean, spread)
+    shown = [float(one) for one in re.findall(r"[\d.]+", cells(latex(runs))["Emissions"][1])[:2]]
+    assert shown == pytest.approx([1e3 * low, 1e3 * high], rel=3e-3)
+    assert shown != pytest.approx([1e3 * one for one in (2 * mean - high, high)], abs=1e-9)
+
+
+def test_an_order_of_magnitude_has_its_interval(report: EnergyReport) -> None:
+    """An energy whose error is as large as itself is about a number, from zero to twice it."""
+    energy = report.energy
+    rough = replace(energy.total, systematic_j=energy.total.energy_j)
+    found = cells(latex(replace(report, energy=replace(energy, total=rough))))
+    assert found["Energy"] == ["about 11 Wh", "0 to 21 Wh"]

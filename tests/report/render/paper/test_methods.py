@@ -65,3 +65,12 @@ def test_the_pue_is_stated(report: EnergyReport) -> None:
     text = text_of(replace(report, emissions=emissions))
     assert "energy times a PUE of 1.4 times" in text
     assert "A PUE of 1 means" not in text
+
+
+def test_runs_with_different_devices_are_told_apart(report: EnergyReport) -> None:
+    """A machine sensor in one run does not cover the devices of another run."""
+    machine = replace(report.devices[0], kind="machine", scope="machine")
+    whole = replace(report, devices=(machine,))
+    text = " ".join(f"{one.text}." for one in sentences([report, whole, whole]))
+    assert "The energy of 1 of 3 runs is that of GPU and CPU;" in text
+    assert "The energy of 2 of 3 runs is that of the whole machine." in text

@@ -21,6 +21,10 @@ from tests.report.render.paper.latex_run import compiled
         ("模型", "??"),
         ("é ł", "é ł"),
         ("a\nb", "a b"),
+        (
+            "d\u2019Ivoire \u2013 Ryzen™",
+            r"d\textquoteright{}Ivoire \textendash{} Ryzen\texttrademark{}",
+        ),
     ],
 )
 def test_special_characters(text: str, latex: str) -> None:
@@ -30,7 +34,12 @@ def test_special_characters(text: str, latex: str) -> None:
 
 def test_every_character_compiles(tmp_path) -> None:
     """PdfLaTeX prints every character up to U+017F, alone and doubled, and beyond."""
-    characters = [chr(code) for code in range(0x20, 0x180)] + ["模", "\u202e", "🙂"]
+    characters = [chr(code) for code in range(0x20, 0x180)] + [
+        *"\u2013\u2014\u2018\u2019\u201c\u201d\u2122",
+        "模",
+        "\u202e",
+        "🙂",
+    ]
     body = "\n".join(f"x{tex.escaped(c)}y {tex.escaped(c + c)}\n" for c in characters)
     assert "Missing character" not in compiled(tmp_path, body)
 
