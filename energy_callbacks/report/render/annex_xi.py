@@ -11,8 +11,7 @@ known.
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from energy_callbacks.core import formatting, tables
 from energy_callbacks.core.tables import escaped
@@ -37,13 +36,14 @@ _FLOPS_UNKNOWN: Final = (
     "floating point operations are not counted by this package; state them with --flops, for "
     "example from the architecture and the number of tokens"
 )
+_NOT_COUNTED: Final = "not counted in this training"
+_NO_ENERGY: Final = "the energy is not known"
 _ENERGY_UNKNOWN: Final = (
     "no readings of these devices; the Annex permits an estimate from the computational resources"
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disclosure:
+class Disclosure(NamedTuple):
     """One figure.
 
     Attributes:
@@ -51,18 +51,18 @@ class Disclosure:
         name: name of the figure, which contains its unit.
         title: the name for readers, with the unit.
         value: the figure; ``None`` if it is not known.
+        method: how the figure was found; if it is not known, the reason.
         low: lower end of the 95 % interval; ``None`` if there is none.
         high: upper end of the interval.
-        method: how the figure was found; if it is not known, the reason.
     """
 
     point: Point
     name: str
     title: str
     value: float | str | None
+    method: str
     low: float | None = None
     high: float | None = None
-    method: str
 
 
 def disclosures(
@@ -75,76 +75,62 @@ def disclosures(
 
 
 def _resources(report: EnergyReport, flops: float | None) -> Iterator[Disclosure]:
-    stated = _FLOPS_UNKNOWN if flops is None else "stated by the user"
-    yield _of("d", "flops", "Floating point operations", flops, stated)
     time = "measured time of all attempts, without the pauses between them"
-    yield _of("d", "training_time_h", "Training time (h)", hours(report.run.duration_s), time)
-    yield _of("d", "hardware", "Hardware", equipment(report), "names that the drivers report")
     done = report.throughput
-    steps = done.steps + done.replayed_steps
-    for name, title, count, method in (
-        ("steps", "Optimizer steps", steps or None, "counted, with repeated steps"),
-        ("samples", "Processed samples", done.samples, "counted"),
-        ("tokens", "Processed tokens", done.tokens, "counted"),
+    steps = done.steps + done.replayed_steps or None
+    for name, title, value, method, reason in (
+        ("flops", "Floating point operations", flops, "stated by the user", _FLOPS_UNKNOWN),
+        ("training_time_h", "Training time (h)", hours(report.run.duration_s), time, ""),
+        ("hardware", "Hardware", equipment(report), "names that the drivers report", ""),
+        ("steps", "Optimizer steps", steps, "counted, with repeated steps", _NOT_COUNTED),
+        ("samples", "Processed samples", done.samples, "counted", _NOT_COUNTED),
+        ("tokens", "Processed tokens", done.tokens, "counted", _NOT_COUNTED),
     ):
-        known = method if count is not None else "not counted in this training"
-        yield _of("d", name, title, count, known)
-
-
-def _of(point: Point, name: str, title: str, value: float | str | None, method: str) -> Disclosure:
-    return Disclosure(point=point, name=name, title=title, value=value, method=method)
+        yield Disclosure("d", name, title, value, reason if value is None else method)
 
 
 def _energies(report: EnergyReport) -> Iterator[Disclosure]:
+    energy, part = report.energy, "part of energy_kwh"
+    scopes = {device.scope for device in report.devices}
+    sentences = (*methods.scope([report]), *methods.sensors([report]), *methods.coverage([report]))
+    method = ". ".join(one.text for one in sentences)
     pue = report.emissions.pue if report.emissions else 1.0
     overhead = (
         f"energy_kwh times the stated PUE of {pue:g}"
         if pue != 1.0
         else "energy_kwh; the PUE is 1, so the overhead of the building is not included"
     )
-    sentences = (*methods.scope([report]), *methods.sensors([report]), *methods.coverage([report]))
-    method = ". ".join(one.text for one in sentences)
-    energy, scopes = report.energy, {device.scope for device in report.devices}
+    building = "Energy with the overhead of the building (kWh)"
     yield _energy("energy_kwh", "Energy of the training (kWh)", energy.total, method)
-    for name, figure in (("GPU", energy.gpu), ("host", energy.host)):
-        key, title = f"{name.lower()}_energy_kwh", f"of which {name} (kWh)"
-        if name.lower() in scopes:
-            yield _energy(key, title, figure, "part of energy_kwh")
-        else:
-            yield _of("e", key, title, None, "the report contains no such device")
-    title = "Energy with the overhead of the building (kWh)"
-    yield _energy("building_energy_kwh", title, energy.total, overhead, pue)
-    inference = "the report covers a training; measure inference separately"
-    yield _of("e", "inference_energy_kwh", "Energy of inference (kWh)", None, inference)
-
-
-def _energy(name: str, title: str, figure: Figure, method: str, factor: float = 1.0) -> Disclosure:
-    if figure.energy_j is None:
-        return _of("e", name, title, None, _ENERGY_UNKNOWN)
-    low_j, high_j = max(figure.energy_j - figure.error_j, 0.0), figure.energy_j + figure.error_j
-    value, low, high = (kilowatt_hours(x) * factor for x in (figure.energy_j, low_j, high_j))
-    method = f"{figure.origin}: {method}"
-    return Disclosure(
-        point="e", name=name, title=title, value=value, low=low, high=high, method=method
+    yield _energy("gpu_energy_kwh", "of which GPU (kWh)", energy.gpu, part, exists="gpu" in scopes)
+    yield _energy(
+        "host_energy_kwh", "of which host (kWh)", energy.host, part, exists="host" in scopes
     )
+    yield _energy("building_energy_kwh", building, energy.total, overhead, factor=pue)
+    inference = "the report covers a training; measure inference separately"
+    yield Disclosure("e", "inference_energy_kwh", "Energy of inference (kWh)", None, inference)
+
+
+def _energy(
+    name: str, title: str, figure: Figure, method: str, *, factor: float = 1.0, exists: bool = True
+) -> Disclosure:
+    if figure.energy_j is None or not exists:
+        reason = _ENERGY_UNKNOWN if exists else "the report contains no such device"
+        return Disclosure("e", name, title, None, reason)
+    ends_j = (max(figure.energy_j - figure.error_j, 0.0), figure.energy_j + figure.error_j)
+    value, low, high = (kilowatt_hours(one_j) * factor for one_j in (figure.energy_j, *ends_j))
+    return Disclosure("e", name, title, value, f"{figure.origin}: {method}", low, high)
 
 
 def _emissions(report: EnergyReport, embodied: Embodied | None) -> Iterator[Disclosure]:
-    found = report.emissions
-    yield Disclosure(
-        point="other",
-        name="emissions_kg",
-        title="Emissions of the electricity (kgCO2e)",
-        value=found.kg if found else None,
-        low=found.low_kg if found else None,
-        high=found.high_kg if found else None,
-        method=". ".join(one.text for one in methods.emissions([report]))
-        or "the energy is not known",
-    )
+    found, title = report.emissions, "Emissions of the electricity (kgCO2e)"
+    method = ". ".join(one.text for one in methods.emissions([report]))
+    figures = (found.kg, method, found.low_kg, found.high_kg) if found else (None, _NO_ENERGY)
+    yield Disclosure("other", "emissions_kg", title, *figures)
     share_kg = embodied.share_kg(report.run.duration_s) if embodied else None
     method = hardware_emissions.METHOD if embodied else hardware_emissions.NOT_INCLUDED
     title = "Share of embodied emissions (kgCO2e)"
-    yield _of("other", "embodied_emissions_kg", title, share_kg, method)
+    yield Disclosure("other", "embodied_emissions_kg", title, share_kg, method)
 
 
 def annex_xi(
@@ -185,7 +171,7 @@ def _json(report: EnergyReport, found: Sequence[Disclosure]) -> str:
         "run_id": report.run.run_id,
         "run_name": report.run.name,
         "run_status": report.run.status,
-        "disclosures": [asdict(one) for one in found],
+        "disclosures": [one._asdict() for one in found],
         "limitations": _limitations(report),
     }
     return f"{json.dumps(record, indent=2, ensure_ascii=False)}\n"

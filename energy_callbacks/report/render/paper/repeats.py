@@ -11,6 +11,7 @@ differences between runs do not mean that a run was too short for its sensors (`
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import sub
 from statistics import fmean, stdev
 
 from energy_callbacks.core import formatting
@@ -50,6 +51,21 @@ def half_width(values: Sequence[float]) -> float:
     return t_quantile(0.975, count - 1) * stdev(values) / math.sqrt(count)
 
 
+def interval(
+    values: Sequence[float], below: Sequence[float], above: Sequence[float]
+) -> tuple[float, float, float]:
+    """Return the mean of the runs, and both ends of its interval, at least 0.
+
+    Args:
+        values: value of each run.
+        below: error of each run towards lower values; its mean is the error that the runs share.
+        above: error of each run towards higher values.
+    """
+    mean, spread = fmean(values), half_width(values)
+    low = max(mean - math.hypot(fmean(below), spread), 0.0)
+    return mean, low, mean + math.hypot(fmean(above), spread)
+
+
 def energy(reports: Reports, scope: str) -> Figure:
     """Return the mean energy of a scope; unknown if it is unknown for any run.
 
@@ -63,14 +79,10 @@ def energy(reports: Reports, scope: str) -> Figure:
         return figures[0]
     if len(values) < len(figures):
         return Figure(energy_j=None)
-    is_alike = len({one.origin for one in figures}) == 1
     return Figure(
         energy_j=fmean(values),
         edge_j=fmean(one.edge_j for one in figures),
         systematic_j=math.hypot(fmean(one.systematic_j for one in figures), half_width(values)),
-        method=", ".join(dict.fromkeys(one.method for one in figures)),
-        coverage=min(one.coverage for one in figures),
-        origin=figures[0].origin if is_alike else "mixed",
     )
 
 
@@ -83,18 +95,10 @@ def ratio(reports: Reports) -> tuple[str, Ratio] | None:
     ratios = [one[unit] for one in known]
     if len(ratios) == 1:
         return unit, ratios[0]
-    values = [one.value_j for one in ratios]
-    mean_j, edge_j = fmean(values), fmean(one.edge_j for one in ratios)
-    bound_j = math.hypot(fmean(one.systematic_j or 0.0 for one in ratios), half_width(values))
-    error_j = math.hypot(edge_j, bound_j)
-    return unit, Ratio(
-        value_j=mean_j,
-        low_j=max(mean_j - error_j, 0.0),
-        high_j=mean_j + error_j,
-        stderr_j=0.0,
-        edge_j=edge_j,
-        systematic_j=bound_j,
-    )
+    shared_j = [math.hypot(one.edge_j, one.systematic_j or 0.0) for one in ratios]
+    mean_j, low_j, high_j = interval([one.value_j for one in ratios], shared_j, shared_j)
+    edge_j = fmean(one.edge_j for one in ratios)
+    return unit, Ratio(value_j=mean_j, low_j=low_j, high_j=high_j, stderr_j=0.0, edge_j=edge_j)
 
 
 def emissions(reports: Reports) -> Emissions | None:
@@ -107,17 +111,13 @@ def emissions(reports: Reports) -> Emissions | None:
     found = [one.emissions for one in reports if one.emissions is not None]
     if len(found) < len(reports):
         return None
+    lows, highs = [one.low_kg for one in found], [one.high_kg for one in found]
     values = [one.kg for one in found if one.kg is not None]
-    low_kg, high_kg = fmean(one.low_kg for one in found), fmean(one.high_kg for one in found)
     if len(values) < len(found):
-        return replace(found[0], kg=None, low_kg=low_kg, high_kg=high_kg)
-    mean_kg, spread_kg = fmean(values), half_width(values)
-    return replace(
-        found[0],
-        kg=mean_kg,
-        low_kg=max(mean_kg - math.hypot(mean_kg - low_kg, spread_kg), 0.0),
-        high_kg=mean_kg + math.hypot(high_kg - mean_kg, spread_kg),
-    )
+        return replace(found[0], kg=None, low_kg=fmean(lows), high_kg=fmean(highs))
+    below, above = map(sub, values, lows), map(sub, highs, values)
+    mean_kg, low_kg, high_kg = interval(values, list(below), list(above))
+    return replace(found[0], kg=mean_kg, low_kg=low_kg, high_kg=high_kg)
 
 
 def least(shares: Sequence[float]) -> str:
