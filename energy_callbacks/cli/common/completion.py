@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from energy_callbacks.core.extras import requires
+
 
 class PrintCompletion(argparse.Action):
     """Prints the completion script of a shell and ends the program."""
@@ -17,7 +19,8 @@ class PrintCompletion(argparse.Action):
         option_string: str | None = None,  # noqa: ARG002
     ) -> None:
         """Print the script for the shell ``values``."""
-        import shtab
+        with requires("shtab", extra="completion"):
+            import shtab
 
         if values not in shtab.SUPPORTED_SHELLS:
             known = ", ".join(shtab.SUPPORTED_SHELLS)
