@@ -136,10 +136,7 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
         JournalError: if the older run to compare with cannot be read.
         MissingExtraError: for ``--graphs`` if matplotlib is not installed.
     """
-    if not command:
-        raise ValueError("there is no command; write it after --: run -- python train.py")
-    if arguments.graphs:
-        check_installed("matplotlib")
+    _check(arguments, command)
     if is_disabled() or _is_measured():
         if arguments.json:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -300,6 +297,13 @@ def _report(folder: Path, arguments: argparse.Namespace, before: EnergyReport | 
         logger.info("%s", comparison.rstrip())
     if arguments.json:
         sys.stdout.write(schema.to_json(report))
+
+
+def _check(arguments: argparse.Namespace, command: list[str]) -> None:
+    if not command:
+        raise ValueError("there is no command; write it after --: run -- python train.py")
+    if arguments.graphs:
+        check_installed("matplotlib")
 
 
 def _save_samples(folder: Path, name: str) -> None:

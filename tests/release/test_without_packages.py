@@ -74,7 +74,7 @@ def test_emissions_follow_from_a_given_intensity(tmp_path: Path, without: dict[s
         ("energy_callbacks.EnergyMeter(country='DEU')", "pip install .*codecarbon"),
         ("energy_callbacks.profiling.StepPhases()", r"pip install .*\[phases\]"),
         (
-            "energy_callbacks.accounting.line_profile.profile_lines('json:dumps')",
+            "line_profile.profile_lines('json:dumps')",
             r"pip install .*\[memory\]",
         ),
         ("energy_callbacks.outputs.tensorboard.TensorBoardOutput('x')", "pip install .*tensorb"),
@@ -89,7 +89,8 @@ def test_an_option_that_needs_a_package_names_it(
     code = f"""
         import contextlib, io, re
         import energy_callbacks, energy_callbacks.cli, energy_callbacks.outputs.tensorboard
-        import energy_callbacks.accounting.line_profile, energy_callbacks.profiling
+        import energy_callbacks.profiling
+        from energy_callbacks.accounting import line_profile
 
         written = io.StringIO()
         with contextlib.redirect_stderr(written):

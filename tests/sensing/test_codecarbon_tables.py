@@ -26,7 +26,7 @@ def test_a_missing_file_is_named() -> None:
 def test_without_codecarbon_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """CodeCarbon is not installed; the message has the command that installs it."""
     monkeypatch.setattr(codecarbon_tables, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match="not installed; run: pip install .*codecarbon"):
+    with pytest.raises(MissingExtraError, match=r"not installed; run: pip install .*codecarbon"):
         path("hardware/cpu_power.csv")
 
 
