@@ -71,10 +71,13 @@ This page lists the sensors that can be read, what their values include, and on 
 |---|---|---|---|---|---|
 | NVIDIA GPU (NVML) | the whole card | yes | yes | 5 %; 10 % before Pascal | H100 and H200; older cards with a simulated NVML |
 | CPU and memory (RAPL) | CPU packages, their memory | yes | no | 10 %; 20 % for memory | modelled files |
+| CPU and memory (perf events) | CPU packages, their memory | yes | no | 10 %; 20 % for memory | simulated calls |
+| Apple silicon (`powermetrics`) | CPU, GPU, Neural Engine | yes | no | 20 % | modelled output |
+| Server (IPMI), [if you ask for it](../machine-power.md) | the whole server | no | yes | 10 % | modelled output |
 | CPU and memory (estimate) | CPU and memory by CodeCarbon's models | no | model | 50 or 100 % | not on hardware |
 {families}
 
-*Modelled files* are folders with the files that the documentation of the Linux kernel describes. Their values follow a known power, so that the measured energy can be compared with the exact one. They cannot show whether the sensor of a real device is accurate.
+*Modelled files* are folders with the files that the documentation of the Linux kernel describes, *modelled output* is text in the documented format of a command. Their values follow a known power, so that the measured energy can be compared with the exact one. They cannot show whether the sensor of a real device is accurate.
 An error bound is the largest relative error of the sensor that is taken into account in the intervals of the report.
 
 ## Sensors in files of Linux
@@ -84,7 +87,7 @@ In a container, mount the folder `/sys` of the host to another path, and set the
 
 The same rules apply to all families:
 
-- Power and energy are read every 0.8 s, and every 0.05 s for 8 s after a change of phase. Power without an energy counter is read as often as it changes, at least every 0.8 s and at most about every 0.05 s. Other quantities are read every 1.6 s, limits every 4.8 s.
+- Power and energy are read every 0.8 s. For 8 s after a change of phase they are read every 0.05 s, or twice per period of a slower sensor. Without an energy counter, power is read once per period of its sensor, about every 0.05 to 0.8 s, or every 0.1 s if the period is not known. Other quantities are read every 1.6 s, limits every 4.8 s.
 - A value that means "not available", such as `N/A` or all bits set, is no reading. It never counts as zero.
 - A counter that continues at 0 after the end of its range loses nothing; the report has a note. If a counter is reset, the energy in the interval of the reset is not known, which lowers the coverage.
 - A counter that has stopped has no readings until it counts again. For this, the family must state how long a value of the counter can stay the same.
@@ -120,7 +123,7 @@ def metrics() -> str:
 
 def sensors() -> str:
     """Return the page of sensors, with the tables of all families of sensors in files."""
-    known = (*families.GPU_FAMILIES, *families.HOST_FAMILIES)
+    known = (*families.GPU_FAMILIES, *families.HOST_FAMILIES, *families.NAMED_FAMILIES)
     return SENSORS.format(
         families="\n".join(map(_family_row, known)), tables="".join(map(_sensor_table, known))
     )
@@ -154,6 +157,8 @@ def _sensor_row(row: FileSensor) -> str:
     files = " or ".join(f"`{pattern}`" for pattern in row.files)
     if row.times:
         files += " times " + " or ".join(f"`{pattern}`" for pattern in row.times)
+    if row.plus:
+        files += " plus " + " or ".join(f"`{pattern}`" for pattern in row.plus)
     period = "not known" if row.period_s is None else f"{row.period_s:g} s"
     quantity = QUANTITIES.get(row.quantity, row.quantity.replace("_", " "))
     return f"| {quantity} | {files} | {period} | {row.citation} |"

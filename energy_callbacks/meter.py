@@ -222,7 +222,7 @@ class EnergyMeter:
         *,
         state: Mapping[str, Any] | None = None,
         process: TrainingProcess | None = None,
-        used_gpus: Sequence[int] | None = None,
+        used_gpus: Sequence[int | str] | None = None,
         call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> Self:
@@ -233,7 +233,7 @@ class EnergyMeter:
             state: see ``start``.
             process: framework, rank and world size of this process; ``None`` reads the environment
                 variables of ``torchrun``.
-            used_gpus: CUDA's ordinals of the GPUs that the framework uses; ``()`` if it uses none,
+            used_gpus: the GPUs that the framework uses, as in ``discover``; ``()`` if it uses none,
                 ``None`` if unknown. Other GPUs that the run uses are found while it runs, unless
                 the settings name GPUs.
             call: the user's call that trains, such as ``fit``; the attempt also ends when it has
@@ -290,7 +290,7 @@ class EnergyMeter:
             self._profilers.add(run.pacer)
 
     def _find_sources(
-        self, process: TrainingProcess, used_gpus: Sequence[int] | None
+        self, process: TrainingProcess, used_gpus: Sequence[int | str] | None
     ) -> DiscoveredSources:
         from energy_callbacks.sensing.discovery import discover
 
@@ -299,7 +299,7 @@ class EnergyMeter:
         return discover(
             self._clock,
             devices=self.config.devices,
-            used_ordinals=used_gpus,
+            used=used_gpus,
             follow_children=process.local_world_size == 1,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,

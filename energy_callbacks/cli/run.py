@@ -72,7 +72,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--devices",
         type=options.device_list,
         metavar="LIST",
-        help="GPUs to measure: all, or NVML indices and UUIDs, such as 0,1 (default: the GPUs "
+        help="GPUs to measure: all, or indices and UUIDs, such as 0,1 (default: the GPUs "
         "that the command can use, or only those that its processes are found to use)",
     )
     add(

@@ -15,7 +15,7 @@ from energy_callbacks.core.settings.layers import Setting
 
 Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
-MachinePower = Literal["auto", "ipmi"]
+MachinePower = Literal["auto", "acpi", "ipmi"]
 
 # Environment variables: they disable all measurements, leave out command lines, and set the run
 # folder.
@@ -74,11 +74,12 @@ class EnergyConfig:
         price_per_kwh: price of electricity; ``None`` leaves out the cost.
         currency: ISO 4217 code of the currency of the price, such as ``EUR``; ``None`` shows the
             cost without a currency.
-        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of NVML indices and
-            UUIDs.
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices,
+            UUIDs and PCI addresses.
         machine_power: sensor of the whole machine, whose energy is then the total: ``"auto"`` (one
-            that files of the system offer, if there is one) or ``"ipmi"`` (the power reading of the
-            server's board management controller, by the program ``ipmitool``).
+            that the system offers, if there is one), ``"acpi"`` (the ACPI power meter of a server)
+            or ``"ipmi"`` (the power reading of the server's board management controller, by the
+            program ``ipmitool``).
         sample_interval_s: interval in s at which figures are computed and written to the journal,
             0.05 to 1. With an interval other than the default (0.8 s), figures are also computed
             and written every 0.8 s, because many sensors are read every 0.8 s.
@@ -363,7 +364,7 @@ def _check_devices(devices: Devices) -> None:
     if isinstance(devices, str | bytes) or not isinstance(devices, Sequence):
         is_index = isinstance(devices, int) and not isinstance(devices, bool)
         raise ValueError(
-            "devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got "
+            "devices must be 'auto', 'all' or a list of indices, UUIDs and PCI addresses, got "
             f"{devices!r}; write devices=[{devices if is_index else 0!r}] for one card"
         )
     if not devices:
@@ -375,19 +376,21 @@ def _check_devices(devices: Devices) -> None:
 def _check_device(device: int | str) -> None:
     if isinstance(device, bool) or not isinstance(device, int | str):
         raise TypeError(
-            f"a device is an NVML index or a UUID, got {device!r}; 'nvidia-smi -L' lists both"
+            f"a device is the index, the UUID or the PCI address of a GPU, got {device!r}; "
+            "'energy-callbacks doctor' lists indices"
         )
     if isinstance(device, int) and device < 0:
         raise ValueError(
-            f"a device index must not be negative, got {device}; 'nvidia-smi -L' lists them"
+            f"a device index must not be negative, got {device}; "
+            "'energy-callbacks doctor' lists them"
         )
 
 
 def _check_machine_power(value: str) -> None:
     if value not in get_args(MachinePower):
         raise ValueError(
-            f"machine_power must be 'auto' or 'ipmi', got {value!r}; leave it out for sensors that "
-            "need no other program"
+            f"machine_power must be 'auto', 'acpi' or 'ipmi', got {value!r}; leave it out for "
+            "sensors that every run reads"
         )
 
 

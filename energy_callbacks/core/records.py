@@ -96,7 +96,8 @@ class Device:
         parent: key of another device whose energy includes the energy of this device. Sums that
             include the parent leave this device out, so that no energy is counted twice. ``None``
             if there is no such device, or if it is the whole machine.
-        index: NVML index of a GPU, or RAPL zone number of a CPU; ``None`` if there is none.
+        index: index of a GPU in the list of all GPUs (NVML's index for NVIDIA), or RAPL zone number
+            of a CPU; ``None`` if there is none.
         uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
             ``None`` if not known.
         notes: texts for the report, such as that other programs use the device.

@@ -9,34 +9,30 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from energy_callbacks.core.config import Devices, MachinePower, check_settings
+from energy_callbacks.core.config import Devices, MachinePower
 from energy_callbacks.core.errors import SourceUnavailable
-from energy_callbacks.core.guard import logger
-from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.devices import GpuInfo, choose, resolve
-from energy_callbacks.sensing.frameworks import loaded_frameworks
+from energy_callbacks.sensing.gpus import drm_gpus, gpu_sources
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
 from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
-from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.perf_energy import PerfEnergySource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
-from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
+from energy_callbacks.sensing.sources.rapl import RaplSource
+from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
-from energy_callbacks.sensing.used_gpus import UsedGpus, all_cards
+from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER
+from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Environment variable with the path at which a container mounts the host's powercap folder."""
-_Uuids = tuple[tuple[str, ...], ...]
-"""For each card to measure, its UUID or the UUIDs of its chosen MIG instances."""
 
 
 def discover(
     clock: Clock,
     devices: Devices = "auto",
-    used_ordinals: Sequence[int] | None = None,
+    used: Sequence[int | str] | None = None,
     *,
     follow_children: bool = True,
     host: bool = True,
@@ -47,16 +43,18 @@ def discover(
 
     Args:
         clock: clock that the sources use.
-        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices as
-            printed by nvidia-smi and UUIDs.
-        used_ordinals: for ``"auto"``, CUDA's ordinals of the devices in use; empty if the run uses
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or a list of indices, UUIDs
+            and PCI addresses of GPUs.
+        used: for ``"auto"``, the devices that the framework uses: ordinals of CUDA or HIP, and
+            names of other devices as PyTorch writes them, such as ``xpu:0``. Empty if the run uses
             no GPU, ``None`` if not known. GPUs that the run uses otherwise are found while it runs;
-            see ``UsedGpus``.
+            see ``UsedGpus`` and ``UsedDrmGpus``.
         follow_children: for ``"auto"``, whether GPUs of child processes are used by this run.
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
             means all GPUs that are visible to this process.
-        machine_power: ``"ipmi"`` to measure the whole server, too, in one process per machine.
+        machine_power: ``"acpi"`` or ``"ipmi"`` to measure the whole server, too, in one process per
+            machine.
 
     Raises:
         ValueError: if ``devices`` names a GPU that this machine does not have.
@@ -64,22 +62,39 @@ def discover(
     """
     _import_libraries()
     memory = HostMemorySource(clock, only_descendants=other_program)
+    drm = drm_gpus.inventory(sysfs_root())
+    gpus = gpu_sources.discover(
+        clock, devices, used, drm=drm, follow_children=follow_children, other_program=other_program
+    )
+    apus = [gpu.info.key for gpu in drm if gpu.found.is_integrated]
     parts = (
-        _nvidia(
-            clock,
-            devices,
-            used_ordinals,
-            follow_children=follow_children,
-            other_program=other_program,
-        ),
-        _host_energy(clock) if host else DiscoveredSources(),
-        DiscoveredSources(sources=(IpmiSource(clock),) if host and machine_power == "ipmi" else ()),
+        *([] if devices == "auto" and _has_gpu_rail() else gpus),
+        _host_energy(clock, apus) if host else DiscoveredSources(),
+        _named_machine(clock, machine_power) if host else DiscoveredSources(),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
     return DiscoveredSources(
         sources=tuple(source for part in parts for source in part.sources),
         unavailable=tuple(entry for part in parts for entry in part.unavailable),
     )
+
+
+def _has_gpu_rail() -> bool:
+    """Return whether a sensor of the board measures its GPU, so that no driver is asked for it."""
+    found = (one for family in families.HOST_FAMILIES for one in family.find(sysfs_root()))
+    return any(one.device.kind == "gpu" for one in found)
+
+
+def _named_machine(clock: Clock, machine_power: MachinePower) -> DiscoveredSources:
+    """Return the sensor of the whole machine that the user named, or why it is not read."""
+    if machine_power == "auto":
+        return DiscoveredSources()
+    if machine_power == "ipmi":
+        return DiscoveredSources(sources=(IpmiSource(clock),))
+    found = [SysfsSource(clock, ACPI_METER, one) for one in ACPI_METER.find(sysfs_root())]
+    reason = "this machine has no ACPI power meter, or several that may overlap"
+    refusal = (ACPI_METER.name, reason, ACPI_METER.absence_fix)
+    return DiscoveredSources(sources=tuple(found), unavailable=() if found else (refusal,))
 
 
 def _import_libraries() -> None:
@@ -93,102 +108,62 @@ def _import_libraries() -> None:
         import pynvml  # noqa: F401
 
 
-def _nvidia(
-    clock: Clock,
-    devices: Devices,
-    used_ordinals: Sequence[int] | None,
-    *,
-    follow_children: bool,
-    other_program: bool,
-) -> DiscoveredSources:
-    """Return a source for each chosen card, or the source that finds the cards in use.
+def _host_energy(clock: Clock, apus: Sequence[str] = ()) -> DiscoveredSources:
+    """Return the sensors of the host in files, the first sensor of the CPU, and an estimate.
 
-    Raises only if the user named cards in ``devices``.
+    The estimate is for what no sensor measures.
     """
-    check_settings(devices=devices)
-    amd = _amd(used_ordinals)
-    if devices == "auto" and amd:
-        return DiscoveredSources(unavailable=amd)
-    if devices == "auto" and not other_program:
-        used = UsedGpus(clock, used_ordinals, follow_children=follow_children)
-        return DiscoveredSources(sources=(used,))
-    try:
-        chosen = _visible() if devices == "auto" else choose(devices, _cards())
-    except SourceUnavailable as error:
-        if devices not in ("auto", "all"):
-            asked = f"devices={devices!r} cannot be measured: {error.reason}"
-            raise SourceUnavailable(asked, error.fix) from error
-        refusal = ("NVIDIA GPU", error.reason, error.fix)
-        return DiscoveredSources(unavailable=(*amd, refusal))
-    sources = tuple(NvmlSource(clock, *uuids) for uuids in chosen)
-    return DiscoveredSources(sources=sources, unavailable=amd)
-
-
-def _visible() -> _Uuids:
-    """Return the UUIDs of all cards visible to this process, without initialising CUDA."""
-    visible = dict.fromkeys(choice.gpu.uuid for choice in resolve(os.environ, _cards()))
-    if not visible:
-        raise SourceUnavailable(
-            "the command can use no GPU", "to measure one anyway, pass --devices 0"
-        )
-    return tuple((uuid,) for uuid in visible)
-
-
-def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
-    """Return an entry for ``unavailable`` if this process may use AMD GPUs, which are not read."""
-    if used_ordinals == () or not loaded_frameworks.is_hip_loaded():
-        return ()
-    reason = (
-        "this process uses AMD GPUs (ROCm), which are not measured: the figures do not include them"
-    )
-    logger.warning("%s", reason)
-    fix = "to see their power, run 'amd-smi monitor'; to measure NVIDIA GPUs, name them in devices="
-    return (("AMD GPU", reason, fix),)
-
-
-def _cards() -> tuple[GpuInfo, ...]:
-    """Return all cards; raise ``SourceUnavailable`` if there is none or the driver hangs."""
-    try:
-        return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML")
-    except TimeoutError as error:
-        reason = f"the NVIDIA driver has not listed its GPUs within {time_limit.PATIENCE_S:g} s"
-        logger.warning("%s: it does not respond", reason)
-        raise SourceUnavailable(
-            reason, "check whether 'nvidia-smi' responds; 'dmesg | grep -i nvrm' shows why not"
-        ) from error
-
-
-def _host_energy(clock: Clock) -> DiscoveredSources:
-    """Return the first sensor of the CPU that can be read, and an estimate of what it lacks."""
-    refusals: list[SourceUnavailable] = []
-    sources = _cpu_sources(clock)
-    for source in sources:
+    sources: list[Source] = []
+    measured = set[str]()
+    for family in families.HOST_FAMILIES:
+        for found in family.find(sysfs_root()):
+            source = families.source_of(clock, family, found)
+            sources.append(source)
+            with suppress(SourceUnavailable):  # it is opened and reported later
+                measured |= _measured_kinds(source).union(family.included_kinds)
+    refusals: list[tuple[str, SourceUnavailable]] = []
+    for cpu in _cpu_sources(clock, apus) if "cpu" not in measured else ():
         try:
-            measured = {channel.device.kind for channel in source.open()}
+            measured |= _measured_kinds(cpu)
         except SourceUnavailable as error:
-            refusals.append(error)
-            continue
-        finally:
-            source.close()
-        no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
-        if not (no_cpu or no_ram):
-            return DiscoveredSources(sources=(source,))
-        return DiscoveredSources(
-            sources=(source, HostEstimateSource(clock, cpu=no_cpu, ram=no_ram))
-        )
+            refusals.append((cpu.name, error))
+        else:
+            sources.append(cpu)
+            refusals.clear()
+            break
+    no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
+    if no_cpu or no_ram:
+        sources.append(HostEstimateSource(clock, cpu=no_cpu, ram=no_ram))
     # The last sensor with a fix also names the fixes of those before it.
-    fix = next((refusal.fix for refusal in reversed(refusals) if refusal.fix), "")
-    return DiscoveredSources(
-        sources=(HostEstimateSource(clock, cpu=True, ram=True),),
-        unavailable=((sources[0].name, refusals[0].reason, fix),),
-    )
+    fix = next((error.fix for _, error in reversed(refusals) if error.fix), "")
+    entries = tuple((name, error.reason, fix) for name, error in refusals[:1])
+    return DiscoveredSources(sources=tuple(sources), unavailable=entries)
 
 
-def _cpu_sources(clock: Clock) -> tuple[Source, ...]:
-    """Return the sensors of the CPU on this system, the best one first."""
+def _measured_kinds(source: Source) -> set[str]:
+    """Return the kinds of the host's devices that a source measures.
+
+    Raises:
+        SourceUnavailable: if the source cannot be opened.
+    """
+    try:
+        channels = source.open()
+    finally:
+        source.close()
+    return {one.device.kind for one in channels if one.quantity in ("power", "energy")}
+
+
+def _cpu_sources(clock: Clock, apus: Sequence[str]) -> tuple[Source, ...]:
+    """Return the sensors of the CPU on this system, the best one first.
+
+    Args:
+        clock: clock that the sources use.
+        apus: keys of the APUs, whose energy includes that of the CPU.
+    """
     if sys.platform == "darwin":
         from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
 
         return (PowermetricsSource(clock),)
-    rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
-    return rapl, PerfEnergySource(clock, sysfs_root())
+    root = sysfs_root()
+    zones = Path(os.environ.get(POWERCAP_VARIABLE) or root / "class/powercap")
+    return RaplSource(clock, zones, parents=apus), PerfEnergySource(clock, root, parents=apus)

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core.guard import logger
 from energy_callbacks.dashboard import Facts
+from energy_callbacks.sensing.frameworks.device_names import device_names
 
 # ``say`` prints a line without disturbing the progress bar.
 say, warn = tqdm.write, logger.warning
@@ -46,32 +47,35 @@ def process(args: Any, version: str) -> TrainingProcess:
     )
 
 
-def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
-    """Return the ordinals of the GPUs that this process measures; empty on a CPU.
+def used_gpus(args: Any, model: Any) -> tuple[int | str, ...]:
+    """Return the GPUs that this process measures, as ``device_names`` does; empty on a CPU.
 
     The first rank of a host also measures the GPUs of the host's other ranks, if these GPUs are
     visible to it. Without them, the figures that rank 0 logs would cover a single GPU. The report
     counts a GPU once, even if two ranks measure it.
     """
-    if args.device.type != "cuda":
-        return ()
-    own = args.device.index or 0
+    kind: str = args.device.type
+    return device_names(kind, _used_ordinals(args, model)) if device_names(kind, [0]) else ()
+
+
+def _used_ordinals(args: Any, model: Any) -> tuple[int, ...]:
+    own, kind = args.device.index or 0, args.device.type
     if args.world_size > 1:
         ranks = process(args, "").local_world_size
         # If each rank sees only its own GPU, that GPU has ordinal 0 in every rank.
-        seen = min(ranks, torch.cuda.device_count())
+        seen = min(ranks, getattr(torch, kind).device_count())
         return tuple(range(seen)) if args.local_process_index == 0 and seen > 1 else (own,)
-    mapped = _ordinals(getattr(model, "hf_device_map", None) or {})
+    mapped = _ordinals(getattr(model, "hf_device_map", None) or {}, kind)
     return mapped or (tuple(range(args.n_gpu)) if args.n_gpu > 1 else (own,))
 
 
-def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
+def _ordinals(device_map: dict[str, Any], kind: str) -> tuple[int, ...]:
     """Return the ordinals of the GPUs in a device map, which maps layers to ordinals or devices."""
     found: set[int] = set()
     for place in device_map.values():
         if isinstance(place, int):
             found.add(place)
-        elif str(place).startswith("cuda"):
+        elif str(place).startswith(kind):
             found.add(torch.device(place).index or 0)
     return tuple(sorted(found))
 

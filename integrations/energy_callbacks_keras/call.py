@@ -85,7 +85,7 @@ class EnergyCalls(keras.callbacks.Callback):
         """Whether a measured call is still running; Keras calls no hook after an exception."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
-    def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
+    def _start(self, state: dict[str, Any] | None = None) -> tuple[int | str, ...] | None:
         """Start the meter.
 
         Args:
@@ -133,7 +133,9 @@ class EnergyCalls(keras.callbacks.Callback):
         return state
 
     @harmless
-    def _start_training(self, used_gpus: tuple[int, ...] | None, *, is_resuming: bool) -> None:
+    def _start_training(
+        self, used_gpus: tuple[int | str, ...] | None, *, is_resuming: bool
+    ) -> None:
         folder = self._meter.run_folder
         if not self._meter.is_running or folder is None or self._others is None:
             return

@@ -7,19 +7,23 @@ import keras
 import numpy as np
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.sensing.frameworks.device_names import device_names
 from energy_callbacks_keras.counts import asked
 
 
-def used_gpus(model: Any) -> tuple[int, ...] | None:
-    """Return the ordinals of this process's GPUs that hold the model's first weight.
+def used_gpus(model: Any) -> tuple[int | str, ...] | None:
+    """Return this process's GPUs that hold the model's first weight, as ``device_names`` does.
 
     The result is empty if the weight is on a CPU, and ``None`` if its device is unknown.
     """
-    find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
+    find = {"tensorflow": _of_tensorflow, "jax": _of_jax}
 
-    def ordinals() -> tuple[int, ...]:
+    def ordinals() -> tuple[int | str, ...]:
         weights = model.trainable_variables or model.variables
-        return tuple(sorted(find[keras.backend.backend()](weights[0].value)))
+        value, backend = weights[0].value, keras.backend.backend()
+        if backend == "torch":
+            return device_names(value.device.type, [value.device.index or 0])
+        return tuple(sorted(find[backend](value)))
 
     return asked(ordinals)
 
@@ -42,10 +46,6 @@ def _of_jax(value: Any) -> set[int]:
         for device in value.devices()
         if device.platform == "gpu" and device.process_index == jax.process_index()
     }
-
-
-def _of_torch(value: Any) -> set[int]:
-    return {value.device.index or 0} if value.device.type == "cuda" else set()
 
 
 def process(model: Any) -> TrainingProcess:

@@ -13,6 +13,7 @@ from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core.guard import ForeignCalls
 from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.sensing.frameworks.device_names import device_names
 from energy_callbacks_lightning.bases import version
 
 
@@ -76,16 +77,17 @@ def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = No
     meter._start(folder, state=state, process=process, used_gpus=gpus, say=say)
 
 
-def used_gpus(trainer: Any) -> tuple[int, ...]:
-    """Return the ordinals of the GPUs that this process measures; empty on a CPU.
+def used_gpus(trainer: Any) -> tuple[int | str, ...]:
+    """Return the GPUs that this process measures, as ``device_names`` does; empty on a CPU.
 
     The first rank of a host measures the GPUs of all ranks of the host. Otherwise the figures,
     which only rank 0 logs, would include a single GPU. The report counts each GPU once.
     """
     device = trainer.strategy.root_device
-    if device.type != "cuda":
+    if not device_names(device.type, [0]):
         return ()
-    return tuple(trainer.device_ids) if trainer.local_rank == 0 else (device.index or 0,)
+    ordinals = trainer.device_ids if trainer.local_rank == 0 else (device.index or 0,)
+    return device_names(device.type, ordinals)
 
 
 def step_progress(trainer: Any) -> Any:

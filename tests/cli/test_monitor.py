@@ -46,6 +46,8 @@ def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> N
     assert gpu["processes"][1]["name"]
     assert gpu["processes"][2]["name"] is None
     assert gpu["temperature_c"] == pytest.approx(45.0)
+    assert gpu["memory_utilisation"] == pytest.approx(0.2)
+    assert gpu["memory_clock_hz"] == 3.201e9
 
 
 def test_a_table_of_80_columns(

@@ -27,6 +27,7 @@ from tests.fake_nvml.scenario import Card, Scenario, card_uuid
 from tests.fake_nvml.signals import Constant
 from tests.sensing.sources.commands.recordings import printed
 from tests.sensing.sources.test_perf_energy import PMU, TWO_PACKAGES, Kernel
+from tests.sensing.sources.trees.described import described
 from tests.sensing.sources.trees.tree import Tree
 
 H200 = presets.h200(Constant(300.0))
@@ -131,7 +132,7 @@ def test_used_gpus_are_found_on_a_thread_of_their_own(
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("NVML is initialised"))
 
     assert kinds(discover(FakeClock()))[0] == "UsedGpus"
-    assert kinds(discover(FakeClock(), used_ordinals=(0,)))[0] == "UsedGpus"
+    assert kinds(discover(FakeClock(), used=(0,)))[0] == "UsedGpus"
 
 
 @pytest.fixture
@@ -250,6 +251,24 @@ def test_a_server_is_asked_for_its_power_only_if_the_user_says_so(play: Play) ->
     assert "IpmiSource" not in kinds(discover(FakeClock()))
     assert "IpmiSource" in kinds(discover(FakeClock(), machine_power="ipmi"))
     assert "IpmiSource" not in kinds(discover(FakeClock(), machine_power="ipmi", host=False))
+
+
+def test_the_acpi_power_meter_is_read_only_if_the_user_says_so(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the machine has none, the reason is given."""
+    play(H200)
+    monkeypatch.setenv(SYSFS_VARIABLE, str(tmp_path))
+    assert "SysfsSource" not in kinds(discover(FakeClock(), machine_power="acpi"))
+    *_, refusal = discover(FakeClock(), machine_power="acpi").unavailable
+    assert refusal[:2] == (
+        "ACPI power meter",
+        "this machine has no ACPI power meter, or several that may overlap",
+    )
+    monkeypatch.setenv(SYSFS_VARIABLE, str(described("acpi_power_meter", tmp_path).root))
+    assert "SysfsSource" not in kinds(discover(FakeClock()))
+    assert "SysfsSource" in kinds(discover(FakeClock(), machine_power="acpi"))
+    assert "SysfsSource" not in kinds(discover(FakeClock(), machine_power="acpi", host=False))
 
 
 def test_second_rank_leaves_the_host_alone(play: Play) -> None:

@@ -12,7 +12,7 @@ from energy_callbacks.powercap.actuators import choose
 from energy_callbacks.powercap.actuators.protocol import Probe
 from energy_callbacks.powercap.safety.state_file import StateFile
 from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
-from energy_callbacks.sensing.devices import GpuInfo
+from energy_callbacks.sensing.gpus.devices import GpuInfo
 
 ACTUATORS: Final = ("nvml", "zeusd", "nvidia-smi", "hwmon")
 """Actuators that change the card. The others change nothing, or act in a training only."""

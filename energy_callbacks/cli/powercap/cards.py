@@ -9,8 +9,8 @@ from energy_callbacks.cli.common import options, power_status
 from energy_callbacks.powercap.actuators import choose as actuators
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.settings import Knob
-from energy_callbacks.sensing import devices
-from energy_callbacks.sensing.devices import GpuInfo
+from energy_callbacks.sensing.gpus import devices
+from energy_callbacks.sensing.gpus.devices import GpuInfo
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
 _DEVICES: Final = (

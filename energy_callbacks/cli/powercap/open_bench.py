@@ -21,7 +21,7 @@ from energy_callbacks.inference.protocols import Bench
 from energy_callbacks.inference.records import Configuration, needed
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.settings import Knob, KnobRange
-from energy_callbacks.sensing import devices
+from energy_callbacks.sensing.gpus import devices
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
 if TYPE_CHECKING:

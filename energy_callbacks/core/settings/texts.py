@@ -30,7 +30,7 @@ def boolean(value: str) -> bool | str:
 
 
 def devices(value: str) -> list[int | str] | str:
-    """Convert a list of NVML indices and UUIDs with commas; ``auto`` and ``all`` are no lists.
+    """Convert a list of indices and UUIDs of GPUs with commas; ``auto`` and ``all`` are no lists.
 
     >>> devices("0, GPU-4e81"), devices("all")
     ([0, 'GPU-4e81'], 'all')

@@ -39,7 +39,7 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
         self._scope: Final = "host" if uuid is None else "gpu"
         self._timeline = Timeline()
         found = (
-            discover(clock, used_ordinals=(), follow_children=False)
+            discover(clock, used=(), follow_children=False)
             if uuid is None
             else discover(clock, [uuid], host=False)
         )

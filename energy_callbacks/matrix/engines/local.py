@@ -20,7 +20,7 @@ from energy_callbacks.matrix.attempts import OUTPUT, Results, is_running
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import REPEAT, MatrixJob, check_whole, counted, is_whole
 from energy_callbacks.matrix.progress import JobProgress
-from energy_callbacks.sensing.devices import MASK_VARIABLE, GpuInfo, resolve
+from energy_callbacks.sensing.gpus.devices import MASK_VARIABLE, GpuInfo, resolve
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
 _POLL_S: Final = 0.5

@@ -24,9 +24,10 @@ _FULL_COVERAGE = 0.99
 # Runs shorter than this, in seconds, get a warning: a counter that is updated every 100 ms then has
 # an error above 1 %.
 _SHORT_RUN_S = 10.0
-# Names of RAPL and of the sensors of GPUs in the list of unavailable sensors. The last name, with a
-# UUID behind it, is that of one card.
-_RAPL, _GPU_SENSORS, _ONE_GPU = "RAPL", ("NVIDIA GPU", "AMD GPU"), "NVML "
+# Names of RAPL and of the sensors of GPUs in the list of unavailable sensors: of a vendor, such as
+# ``AMD GPU``, and of one card, such as ``NVML GPU-4b2c`` and ``AMD GPU gpu0``.
+_RAPL = "RAPL"
+_GPU_SENSORS, _ONE_GPU = re.compile(r".* GPU"), re.compile(r"NVML .*|.* gpu\d+")
 _KINDS: Final = {"cpu": "the CPU", "dram": "the RAM"}
 # Codes of warnings in journals that state why the energy of a device, whose key they contain, is
 # not known or has gaps.
@@ -274,8 +275,8 @@ def _of_sensors(report: EnergyReport) -> Iterator[ReportWarning]:
     )
     for sensor in report.unavailable:
         why = f"{sensor.source} was not read: {sensor.reason}."
-        is_asked_for = sensor.source.startswith(_ONE_GPU)
-        if is_asked_for or (uses_gpu and sensor.source in _GPU_SENSORS):
+        is_asked_for = _ONE_GPU.fullmatch(sensor.source)
+        if is_asked_for or (uses_gpu and _GPU_SENSORS.fullmatch(sensor.source)):
             message = f"The energy of a GPU is not included in the totals. {why}"
             yield ReportWarning(code="gpu_not_measured", message=message, fix=sensor.fix)
         elif sensor.fix and not (sensor.source == _RAPL and has_estimate):

@@ -4,6 +4,7 @@ An *awake* framework has initialised its devices. Most public functions that con
 initialise them, which takes all memory of all cards (TensorFlow) or breaks a later fork.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -15,13 +16,22 @@ def is_hip_loaded(maps: Path = _MAPS) -> bool:
     """Return whether this process has loaded HIP, AMD's counterpart of the CUDA runtime.
 
     In such a process PyTorch's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES``
-    selects AMD cards, as ``HIP_VISIBLE_DEVICES`` does (ROCm, "GPU isolation techniques"). The end
-    of the library's file name differs between wheels, the beginning does not.
+    selects AMD cards, as ``HIP_VISIBLE_DEVICES`` does (ROCm, "GPU isolation techniques").
+    """
+    return hip_library(maps) is not None
+
+
+def hip_library(maps: Path = _MAPS) -> str | None:
+    """Return the path of the HIP library that this process has loaded; ``None`` if there is none.
+
+    The end of the library's file name differs between wheels, the beginning does not.
     """
     try:
-        return "/libamdhip64" in maps.read_text(encoding="utf-8", errors="replace")
+        text = maps.read_text(encoding="utf-8", errors="replace")
     except OSError:  # only Linux has this file
-        return False
+        return None
+    found = re.search(r"/\S*/libamdhip64.*", text)
+    return found[0] if found else None
 
 
 def awake_torch() -> Any:

@@ -50,13 +50,22 @@ class PerfEnergySource:
         clock: clock that gives the times of the readings.
         root: folder such as ``/sys``.
         opener: opens events.
+        parents: see ``energy_channel``.
     """
 
     name = "RAPL through perf"
 
-    def __init__(self, clock: Clock, root: Path = SYSFS, opener: Opener | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        root: Path = SYSFS,
+        opener: Opener | None = None,
+        *,
+        parents: Sequence[str] = (),
+    ) -> None:
         self._clock = clock
         self._root = root
+        self._parents = parents
         self._opener = opener or open_event
         self._events: list[_Event] = []
         self._read_s = clock.monotonic_s()
@@ -80,7 +89,7 @@ class PerfEnergySource:
         self.close()
         folder = self._root / "bus/event_source/devices/power"
         try:
-            for event in _opened(folder, self._opener):
+            for event in _opened(folder, self._opener, self._parents):
                 self._events.append(event)
         except (OSError, ValueError) as error:
             self.close()
@@ -137,7 +146,7 @@ def open_event(kind: int, config: int, cpu: int) -> int:
     return file
 
 
-def _opened(folder: Path, opener: Opener) -> Iterator[_Event]:
+def _opened(folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_Event]:
     """Yield the events of all packages that the kernel supports.
 
     Raises:
@@ -159,7 +168,7 @@ def _opened(folder: Path, opener: Opener) -> Iterator[_Event]:
                 raise
             except OSError:
                 continue  # some kernels list events that the CPU does not have
-            yield _channel(device_kind, index, event), file, unit_j
+            yield _channel(device_kind, index, event, parents), file, unit_j
 
 
 def _cpus(text: str) -> Iterator[int]:
@@ -173,7 +182,7 @@ def _cpus(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _channel(kind: str, index: int, event: str) -> Channel:
+def _channel(kind: str, index: int, event: str, parents: Sequence[str]) -> Channel:
     name = f"RAPL package-{index}" + ("" if kind == "cpu" else " dram")
     device = Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
-    return energy_channel(device, f"perf power/{event}/")
+    return energy_channel(device, f"perf power/{event}/", parents)

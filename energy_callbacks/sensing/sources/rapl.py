@@ -89,13 +89,15 @@ class RaplSource:
     Args:
         clock: clock that gives the times of the readings.
         root: folder of the powercap zones.
+        parents: see ``energy_channel``.
     """
 
     name = "RAPL"
 
-    def __init__(self, clock: Clock, root: Path = POWERCAP) -> None:
+    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
         self._clock = clock
         self._root = root
+        self._parents = parents
         self._counters: list[tuple[Channel, _Counter]] = []
         self._read_s = clock.monotonic_s()
 
@@ -127,7 +129,15 @@ class RaplSource:
             fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [(_channel(counter, notes), counter) for counter in counters]
+        self._counters = [
+            (
+                energy_channel(
+                    replace(counter.device, notes=notes), str(counter.path), self._parents
+                ),
+                counter,
+            )
+            for counter in counters
+        ]
         return [channel for channel, _ in self._counters]
 
     def read(self) -> Sequence[Reading]:
@@ -283,12 +293,17 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
     return folders
 
 
-def _channel(counter: _Counter, notes: tuple[str, ...]) -> Channel:
-    return energy_channel(replace(counter.device, notes=notes), str(counter.path))
+def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel:
+    """Return the channel of a counter of RAPL.
 
-
-def energy_channel(device: Device, name: str) -> Channel:
-    """Return the channel of a counter of RAPL; ``name`` says how it is read."""
+    Args:
+        device: a package or its memory.
+        name: says how the counter is read.
+        parents: keys of the APUs of the machine, one for each package or one for all. The energy of
+            an APU includes that of its package.
+    """
+    if parents and device.kind == "cpu":
+        device = replace(device, parent=parents[min(device.index or 0, len(parents) - 1)])
     sensor = Sensor(
         name=name,
         period_s=PERIOD_S,

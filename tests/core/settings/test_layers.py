@@ -165,7 +165,7 @@ def test_a_wrong_setting_in_a_file_is_refused_with_file_key_and_value(
         ("PUE", "high",
          "environment variable ENERGY_CALLBACKS_PUE: pue must be a number, got 'high'"),
         ("RAW_READINGS", "perhaps", "must be True or False, got 'perhaps'"),
-        ("DEVICES", "0,,1", "a list of NVML indices and UUIDs, got '0,,1'"),
+        ("DEVICES", "0,,1", "a list of indices, UUIDs and PCI addresses, got '0,,1'"),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_in_the_environment_is_refused_with_its_variable(

@@ -48,7 +48,7 @@ def test_torch() -> None:
 
     assert devices.used_gpus(on(SimpleNamespace(device=torch.device("cuda", 3)))) == (3,)
     assert devices.used_gpus(on(SimpleNamespace(device=torch.device("cuda")))) == (0,)
-    assert devices.used_gpus(on(SimpleNamespace(device=torch.device("mps")))) == ()
+    assert devices.used_gpus(on(SimpleNamespace(device=torch.device("xpu", 1)))) == ("xpu:1",)
 
 
 @only("jax")

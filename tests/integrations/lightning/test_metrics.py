@@ -1,4 +1,4 @@
-"""The user's metrics in Lightning are reported once, when they are new, without waiting."""
+"""Metrics in Lightning are reported once, when they are new, without waiting; GPUs in use."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ import torch
 from torchmetrics import Metric
 
 from energy_callbacks.testing import FakeClock
+from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.metrics import LoggedMetrics
 from tests.integrations.lightning.training import Remote, TinyModule, callback, loader, trainer
 
@@ -103,3 +104,25 @@ def test_a_metric_that_cannot_be_computed_is_lightning_s_matter(tmp_path: Path) 
         found.append((caught.value.__context__, remote.finalized))
     assert found == [(None, ["failed"])] * 2
     assert ours[0].report().run.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("device", "local_rank", "used"),
+    [
+        ("cuda:1", 0, (0, 1)),
+        ("cuda:1", 1, (1,)),
+        ("xpu:0", 0, ("xpu:0", "xpu:1")),
+        ("xpu:1", 1, ("xpu:1",)),
+        ("cpu", 0, ()),
+        ("meta", 0, ()),
+    ],
+)
+def test_devices_of_the_trainer(device: str, local_rank: int, used: tuple[int | str, ...]) -> None:
+    """The first rank of a host measures the GPUs of all ranks; all but CUDA's have names."""
+    trainer: Any = SimpleNamespace(
+        strategy=SimpleNamespace(root_device=torch.device(device)),
+        device_ids=[0, 1],
+        local_rank=local_rank,
+    )
+
+    assert loop.used_gpus(trainer) == used

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.safety.changed_cards import ChangedCards
 from energy_callbacks.powercap.settings import Setting
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
@@ -41,9 +42,15 @@ class Machine:
 
     @property
     def limits(self) -> tuple[float | None, ...]:
-        """The present limits of the cards, W."""
+        """The present limits of the cards, W; empty while another process writes a file.
+
+        Unlike a file in ``/sys``, a plain file is empty for a moment then.
+        """
         actuator = ACTUATORS[self.kind]()
-        return tuple(actuator.read(uuid, "limit") for uuid in self.uuids)
+        try:
+            return tuple(actuator.read(uuid, "limit") for uuid in self.uuids)
+        except ActuatorError:
+            return ()
 
     def write(self, place: int, value: float) -> None:
         """Change the limit of a card, as another program would."""

@@ -54,7 +54,6 @@ class Command:
             raise SourceUnavailable(f"cannot run {self._name}: {error.strerror}") from error
         assert self._process.stdout is not None
         self._output: IO[bytes] = self._process.stdout
-        os.set_blocking(self._output.fileno(), False)
 
     def output(self, patience_s: float) -> bytes:
         """Return the whole output of a command that ends by itself.

@@ -16,7 +16,7 @@ from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.core.units import watts_from_milliwatts
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.devices import GpuInfo, card_of_old_mig_name
+from energy_callbacks.sensing.gpus.devices import GpuInfo, card_of_old_mig_name
 from energy_callbacks.sensing.sources.nvidia.gauges import GAUGES
 from energy_callbacks.sensing.sources.nvidia.gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvidia.known_sensors import generation

@@ -129,6 +129,8 @@ class Family:
         absence_fix: what the user can do if a device has no file of power or energy.
         covers: what power and energy include, for the page of sensors.
         tested_on: hardware on which the family was tested, for the page of sensors.
+        included_kinds: kinds of devices, such as ``dram``, whose energy is part of that of the
+            family's devices, so that it must not be estimated in addition.
     """
 
     name: str
@@ -138,3 +140,4 @@ class Family:
     absence_fix: str
     covers: str = "the whole device"
     tested_on: str = "modelled files"
+    included_kinds: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 import errno
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,8 @@ from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
 # Largest increase per second of counters other than energy: seconds for which the clocks were
 # throttled, counted for up to ten reasons at once.
 _MOST_PER_S: Final = 10.0
+POLL_S: Final = 0.1
+"""Time between two readings of a sensor of power with an unknown period, s."""
 # "No value" of many drivers: all bits set.
 _ALL_ONES: Final = (2**32 - 1, 2**64 - 1)
 # Errors of a file that was opened, but has no value now, such as while a GPU sleeps or is reset
@@ -61,14 +63,19 @@ class OpenSensor:
 
     def raw(self, files: OpenFiles) -> float:
         """Return the present value as the files state it; raises errors as ``read`` does."""
-        raw = self.row.parse(files.content(self.path).data)
+        raw = self._known(self.row.parse, self.path, files)
+        if self.factor is not None:
+            raw *= self._known(whole_number, self.factor, files)
+        if self.added is not None:
+            raw += self._known(whole_number, self.added, files)
+        return raw
+
+    def _known(self, parse: Callable[[bytes], float], path: Path, files: OpenFiles) -> float:
+        raw = parse(files.content(path).data)
         can_be_negative = self.row.quantity == "temperature"
         if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
-            raise ReadingMissed(f"it contains {raw:g}, which is no value")
-        if self.factor is not None:
-            raw *= whole_number(files.content(self.factor).data)
-        if self.added is not None:
-            raw += whole_number(files.content(self.added).data)
+            which = "it" if path == self.path else path.name
+            raise ReadingMissed(f"{which} contains {raw:g}, which is no value")
         return raw
 
     def _counted(self, raw: float, t_s: float) -> float:
@@ -122,8 +129,8 @@ class Opening:
         for path in self._paths(row.files):
             try:
                 return self._open(row, path)
-            except PermissionError:
-                self.forbidden.setdefault(row.quantity, path)
+            except PermissionError as error:
+                self.forbidden.setdefault(row.quantity, Path(error.filename or path))
             except (OSError, ReadingMissed) as error:
                 self.empty.append(f"{path}: {error}")
         return None
@@ -151,7 +158,8 @@ class Opening:
 def _channel(row: FileSensor, path: Path, found: FoundDevice) -> Channel:
     sensor = Sensor(
         name=str(path),
-        period_s=row.period_s,
+        # With an unknown period, a gap between readings of power could not be recognised.
+        period_s=row.period_s or (POLL_S if row.quantity == "power" else None),
         window_s=row.window_s,
         lag_s=row.lag_s,
         relative_error=row.relative_error,

@@ -14,7 +14,7 @@ from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s, until_read
 from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
-from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening, OpenSensor
+from energy_callbacks.sensing.sources.sysfs.open_sensors import POLL_S, Opening, OpenSensor
 
 # Time between two readings after a change of phase, s; as for RAPL.
 _QUICK_S: Final = 0.05
@@ -22,9 +22,8 @@ _QUICK_S: Final = 0.05
 # gauges, and of limits and counters, which lose nothing between two readings.
 _GAUGE_BEATS: Final = 2
 _RARE_BEATS: Final = 6
-# Default and least mean time between two readings of power without energy, s. The time varies
-# randomly in a range of _SWING times the mean, so that readings do not keep step with the training.
-_POLL_S: Final = 0.1
+# Least mean time between two readings of power without energy, s. The time varies randomly in a
+# range of _SWING times the mean, so that readings do not keep step with the training.
 _SHORTEST_POLL_S: Final = 0.05
 _SWING: Final = 0.5
 # Quantities that a device must have.
@@ -168,8 +167,13 @@ class SysfsSource:
 
 
 def _next_s(row: FileSensor, now_s: float) -> float:
-    """Return the time of the next reading of a sensor that is read now."""
-    if row.quantity in _METERING:
+    """Return the time of the next reading of a sensor that is read now.
+
+    Slow sensors of power are left out of some quick readings: a reading may call the firmware.
+    """
+    if row.quantity == "power":
+        return now_s + min(row.period_s or 0.0, BEAT_S) / 2.0
+    if row.quantity == "energy":
         return now_s
     is_rare = row.kind == "counter" or row.quantity == "power_limit"
     return next_reading_s(now_s, _RARE_BEATS if is_rare else _GAUGE_BEATS)
@@ -177,4 +181,4 @@ def _next_s(row: FileSensor, now_s: float) -> float:
 
 def _poll_s(power: FileSensor) -> float:
     """Return the mean time between two readings of a sensor of power, s."""
-    return max(power.period_s or _POLL_S, _SHORTEST_POLL_S)
+    return max(power.period_s or POLL_S, _SHORTEST_POLL_S)

@@ -40,6 +40,7 @@ class Case:
         scope: scope of the device.
         named: part of the name of the device to test, if a device of the tree has several.
         share: power of that device as a share of the power of the tree's device.
+        is_only_one: whether a machine has at most one device of the family.
         no_values: contents by which the driver may say that it has no value, given the right one.
     """
 
@@ -50,6 +51,7 @@ class Case:
     scope: Scope = "gpu"
     named: str = ""
     share: float = 1.0
+    is_only_one: bool = False
     no_values: Mapping[str, Change] = field(default_factory=lambda: NO_TEXT)
 
     def rows(self, found: FoundDevice) -> Sequence[FileSensor]:

@@ -2,7 +2,12 @@
 
 from typing import Final
 
-from tests.sensing.sources.conformance import acme, amd
+from tests.sensing.sources.conformance import acme, amd, hosts, intel
 from tests.sensing.sources.conformance.case import Case
 
-CASES: Final[tuple[Case, ...]] = (*acme.CASES, *amd.CASES)
+CASES: Final[tuple[Case, ...]] = (
+    *acme.CASES,
+    *amd.CASES,
+    *intel.CASES,
+    *hosts.CASES,
+)

@@ -111,6 +111,17 @@ def test_slow_power_is_read_at_each_beat(machine):
     assert source.interval_s == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize(("period_s", "count"), [(None, 16), (0.1, 16), (0.4, 4), (5.0, 2)])
+def test_slow_power_is_not_read_often(machine, period_s, count):
+    """Between two phases, a sensor of power is read twice per period, or every 0.4 s."""
+    source = opened(machine.source(replace(POWER, period_s=period_s)))
+    readings = []
+    for _ in range(16):
+        readings += source.read()
+        machine.clock.advance(source.quick_interval_s)
+    assert len(readings) == count
+
+
 def test_power_is_read_often_while_the_counter_fails(machine):
     """With a counter, a reading at each beat is enough; without it, power is all there is."""
     source = machine.source(ENERGY, POWER)

@@ -4,7 +4,7 @@ import pytest
 
 from energy_callbacks.core.config import check_settings
 from energy_callbacks.core.errors import SourceUnavailable
-from energy_callbacks.sensing.devices import (
+from energy_callbacks.sensing.gpus.devices import (
     GpuInfo,
     choose,
     in_use,
@@ -118,7 +118,7 @@ def test_choose_a_card_and_an_instance_of_it() -> None:
 @pytest.mark.parametrize("device", [7, "GPU-9", "MIG-1", "GPU-"])
 def test_choose_unknown_card(device: int | str) -> None:
     """An unknown or ambiguous card is refused, and the message lists the existing ones."""
-    with pytest.raises(ValueError, match=r"this machine has 0 .*, 1 .*nvidia-smi -L"):
+    with pytest.raises(ValueError, match=r"this machine has 0 .*, 1 .*energy-callbacks doctor"):
         choose([device], TWO)
 
 
@@ -138,5 +138,5 @@ def test_argument_that_is_wrong_anywhere(devices: object) -> None:
 @pytest.mark.parametrize("devices", [[0.5], [True], [None]])
 def test_argument_of_a_wrong_type(devices: object) -> None:
     """A device that is neither an index nor a UUID is a wrong type."""
-    with pytest.raises(TypeError, match="index or a UUID"):
+    with pytest.raises(TypeError, match="PCI address of a GPU"):
         check_settings(devices=devices)

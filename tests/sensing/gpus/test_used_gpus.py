@@ -9,9 +9,9 @@ import pytest
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.frameworks import cuda_driver
+from energy_callbacks.sensing.gpus.used_gpus import UsedGpus
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
-from energy_callbacks.sensing.used_gpus import UsedGpus
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import Card, Constant, FakeNvml, Fault, Process, Scenario, card_uuid, h200
 

@@ -1,4 +1,4 @@
-"""Finds out which physical GPUs this process uses.
+"""Finds the GPUs that a user names, and the NVIDIA cards that this process uses.
 
 After the framework has initialised CUDA, the driver itself lists the visible devices
 (``cuda_driver``). Before that, ``resolve`` interprets the *mask* in the same way as CUDA. The mask
@@ -20,18 +20,23 @@ ORDER_VARIABLE: Final = "CUDA_DEVICE_ORDER"
 # CUDA parses an index as the C function strtoul does: "1gpu" is 1 (torch/cuda/__init__.py).
 _INDEX: Final = re.compile(r"\s*\+?(\d+)")
 
+_ADDRESS: Final = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuInfo:
-    """One physical card, as NVML lists it.
+    """One physical GPU.
 
     Attributes:
-        index: NVML's index, as printed by nvidia-smi, in the order of PCI bus addresses.
-        uuid: UUID, including ``GPU-``.
+        index: index in the list of all GPUs of the machine (``drm_gpus``). For an NVIDIA card it is
+            NVML's index, as printed by nvidia-smi, in the order of PCI bus addresses.
+        uuid: UUID, including ``GPU-``; the PCI bus address of a GPU without UUID.
         name: product name, such as ``NVIDIA H200``.
-        pci_bus_id: PCI bus address, such as ``00000000:3B:00.0``.
-        memory_total_bytes: memory of the whole card.
-        compute_capability: major and minor version, such as (9, 0) for Hopper.
+        pci_bus_id: PCI bus address, such as ``00000000:3B:00.0``; a GPU that is no PCI device has
+            the path of its folder instead.
+        memory_total_bytes: memory of the whole card; ``None`` if not known.
+        compute_capability: major and minor version, such as (9, 0) for Hopper; ``None`` for other
+            vendors.
         mig_uuids: UUIDs of the card's MIG instances (parts into which the driver can split a card),
             each including ``MIG-``; empty without MIG.
     """
@@ -40,8 +45,8 @@ class GpuInfo:
     uuid: str
     name: str
     pci_bus_id: str
-    memory_total_bytes: int
-    compute_capability: tuple[int, int]
+    memory_total_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
     mig_uuids: tuple[str, ...] = ()
 
     @property
@@ -75,13 +80,12 @@ def choose(devices: Devices, inventory: _Inventory) -> tuple[tuple[str, ...], ..
     """Return, for each card that the user chose, its UUID or the UUIDs of its MIG instances.
 
     Args:
-        devices: ``"all"`` (every card that NVML lists), or a list of indices as printed by
-            nvidia-smi, UUIDs and prefixes of UUIDs.
-        inventory: all cards of the machine.
+        devices: ``"all"``, or a list of indices, PCI bus addresses, UUIDs and prefixes of UUIDs.
+        inventory: all GPUs of the machine.
 
     Raises:
-        ValueError: if ``devices`` names a card that this machine does not have, or if a prefix fits
-            several UUIDs.
+        ValueError: if ``devices`` names a GPU that this machine does not have, or if a name fits
+            several GPUs.
     """
     if devices == "all":
         return tuple((gpu.uuid,) for gpu in inventory)
@@ -121,19 +125,32 @@ def one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
 
 
 def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
-    """Return the card with this index, or the card or MIG instance with this UUID or prefix."""
+    """Return the GPU with this index or PCI address, or that or a MIG instance with this UUID."""
     if isinstance(device, int):
         found = [GpuChoice(gpu, gpu.uuid) for gpu in inventory if gpu.index == device]
         what = f"no GPU with index {device}"
     else:
-        found = _matches(device, inventory)
-        what = f"{len(found) or 'no'} GPUs with a UUID that begins with {device!r}"
+        found = _at_address(device, inventory) or _matches(device, inventory)
+        what = f"{len(found) or 'no'} GPUs with a PCI address or a UUID that begins with {device!r}"
     if len(found) != 1:
         raise ValueError(
-            f"{what}: this machine has {_listing(inventory)} (nvidia-smi -L lists them); "
-            "name one of these in devices=, or leave it out to measure the GPUs in use"
+            f"{what}: this machine has {_listing(inventory)} ('energy-callbacks doctor' lists "
+            "them); name one of these in devices=, or leave it out to measure the GPUs in use"
         )
     return found[0]
+
+
+def _at_address(name: str, inventory: _Inventory) -> list[GpuChoice]:
+    """Return the GPUs with a PCI address, such as ``0000:3b:00.0`` or ``3b:00.0``."""
+    address = name.lower()
+    if not _ADDRESS.fullmatch(address):
+        return []
+    # NVML writes the domain with eight digits, Linux with four.
+    return [
+        GpuChoice(gpu, gpu.uuid)
+        for gpu in inventory
+        if f"0000{gpu.pci_bus_id.lower()}".endswith(address)
+    ]
 
 
 def _listing(inventory: _Inventory) -> str:

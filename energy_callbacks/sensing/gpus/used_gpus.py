@@ -16,8 +16,8 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, in_use, one_per_card
 from energy_callbacks.sensing.frameworks import cuda_driver
+from energy_callbacks.sensing.gpus.devices import GpuChoice, GpuInfo, in_use, one_per_card
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.nvidia.processes import pids_on
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory, session

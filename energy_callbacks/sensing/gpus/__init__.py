@@ -1,0 +1,1 @@
+"""Which GPUs the machine has, and which of them a run uses."""
