@@ -1,10 +1,13 @@
-"""Shows charts, hyperparameters and the report of a training in TensorBoard.
+"""Shows charts, hyperparameters and the report of a training in TensorBoard and other trackers.
 
 ::
 
-    first row with an "efficiency/" tag     layout of "Custom Scalars", hyperparameters
+    first row                               runs of other trackers: configuration, layout
+    first row with an "efficiency/" tag     TensorBoard: layout of "Custom Scalars", hyperparameters
+    end of the training                     runs of other trackers: last figures, without waiting
     after the training                      ``report_process.pages``: last figures, report as text,
-                                              charts, end of session
+                                              charts, end of session in TensorBoard
+                                            ``RunLog.report``: last figures and files in the runs
 
 A row is the set of figures that is logged at one step. A session is TensorBoard's record of one
 training on the page "HParams". TensorBoard reads only one layout and one session per TensorBoard
@@ -19,14 +22,18 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.metrics.tags import own_tags, without_prefix
+from energy_callbacks.core.config import settings_in_use
 from energy_callbacks.core.guard import ForeignCalls
+from energy_callbacks.core.settings.layers import DEFAULT
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs import hparams
 from energy_callbacks.outputs.layout import layout, tags_of
-from energy_callbacks.outputs.protocol import Board
-from energy_callbacks.report_process.pages import Pages
+from energy_callbacks.outputs.protocol import Board, RunLog, Value
+from energy_callbacks.outputs.run_logs import RunLogs
+from energy_callbacks.report_process.pages import Pages, expected_figures
+from energy_callbacks.version import __version__
 
-Facts = Mapping[str, hparams.Value | None]
+Facts = Mapping[str, Value | None]
 # Prefixes of the tags of a layout and of a session.
 _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
 # Only the first bytes of each event file are searched for these tags, because a training writes
@@ -37,9 +44,9 @@ _MOST_FILES: Final = 4
 
 
 class Dashboard:
-    """The TensorBoard pages of one training.
+    """The TensorBoard pages of one training, and its runs in other experiment trackers.
 
-    A failure is logged once and ends the dashboard, but not the training or the meter.
+    A failure is logged once and ends the pages, but not the training or the meter.
 
     Args:
         meter: the meter of the training.
@@ -47,6 +54,7 @@ class Dashboard:
             first row with an ``efficiency/`` tag.
         facts: returns additional hyperparameters by name, ``None`` for unknown values; called at
             the same row if there is a TensorBoard run.
+        runs: returns the open runs of other trackers, which may be none; called at the first row.
     """
 
     def __init__(
@@ -54,12 +62,15 @@ class Dashboard:
         meter: EnergyMeter,
         boards: Callable[[], Iterable[Board]] = tuple,
         facts: Callable[[], Facts] = dict,
+        runs: Callable[[], Iterable[RunLog]] = tuple,
     ) -> None:
         self._meter = meter
         self._prefix = meter.config.tag_prefix
         self._ask_boards = boards
         self._ask_facts = facts
-        self._facts: dict[str, hparams.Value] = {}
+        self._ask_runs = runs
+        self._runs: RunLogs | None = None
+        self._facts: dict[str, Value] = {}
         self._boards: list[Board] = []
         self._compared: list[Board] = []
         self._is_due = True
@@ -79,23 +90,58 @@ class Dashboard:
             scalars: figures of the row by tag.
             step: step of the row.
         """
+        if scalars:
+            self._begin_runs()
         if self._is_due and any(tag.startswith(f"{self._prefix}efficiency/") for tag in scalars):
             self._is_due = False
             self._calls.call(lambda: self._begin(without_prefix(self._prefix, scalars), step))
 
     def pages(self, metrics: Callable[[], Mapping[str, float]], step: int) -> Pages | None:
-        """Return what the report process writes to TensorBoard; ``None`` without a TensorBoard run.
+        """End the training; return what the report process writes to TensorBoard.
+
+        The result is ``None`` without a TensorBoard run. Called in ``EnergyMeter.ending``.
 
         Args:
             metrics: returns the last values of the user's metrics; tags of this package are
                 ignored.
             step: step of the last row.
         """
+        if runs := self._begin_runs():
+            totals = without_prefix(self._prefix, self._meter.totals())
+            runs.end(expected_figures(totals))
         if not self._boards:
             return None
         pages = self._calls.call(lambda: self._pages(metrics(), step))
         self._boards = []
         return pages
+
+    def _begin_runs(self) -> RunLogs:
+        """Return the runs of other trackers. The first call adds configuration and layout."""
+        if self._runs is None:
+            self._runs = RunLogs()
+            calls = ForeignCalls("the run of a tracker was not found", self._meter.now_s)
+            self._runs = calls.call(self._found_runs) or self._runs
+        return self._runs
+
+    def _found_runs(self) -> RunLogs:
+        runs = RunLogs(self._ask_runs(), self._meter.now_s)
+        if runs:
+            self._meter._add_run_logs(runs)
+            runs.begin(self._configuration(), self._prefix)
+        return runs
+
+    def _configuration(self) -> dict[str, Value]:
+        """Return the known facts about the training, and the settings other than defaults."""
+        settings = settings_in_use(self._meter.config).items()
+        values = {
+            "version": __version__,
+            "run_id": self._meter.run_id,
+            "run_folder": str(self._meter.run_folder),
+            "device": _device_names(self._meter),
+            **{name: found.value for name, found in settings if found.origin != DEFAULT},
+            **self._ask_facts(),
+        }
+        return {k: v for k, v in values.items() if isinstance(v, str | float | int)}
 
     def _begin(self, scalars: Mapping[str, float], step: int) -> None:
         self._boards = list(self._ask_boards())

@@ -1,7 +1,8 @@
 """``EnergyMeter``: measures the energy of a training; adapters and training loops call it.
 
-Adapters also use the methods ``_abandon``, ``_record``, ``_start``, ``_step_marks`` and
-``_wait_until_seen``, and the attribute ``_clock``. These are no part of the public interface.
+Adapters also use the methods ``_abandon``, ``_add_run_logs``, ``_record``, ``_start``,
+``_step_marks`` and ``_wait_until_seen``, and the attribute ``_clock``. These are no part of the
+public interface.
 """
 
 import contextlib
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
     from energy_callbacks.accounting.metrics.scalars import Scalars
     from energy_callbacks.accounting.power_control import PowerControl
+    from energy_callbacks.outputs.run_logs import RunLogs
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
 
@@ -602,6 +604,16 @@ class EnergyMeter:
             attempt.recorder.event(kind, attempt.note_alive(), **values)
 
     @harmless
+    def _add_run_logs(self, runs: "RunLogs") -> None:
+        """Add figures and files of the report to runs of experiment trackers, after the attempt.
+
+        Call this while the attempt is running, or in ``ending``.
+        """
+        if attempt := self._lifecycle.own:
+            attempt.on_report = runs.report
+            open_attempts.exit_first()
+
+    @harmless
     def record_metrics(
         self, values: Mapping[str, Any], *, step: int | None = None, epoch: float | None = None
     ) -> None:
@@ -726,7 +738,7 @@ class EnergyMeter:
         if attempt.rank != 0:
             return
         attempt.wait_for_ranks(_RANKS_S)
-        job = self._job = ReportJob(attempt.run_folder, pages)
+        job = self._job = ReportJob(attempt.run_folder, pages, attempt.on_report, attempt.run_id)
         if isinstance(self._clock, SystemClock) and _has_exit_handlers():
             queue.reports.make(job)
         else:  # in virtual time, a report is made at once
@@ -735,6 +747,7 @@ class EnergyMeter:
     def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
         """Wait for the report of the last attempt, which another process makes after the training.
 
+        If the training logs to W&B, MLflow or another tracker, the report is then in its run, too.
         Without this, the report is complete when the interpreter has exited. It is not needed
         before ``report`` and ``save_report``.
 

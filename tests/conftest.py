@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.garbage import Freezer
 from tests.integrations.no_tensorflow import keep_tensorflow_out
-from tests.lanes import LANES, Lane, lanes_of
+from tests.lanes import FRAMEWORKS, LANES, Lane, lanes_of
 from tests.scheduling import LaneScheduling
+from tests.trackers.fixtures import SERVER_KEY
+from tests.trackers.mlflow_server import MlflowServer, is_installed
 
 # No deadline for examples of Hypothesis: on a busy machine they take longer.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,6 +23,7 @@ settings.load_profile("patient")
 TESTS = Path(__file__).parent
 # A worker that dies is replaced; the new one runs the remaining tests of the lane.
 _RESTARTS = "4"
+_SERVER = pytest.StashKey[MlflowServer]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,6 +76,11 @@ def _distribute(config: pytest.Config, lanes: list[Lane]) -> None:
     config.option.dist = "each"
     config.option.tx = [_spec(lane) for lane in lanes]
     config.option.maxworkerrestart = config.option.maxworkerrestart or _RESTARTS
+    if is_installed() and any(lane in FRAMEWORKS for lane in lanes):
+        folder = tempfile.TemporaryDirectory(prefix="mlflow-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[_SERVER] = server = MlflowServer(Path(folder.name))
+        config.add_cleanup(server.stop)
 
 
 def _spec(lane: Lane) -> str:
@@ -94,9 +103,11 @@ def _run_in(config: pytest.Config, lane: Lane) -> None:
 
 
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker its lane, and which other lanes run."""
+    """Tell a worker its lane, which other lanes run, and the address of the MLflow server."""
     node.workerinput["lane"] = node.gateway.spec.lane
     node.workerinput["lanes"] = [lane.name for lane in _asked_for(node.config)]
+    if (server := node.config.stash.get(_SERVER, None)) is not None:
+        node.workerinput[SERVER_KEY] = server.url
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:

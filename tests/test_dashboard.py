@@ -10,11 +10,14 @@ import pytest
 from tensorboard.plugins.hparams import api_pb2
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.report import load
 from energy_callbacks.report_process.pages import FINAL
 from energy_callbacks.testing import FakeClock
+from energy_callbacks.version import __version__
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.contract.lab import HOST_W, POWER_W, constant
 from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
@@ -23,7 +26,9 @@ from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 class Loop:
     """A training of 20 steps of 0.1 s, with a row every five steps."""
 
-    def __init__(self, folder: Path, board: Any, *, facts: Any = dict, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, board: Any, *, facts: Any = dict, runs: Any = tuple, **settings: Any
+    ) -> None:
         clock = FakeClock()
         sources = [constant(clock, POWER_W, "gpu"), constant(clock, HOST_W, "host")]
         self.clock = clock
@@ -33,7 +38,8 @@ class Loop:
             config=EnergyConfig(report_dir=folder / "energy", **settings),
         )
         self.tokens = 100 if settings else None
-        self.dashboard = Dashboard(self.meter, lambda: [board], facts)
+        boards = [] if board is None else [board]
+        self.dashboard = Dashboard(self.meter, lambda: boards, facts, runs)
 
     def train(self, error: Exception | None = None, **metrics: float) -> None:
         """Train, from the start to the report."""
@@ -153,6 +159,120 @@ def test_a_handler_of_a_signal_may_raise_while_a_row_is_written(tmp_path: Path) 
             Loop(tmp_path, Interrupted(tmp_path / "run")).train()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+TOTAL_WH = (POWER_W + HOST_W) * 2.0 / 3600
+
+
+class Tracked:
+    """A run of an experiment tracker that records its calls."""
+
+    name = "tracked"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+
+    def begin(self, config: Any, tag_prefix: str) -> None:
+        self.calls.append(("begin", (config, tag_prefix)))
+
+    def end(self, figures: Any) -> None:
+        self.calls.append(("end", figures))
+
+    def report(self, figures: Any, files: Any) -> None:
+        assert all(path.is_file() for path in files)
+        self.calls.append(("report", (figures, files)))
+
+
+def test_a_run_of_a_tracker_gets_configuration_figures_and_report(tmp_path: Path) -> None:
+    """There need not be a run in TensorBoard; settings with their default are left out."""
+    run, facts = Tracked(), {"batch_size": 4, "precision": None}
+    loop = Loop(
+        tmp_path, None, runs=lambda: [run], facts=lambda: facts, country="DEU", tag_prefix="a/"
+    )
+    loop.train()
+    begin, end, report = run.calls
+    config, tag_prefix = begin[1]
+    assert tag_prefix == "a/"
+    assert config == {
+        "version": __version__,
+        "run_id": loop.meter.run_id,
+        "run_folder": str(tmp_path / "energy"),
+        "device": "scripted gpu",
+        "country": "DEU",
+        "tag_prefix": "a/",
+        "batch_size": 4,
+    }
+    figures, files = report[1]
+    assert [path.name for path in files] == ["energy_report.html", "energy_report.json"]
+    assert figures["final/total_wh"] == pytest.approx(TOTAL_WH)
+    assert set(figures) == set(FINAL)
+    assert end[1] == pytest.approx({k: v for k, v in figures.items() if k in end[1]})
+    assert set(figures) - set(end[1]) == {"final/total_j_per_token"}, "no row has it"
+
+
+def test_a_training_without_a_row_has_its_report_in_the_tracker(tmp_path: Path) -> None:
+    """The run is then found at the end."""
+    run = Tracked()
+    loop = Loop(tmp_path, None, runs=lambda: [run])
+    loop.meter.start()
+    with loop.meter.ending() as ending:
+        ending.pages = loop.dashboard.pages(dict, 0)
+    assert [name for name, _ in run.calls] == ["begin", "end", "report"]
+
+
+def test_a_training_that_failed_without_a_hook_has_its_report_in_the_tracker(
+    tmp_path: Path,
+) -> None:
+    """The journal's thread notices that the call has ended; no hook calls the dashboard."""
+    run = Tracked()
+    loop = Loop(tmp_path, None, runs=lambda: [run])
+
+    def fit() -> None:
+        loop.meter._start(call=ActiveCall.find("fit", package=__name__.partition(".")[0]))
+        loop.clock.advance(1.0)
+        loop.dashboard.row(loop.meter.scalars(), 0)
+
+    fit()
+    loop.clock.advance(60.0)
+    assert [name for name, _ in run.calls] == ["begin", "report"]
+
+
+def test_the_report_is_that_of_its_own_training(tmp_path: Path) -> None:
+    """Another training has begun in the same folder before the report of the first one is made.
+
+    Loggers such as ``WandbLogger`` have the same folder for all trainings.
+    """
+    first, run = Loop(tmp_path, None), Tracked()
+    first.dashboard = Dashboard(first.meter, runs=lambda: [run])
+    second = EnergyMeter(
+        sources=[constant(first.clock, 7.0, "gpu")], clock=first.clock, config=first.meter.config
+    )
+
+    def begin(*_: object) -> None:
+        first.clock.advance(0.1)
+        second.start()
+        first.clock.advance(5.0)
+
+    run.end = begin  # type: ignore[method-assign]
+    first.train()
+    second.stop()
+    [_, (_, (figures, files))] = run.calls
+    assert figures["final/total_wh"] == pytest.approx(TOTAL_WH, rel=1e-3)
+    assert load(files[0]).run.run_id == first.meter.run_id
+
+
+def test_runs_that_are_not_found_are_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pages of TensorBoard are there nevertheless."""
+
+    def fail() -> NoReturn:
+        raise AttributeError("another version of the tracker")
+
+    Loop(tmp_path, TensorBoardOutput(tmp_path / "run"), runs=fail).train()
+    [record] = caplog.records
+    assert record.getMessage() == "the run of a tracker was not found"
+    assert TensorBoardView(tmp_path).charts()
 
 
 def test_a_copy_is_in_no_training(tmp_path: Path) -> None:

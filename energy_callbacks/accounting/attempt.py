@@ -134,7 +134,11 @@ class ActiveAttempt:
         power: control of the GPUs' power, which restores it when the attempt ends; ``None`` if
             there is none.
         is_let_go: whether ``let_go`` was called.
+        on_report: called after the report of the run was made, with its last figures by tag and the
+            run folder; ``None`` if nobody waits for it.
     """
+
+    on_report: Callable[[Mapping[str, float], Path], None] | None = None
 
     def __init__(
         self,

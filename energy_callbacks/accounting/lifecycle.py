@@ -191,6 +191,12 @@ class Lifecycle:
             self._close_left(attempt)
         if attempt.wait_until_over():
             attempt.wait_for_journal(open_attempts.REPORT_S)
+        if attempt.on_report is not None and open_attempts.is_open(attempt):
+            logger.warning(
+                "the energy report of %s may be missing in the run of your experiment tracker: the "
+                "process exits before it is there; call wait_for_report() with a longer timeout_s",
+                attempt.run_folder,
+            )
 
     def _abandon(self, message: str) -> None:
         """Stop measuring after an error, and log a message with the exception being handled."""

@@ -33,10 +33,21 @@ def add(attempt: "ActiveAttempt", at_exit: Callable[[], object]) -> None:
             its journal and its report.
     """
     _open[attempt] = (at_exit, forks.generation)
-    # The last handler that is registered runs first: before those of libraries that the training
-    # has imported until now.
+    exit_first()
+
+
+def exit_first() -> None:
+    """Make the exit of the interpreter end attempts before it ends libraries imported until now.
+
+    The handler of ``atexit`` that was registered last runs first.
+    """
     atexit.unregister(close_all)
     atexit.register(close_all)
+
+
+def is_open(attempt: "ActiveAttempt") -> bool:
+    """Return whether the journal or the report of an attempt is not complete."""
+    return attempt in _open
 
 
 def remove(attempt: "ActiveAttempt") -> None:

@@ -9,7 +9,7 @@ lists the columns of the page.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Value = str | float | bool
+from energy_callbacks.outputs.protocol import Value
 
 
 def session_start(values: Mapping[str, Value], unix_s: float) -> Any:

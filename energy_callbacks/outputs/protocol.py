@@ -1,7 +1,15 @@
-"""Defines the protocols ``Output``, for scalars, and ``Board``, for TensorBoard summaries."""
+"""Defines the protocols of destinations.
 
-from collections.abc import Mapping
+``Output`` receives scalars, ``Board`` TensorBoard summaries, ``RunLog`` the configuration, final
+figures and report of a training.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
+
+Value = str | float | bool
+"""Value of a configuration or hyperparameter."""
 
 
 class Output(Protocol):
@@ -46,4 +54,44 @@ class Board(Protocol):
 
     def flush(self) -> None:
         """Write all appended summaries to disk."""
+        ...
+
+
+class RunLog(Protocol):
+    """A run of an experiment tracker, such as W&B, which the training has open.
+
+    The framework's own logger writes the rows of the training to the same run.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the tracker, for messages."""
+        ...
+
+    def begin(self, config: Mapping[str, Value], tag_prefix: str) -> None:
+        """Add the configuration, and suggest a layout of charts; called on the training thread.
+
+        Args:
+            config: settings and properties of the training, by name.
+            tag_prefix: the user's setting ``tag_prefix``.
+        """
+        ...
+
+    def end(self, figures: Mapping[str, float]) -> None:
+        """Set the figures that are known at the end of the training, before there is a report.
+
+        Called on the training thread, so it must not wait for a server.
+
+        Args:
+            figures: values by tag, such as ``final/total_wh``.
+        """
+        ...
+
+    def report(self, figures: Mapping[str, float], files: Sequence[Path]) -> None:
+        """Set the figures of the report, and add its files; never called on the training thread.
+
+        Args:
+            figures: values by tag, such as ``final/total_wh``.
+            files: the files of the report.
+        """
         ...

@@ -5,4 +5,5 @@
     training process                      report process
     ReportQueue.make(job) ── starts ──▶   python -m energy_callbacks.report_process
                                           job.make: report files, pages of TensorBoard
+    job.publish ◀──────── last figures ──
 """

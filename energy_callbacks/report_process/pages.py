@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.core.units import grams, watt_hours
 from energy_callbacks.outputs import hparams, summaries
+from energy_callbacks.outputs.protocol import Value
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ FINAL: Final = {
 # Metrics that are listed first, because TensorBoard 2.21 shows only five metrics unless the user
 # selects others.
 _FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
+# Tags of the same figures in rows; those of other figures begin with ``efficiency/``.
+_SOURCES = {"final/total_wh": "energy/total_wh", "final/emissions_g": "emissions/total_g"}
 # Width of a picture in inches. A picture on the page "Images" is shown about 300 points wide.
 _PICTURE_IN = 4.2
 
@@ -47,7 +50,7 @@ class Pages:
 
     folders: Sequence[str]
     compared: Sequence[str]
-    facts: Mapping[str, hparams.Value]
+    facts: Mapping[str, Value]
     metrics: Mapping[str, float]
     step: int
     unix_s: float
@@ -55,7 +58,7 @@ class Pages:
     def write(self, report: "EnergyReport") -> None:
         """Write the pages of a report."""
         users = {f"final/{name}": value for name, value in self.metrics.items()}
-        last = users | _last_figures(report)
+        last = users | last_figures(report)
         columns = sorted(last, key=lambda tag: (tag not in _FIRST, tag not in users))
         found = [summaries.scalars(last), *_of_report(report)]
         is_success = report.run.status == "finished"
@@ -70,7 +73,20 @@ class Pages:
             output.close()
 
 
-def _last_figures(report: "EnergyReport") -> dict[str, float]:
+def expected_figures(totals: Mapping[str, float]) -> dict[str, float]:
+    """Return the figures of ``FINAL`` at the end of a training, before there is a report.
+
+    They may differ from those of the report: see ``EnergyMeter.ending``. In a resumed run, figures
+    per sample and token are those of the last attempt alone.
+
+    Args:
+        totals: figures of the whole training by tag.
+    """
+    sources = {tag: tag.replace("final/", "efficiency/") for tag in FINAL} | _SOURCES
+    return {tag: totals[source] for tag, source in sources.items() if source in totals}
+
+
+def last_figures(report: "EnergyReport") -> dict[str, float]:
     """Return the known figures of ``FINAL`` by tag; unresolved energies are left out."""
     total, efficiencies = report.energy.total, report.efficiency
     last = {}

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -66,13 +67,17 @@ class ReportQueue:
             _skip(skipped, job)
             return
         try:
-            _, message = process.communicate(job.as_json(), timeout=_LONGEST_S)
+            output, message = process.communicate(job.as_json(), timeout=_LONGEST_S)
         except (OSError, subprocess.SubprocessError) as error:
             process.kill()
-            message = str(error)
-        if process.wait():
+            output, message = "", str(error)
+        try:
+            if not process.wait():
+                job.publish(json.loads(output.splitlines()[-1]))
+                return
             warn(job.run_folder, message.strip()[-_MESSAGE:] or f"exit status {process.returncode}")
-        job.done.set()
+        finally:
+            job.done.set()
 
     def wait(self, job: ReportJob, timeout_s: float) -> None:
         """Wait until a job is done. A job that is kept until the exit is made now."""
@@ -90,7 +95,7 @@ class ReportQueue:
 def make_here(job: ReportJob) -> None:
     """Make a report in this process; a failure is logged."""
     try:
-        job.make()
+        job.publish(job.make())
     except KeyboardInterrupt:
         warn(job.run_folder, "interrupted by Ctrl-C")
         raise
@@ -118,7 +123,7 @@ def _started() -> "subprocess.Popen[str]":
         # -P: the working directory is not a folder of modules.
         [sys.executable, "-P", "-m", "energy_callbacks.report_process"],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={
@@ -136,7 +141,10 @@ def _skip(skipped: ReportJob | None, newer: ReportJob) -> None:
         return
     skipped.done.set()
     folder = skipped.run_folder
-    if folder != newer.run_folder:  # otherwise the newer report covers both
+    is_same_folder = folder == newer.run_folder
+    if is_same_folder and skipped.run_id == newer.run_id:  # the newer report covers both
+        newer.take_over(skipped)
+    elif not is_same_folder or skipped.on_report:
         logger.warning(
             "the report of %s was skipped, because a newer training has ended; make it with: "
             "energy-callbacks report %s",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.outputs import hparams, summaries
+from energy_callbacks.outputs.protocol import Value
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.drawing import figure_png
@@ -169,7 +170,7 @@ def _ratio(trial: Trial) -> Ratio | None:
 
 
 def _write_session(folder: Path, trial: Trial) -> None:
-    values: dict[str, hparams.Value] = {
+    values: dict[str, Value] = {
         "batch_size": trial.size,
         "accumulation": trial.accumulation,
     }

@@ -30,12 +30,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from transformers import DefaultFlowCallback, PrinterCallback, ProgressCallback
+from transformers import PrinterCallback, ProgressCallback
 from transformers.integrations.integration_utils import TensorBoardCallback, rewrite_logs
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.outputs import open_runs
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
-from energy_callbacks.outputs.protocol import Board
+from energy_callbacks.outputs.protocol import Board, RunLog
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks_huggingface.log_filter import (
@@ -43,6 +44,7 @@ from energy_callbacks_huggingface.log_filter import (
     LogFilter,
     LogRow,
     console,
+    has_flow,
     needed,
     nothing,
     takes_time,
@@ -93,10 +95,14 @@ class OtherTrainerCallbacks:
         yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
         yield from () if self._file is None else (self._file,)
 
+    def run_logs(self) -> Iterator[RunLog]:
+        """Return the open runs of experiment trackers to which these callbacks write."""
+        return open_runs.of_callbacks(self._callbacks)
+
     @property
     def _is_in_place(self) -> bool:
         """Whether our callback is in its place. If not, other callbacks are not added."""
-        return self._ours in self._callbacks[: 1 + _has_flow(self._callbacks)]
+        return self._ours in self._callbacks[: 1 + has_flow(self._callbacks)]
 
     def take_place(self) -> None:
         """Move our callback to its place near the front of the list.
@@ -106,7 +112,7 @@ class OtherTrainerCallbacks:
         """
         others = [one for one in self._callbacks if one is not self._ours]
         if len(others) < len(self._callbacks) and not self._is_in_place:
-            others.insert(_has_flow(others), self._ours)
+            others.insert(has_flow(others), self._ours)
             self._callbacks[:] = others
 
     def takes_time(self) -> bool:
@@ -191,8 +197,3 @@ class OtherTrainerCallbacks:
             self._callbacks[:] = self._without_added()
         if self._own is not None:
             self._own.close()
-
-
-def _has_flow(callbacks: list[Any]) -> bool:
-    """Return whether the first callback is the one that decides when to log and save."""
-    return bool(callbacks) and type(callbacks[0]) is DefaultFlowCallback

@@ -74,6 +74,11 @@ class LogFilter(TrainerCallback):
         self._row.show(logs, self._select)
 
 
+def has_flow(callbacks: list[Any]) -> bool:
+    """Return whether the first callback is the one that decides when to log and save."""
+    return bool(callbacks) and type(callbacks[0]) is DefaultFlowCallback
+
+
 def needed(callbacks: list[Any]) -> list[Any]:
     """Return the callbacks without each filter that is directly before another filter.
 

@@ -84,7 +84,7 @@ class Session:
         self._micro_batches = 0
         self.predicts_since_s = None
         facts = partial(loop.facts, args, state)
-        self._dashboard = Dashboard(self._meter, self.others.runs, facts)
+        self._dashboard = Dashboard(self._meter, self.others.runs, facts, self.others.run_logs)
         self.inputs.attach(model, args.n_gpu)
         self.see()
 
@@ -176,7 +176,7 @@ class Session:
             self._schedule.logged(self._now_s() - start_s)
 
     def pages(self, state: Any) -> Pages | None:
-        """Return what is written to TensorBoard together with the report."""
+        """End the training in trackers; return what is written to TensorBoard with the report."""
         return self._dashboard.pages(lambda: loop.last_metrics(state), state.global_step)
 
     def ending(self) -> AbstractContextManager[Ending]:

@@ -14,6 +14,7 @@ import keras
 
 from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.outputs import open_runs
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report_process.pages import Pages
@@ -54,7 +55,12 @@ class Rows:
         self._is_our_file = board is None
         run = TensorBoardOutput(folder) if board is None else KerasTensorBoardOutput(board)
         self._output = FaultTolerantOutput(run, "TensorBoard", meter.now_s)
-        self._dashboard = Dashboard(meter, lambda: [run], lambda: _facts(data))
+        self._dashboard = Dashboard(
+            meter,
+            lambda: [run],
+            lambda: _facts(data),
+            lambda: open_runs.of_callbacks(others.all),
+        )
         self._tags = tags
         self.batches_per_row = batches_per_row
         self.executions = self.epoch = 0
@@ -92,7 +98,7 @@ class Rows:
             logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
 
     def pages(self) -> Pages | None:
-        """Return what is written to TensorBoard together with the report."""
+        """End the training in trackers; return what is written to TensorBoard with the report."""
         return self._dashboard.pages(lambda: self._losses, self.step)
 
     def close(self) -> None:

@@ -1,10 +1,11 @@
-"""Creates the TensorBoard dashboard of a Lightning training."""
+"""Creates the dashboard of a Lightning training, in TensorBoard and other trackers."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.outputs import open_runs
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks_lightning.bases import packages
 
@@ -13,7 +14,12 @@ _LOGGERS = tuple(package.loggers.TensorBoardLogger for package in packages)
 
 def dashboard(meter: EnergyMeter, trainer: Any) -> Dashboard:
     """Return the dashboard of a training; only the process with rank 0 writes to it."""
-    return Dashboard(meter, lambda: _boards(trainer), lambda: _facts(trainer))
+    return Dashboard(
+        meter,
+        lambda: _boards(trainer),
+        lambda: _facts(trainer),
+        lambda: open_runs.of_loggers(trainer.loggers),
+    )
 
 
 def _boards(trainer: Any) -> Iterator[WriterBoard]:

@@ -35,6 +35,7 @@ class FakeAttempt:
     run_folder: Path = Path("run")
     is_ending: bool = False
     is_let_go: bool = False
+    on_report: Callable[..., object] | None = None
 
     def ask_to_end(self, error: BaseException | None) -> None:
         self.is_ending = True
@@ -246,6 +247,18 @@ def test_at_exit_a_journal_that_hangs_is_not_waited_for_again(bench: Bench) -> N
     bench.attempt.closes = False
     open_attempts.close_all()
     assert "wait_for_journal" not in bench.attempt.heard
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_at_exit_a_report_that_someone_waits_for_is_not_lost_silently(
+    bench: Bench, caplog: pytest.LogCaptureFixture, closes: bool
+) -> None:
+    """A warning says that it may be missing in the run of a tracker."""
+    bench.begin()
+    bench.attempt.closes = closes
+    bench.attempt.on_report = print
+    open_attempts.close_all()
+    assert ("experiment tracker" in caplog.text) != closes
 
 
 @pytest.mark.parametrize("state", STATES)

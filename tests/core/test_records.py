@@ -7,12 +7,13 @@ import pickle
 import pytest
 
 from energy_callbacks.core import records
-from energy_callbacks.core.records import Channel, Device, Energy, Reading, Sensor
+from energy_callbacks.core.records import Channel, Device, Energy, Peak, Reading, Sensor
 
 SENSOR = Sensor(name="nvmlDeviceGetSamples", period_s=0.02)
 DEVICE = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU")
 CHANNEL = Channel(device=DEVICE, quantity="power", kind="gauge", sensor=SENSOR)
-ALL = [SENSOR, DEVICE, CHANNEL, Reading(CHANNEL, 1.0, 2.0), Energy(energy_j=1.0)]
+PEAK = Peak(flops_per_s=989e12, bytes_per_s=3.35e12, source="data sheet")
+ALL = [SENSOR, DEVICE, PEAK, CHANNEL, Reading(CHANNEL, 1.0, 2.0), Energy(energy_j=1.0)]
 
 
 @pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)

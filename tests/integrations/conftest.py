@@ -8,6 +8,12 @@ import pytest
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking
+from tests.trackers.fixtures import (  # noqa: F401 - fixtures
+    mlflow_uri,
+    mlflow_url,
+    wandb_folder,
+    wandb_offline,
+)
 
 pytest.register_assert_rewrite("tests.integrations.contract")
 

@@ -54,7 +54,9 @@ class Documented:
             metafunc.parametrize("example", metafunc.cls.examples)
 
     @pytest.fixture(autouse=True)
-    def _in_an_empty_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _in_an_empty_folder(
+        self, tmp_path: Path, wandb_offline: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.chdir(tmp_path)
 
     def test_blocks_of_a_page_run(self, page: Path) -> None:

@@ -8,6 +8,10 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.charts import no_charts  # noqa: F401 - a fixture
+from tests.trackers.fixtures import (  # noqa: F401 - fixtures
+    wandb_folder,
+    wandb_offline,
+)
 
 
 @pytest.fixture

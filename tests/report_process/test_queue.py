@@ -27,7 +27,7 @@ class FakeProcess:
 
     def communicate(self, text: str, timeout: float) -> tuple[str, str]:
         self._while_running(text)
-        return "", "boom" if self.returncode else ""
+        return "\n{}\n", "boom" if self.returncode else ""
 
     def wait(self) -> int:
         return self.returncode
@@ -186,10 +186,53 @@ def test_the_process_lowers_its_priority_and_makes_the_report(
     assert load(folder / "energy_report.json").throughput.samples == 20
 
 
-def test_a_real_process_makes_the_report(trained: Callable[..., Path]) -> None:
-    """It imports this package as this process does."""
-    job = ReportJob(trained())
+@pytest.mark.parametrize(
+    ("run_ids", "expected"),
+    [("111", ["a", "b", "c"]), ("122", ["a", "b", "c"]), ("123", ["a", "c"])],
+)
+def test_a_skipped_report_of_the_same_run_is_published_with_the_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    run_ids: str,
+    expected: list[str],
+) -> None:
+    """The figures of another run in the same folder are not; a warning says so."""
+    reports, published, made = ReportQueue(), [], []
+    jobs = [
+        ReportJob(Path("same"), None, lambda *_, name=name: published.append(name), run_id)
+        for name, run_id in zip("abc", run_ids, strict=True)
+    ]
+
+    def while_running(text: str) -> None:
+        made.append(text)
+        for job in jobs[1:] if len(made) == 1 else ():
+            reports.make(job)
+
+    monkeypatch.setattr(queue, "_started", lambda: FakeProcess(while_running))
+    reports.make(jobs[0])
+    assert len(made) == 2
+    assert published == expected
+    assert ("was skipped" in caplog.text) == ("b" not in expected)
+
+
+def test_a_report_that_was_not_made_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it does not wait longer."""
+    published: list[Any] = []
+    monkeypatch.setattr(queue, "_started", lambda: FakeProcess(lambda text: None, status=1))
+    job = ReportJob(Path("a"), None, lambda *found: published.append(found))
     ReportQueue().make(job)
+    assert published == []
+    assert job.done.is_set
+
+
+def test_a_real_process_makes_the_report(trained: Callable[..., Path]) -> None:
+    """It imports this package as this process does, and returns the last figures."""
+    published: list[Any] = []
+    job = ReportJob(trained(), None, lambda *found: published.append(found))
+    ReportQueue().make(job)
+    [(figures, folder)] = published
+    assert folder == job.run_folder
+    assert figures["final/total_wh"] == pytest.approx(100.0 * 10.0 / 3600)
     assert {path.suffix for path in job.run_folder.glob("energy_report.*")} == {
         ".html",
         ".json",

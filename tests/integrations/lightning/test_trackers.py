@@ -1,4 +1,4 @@
-"""TensorBoard's pages in what is Lightning's own: loggers, their prefixes, hyperparameters."""
+"""What TensorBoard, W&B and MLflow show through Lightning's loggers, with their prefixes."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("lightning")
 
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from tensorboard.plugins.hparams import api_pb2
 
 from energy_callbacks.testing import FakeClock
@@ -18,6 +18,7 @@ from tests.integrations.lightning.training import (
     trainer,
 )
 from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
+from tests.trackers.checks import assert_in_mlflow, assert_in_wandb
 
 
 class WithHyperparameters(TinyModule):
@@ -80,3 +81,23 @@ def test_a_training_that_raised_is_a_failed_session(tmp_path: Path) -> None:
     assert values(group)["final/total_wh"] > 0.0
     [text] = view.texts("version_0", "energy_report")
     assert "out of memory" in text
+
+
+@pytest.mark.parametrize("prefix", ["", "mine"])
+def test_wandb(tmp_path: Path, wandb_folder: Path, prefix: str) -> None:
+    """An offline run of ``WandbLogger``; Lightning puts the prefix of the logger before tags."""
+    clock = FakeClock()
+    logger, ours = WandbLogger(save_dir=wandb_folder, prefix=prefix), callback(clock)
+    trainer(tmp_path, ours, logger=logger).fit(TinyModule(clock), loader())
+    logger.experiment.finish()
+    joined = prefix and f"{prefix}-"
+    loss, step = f"{joined}train_loss_step", "trainer/global_step"
+    assert_in_wandb(wandb_folder, ours, prefix=joined, loss=loss, step=step)
+
+
+def test_mlflow(tmp_path: Path, mlflow_uri: str) -> None:
+    """A run of ``MLFlowLogger``, which Lightning ends before the report is complete."""
+    clock = FakeClock()
+    logger, ours = MLFlowLogger("lightning", tracking_uri=mlflow_uri), callback(clock)
+    trainer(tmp_path, ours, logger=logger).fit(TinyModule(clock), loader())
+    assert_in_mlflow(mlflow_uri, logger.run_id, ours, loss="train_loss_step")

@@ -1,0 +1,1 @@
+"""Experiment trackers in tests: fixtures, and what their runs contain."""
