@@ -228,7 +228,13 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
 
 
 def _known_place(country: str, region: str | None, origin: str) -> Place:
-    code, name = _country(country)
+    try:
+        code, name = _country(country)
+    except MissingExtraError as error:
+        advice = "or set a carbon intensity instead of a country"
+        raise MissingExtraError(
+            f"the country {country!r} needs CodeCarbon's tables: {error}, {advice}"
+        ) from error
     key = None if region is None else _region(code, name, region)
     return Place(country=code, country_name=name, region=key, origin=origin)
 
