@@ -113,3 +113,25 @@ def test_pictures_are_refused(tmp_path: Path, without: dict[str, str]) -> None:
     code = "import sys\nfrom energy_callbacks.cli import main\nsys.exit(main(sys.argv[1:]) != 1)"
     python(["-c", code, "report", ".", "--graphs"], tmp_path, without)
     assert not list(tmp_path.rglob("*.png"))
+
+
+def test_comparisons_have_pages(tmp_path: Path, without: dict[str, str]) -> None:
+    """The page of two runs says that its charts are left out, and no picture is written."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        python(["-c", LOOP], tmp_path / name, without)
+    words = ["-m", "energy_callbacks", "compare", "a", "b", "--out", "comparison"]
+    python(words, tmp_path, without)
+    page = (tmp_path / "comparison" / "comparison.html").read_text(encoding="utf-8")
+    assert "Charts are left out" in page
+    assert not list(tmp_path.rglob("*.png"))
+
+
+def test_a_matrix_runs_without_pictures(tmp_path: Path, without: dict[str, str]) -> None:
+    """Its jobs have reports, although ``graphs`` is on by default."""
+    plan = 'name = "m"\ncommand = "sleep 0.{tenths}"\nrepeats = 1\n[parameters]\ntenths = [1, 2]\n'
+    (tmp_path / "m.toml").write_text(plan, encoding="utf-8")
+    python(["-m", "energy_callbacks", "matrix", "m.toml"], tmp_path, without)
+    (page,) = tmp_path.rglob("matrix.html")
+    assert "Charts are left out" in page.read_text(encoding="utf-8")
+    assert len(list(tmp_path.rglob("energy_report.json"))) == 2
