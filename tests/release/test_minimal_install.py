@@ -86,3 +86,18 @@ def test_the_metadata_names_the_command_that_installs_the_rest(
     )
     printed = python(["-c", code], tmp_path, {}, interpreter).strip()
     assert printed == "pip install 'codecarbon<4,>=2.8'"
+
+
+def test_links_of_the_description_lead_to_the_repository(interpreter: str, tmp_path: Path) -> None:
+    """A package index shows the README, in which relative links would lead nowhere."""
+    code = (
+        "import re\nfrom importlib.metadata import metadata\n"
+        "text = metadata('energy-callbacks').get_payload()\n"
+        "print(*re.findall(r'\\]\\(([^)]*)\\)', text), sep='\\n')"
+    )
+    links = python(["-c", code], tmp_path, {}, interpreter).split()
+    assert len(links) > 50
+    assert not [link for link in links if not link.startswith("https://")]
+    pictures = [link for link in links if link.endswith(".png")]
+    assert pictures
+    assert all(link.startswith("https://raw.githubusercontent.com/") for link in pictures)
