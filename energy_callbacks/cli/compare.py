@@ -2,16 +2,26 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.cli.common import options, run_folders
+from energy_callbacks.cli.common import options, papers, run_folders
 from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.cli.common.shares import share
-from energy_callbacks.compare import Comparison, compare, model, text, validity
+from energy_callbacks.compare import (
+    Comparison,
+    bibtex,
+    compare,
+    latex,
+    model,
+    plots,
+    text,
+    validity,
+)
 from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
+from energy_callbacks.report import load
 
 HELP = "compare runs, or groups of repeated runs, with the first one"
 # Exit codes of --fail-if-regress. They are not 1 or 2: ``main`` (``cli/__init__.py``) returns 1 for
@@ -80,7 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="also write comparison.html, .json, .md and charts to this folder",
     )
-    options.add_json(parser, markdown="print the comparison as Markdown")
+    papers.add_figures(parser)
+    papers.add_embodied(parser)
+    options.add_json(
+        parser,
+        markdown="print the comparison as Markdown",
+        latex=papers.LATEX,
+        bibtex=papers.BIBTEX,
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,15 +107,33 @@ def run(arguments: argparse.Namespace) -> int:
         0 without ``--fail-if-regress``; otherwise the highest exit code from ``_judge``.
     """
     options = {name: getattr(arguments, name) for name in _OPTIONS}
-    comparison = compare(_groups(arguments.groups), **options)
-    in_text = text.markdown if arguments.markdown else text.render
-    sys.stdout.write((model.to_json if arguments.json else in_text)(comparison))
-    for path in comparison.save(arguments.out) if arguments.out else ():
+    groups = _groups(arguments.groups)
+    comparison = compare(groups, **options)
+    sys.stdout.write(_document(comparison, groups, arguments))
+    paths = comparison.save(arguments.out) if arguments.out else []
+    if arguments.figures is not None:
+        charts = plots.vector_graphics(comparison, arguments.figure_format)
+        paths += papers.save_figures(arguments.figures, charts)
+    for path in paths:
         logger.info("%s", path)
     if arguments.fail_if_regress is None:
         return 0
     rule = (arguments.on, arguments.fail_if_regress)
     return max(_judge(comparison, group.name, *rule) for group in comparison.groups[1:])
+
+
+def _document(
+    comparison: Comparison, groups: Mapping[str, Sequence[Path]], arguments: argparse.Namespace
+) -> str:
+    """Return the comparison in the format that the options select."""
+    embodied = papers.embodied(arguments)
+    if arguments.latex or arguments.bibtex:
+        in_tex = latex if arguments.latex else bibtex
+        reports = {name: [load(path) for path in paths] for name, paths in groups.items()}
+        return in_tex(comparison, reports, embodied=embodied)
+    if arguments.json:
+        return model.to_json(comparison)
+    return (text.markdown if arguments.markdown else text.render)(comparison)
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:

@@ -46,6 +46,15 @@ _UNITS: Final[Mapping[str, str]] = (
     | dict.fromkeys(_SIZES, "byte")
     | dict.fromkeys(_SHARES, "share")
 )
+# Source, reason and fix on a machine without any GPU whose sensors are files.
+_NO_OTHER_GPU: Final = (
+    "AMD or Intel GPU",
+    "no such GPU is in /sys/class/drm",
+    (
+        "load its driver (amdgpu, i915 or xe); in a container that hides it, mount the host's /sys "
+        "to another path and set ENERGY_CALLBACKS_SYSFS to that path"
+    ),
+)
 # Minimum widths of columns in characters, so that the tables of all devices are aligned.
 _QUANTITY_WIDTH, _VALUE_WIDTH = 18, 10
 
@@ -96,6 +105,8 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
         TypeError: if such a setting has the wrong type.
     """
     from energy_callbacks.sensing.discovery import discover
+    from energy_callbacks.sensing.gpus.drm_gpus import inventory
+    from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
 
     config = EnergyConfig(country=country, region=region)
     check_grid(config)
@@ -109,6 +120,8 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
             missing.append((source.name, error.reason, error.fix))
         finally:
             source.close()
+    if not inventory(sysfs_root()) and not any(one["scope"] == "gpu" for one in channels):
+        missing.append(_NO_OTHER_GPU)
     intensity = asdict(grid(config).at(time.time()).intensity)
     known = [one for one in channels if one["quantity"] in _ENERGY and one["value"] is not None]
     return {
@@ -244,7 +257,7 @@ def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=_QUANTITY_WIDTH)
     table.add_column(justify="right", min_width=_VALUE_WIDTH, no_wrap=True)
-    table.add_column(style="dim")
+    table.add_column(style="dim", overflow="fold")
     sensors = [channel["sensor"] or "-" for channel in channels]
     for channel, sensor, before in zip(channels, sensors, [None, *sensors], strict=False):
         table.add_row(

@@ -4,11 +4,24 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from energy_callbacks import importers
-from energy_callbacks.cli.common import options, run_folders
+from energy_callbacks.cli.common import options, papers, run_folders
 from energy_callbacks.core import atomic_files
-from energy_callbacks.report import FORMATS, EnergyReport, Format, load, save, view
+from energy_callbacks.report import (
+    FORMATS,
+    EnergyReport,
+    Format,
+    annex_xi,
+    bibtex,
+    latex,
+    load,
+    model_card,
+    save,
+    view,
+)
+from energy_callbacks.report.charts.catalogue import vector_graphics
 from energy_callbacks.report.model import schema, time_series
 from energy_callbacks.report.model.runs import Series
 from energy_callbacks.report.render import emissions_csv
@@ -80,32 +93,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_location(elsewhere)
     elsewhere.add_argument("--pue", type=float, help=options.PUE_HELP)
     options.add_price(elsewhere)
-    options.add_json(parser)
+    _add_documents(parser)
+
+
+def _add_documents(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of documents for papers and disclosures."""
+    papers.add_figures(parser)
+    papers.add_embodied(parser)
+    add = parser.add_argument
+    add(
+        "--repeats",
+        action="store_true",
+        help="with --latex or --bibtex: all runs below PATH are repeats of one training, whose "
+        "means and 95 %% intervals are printed",
+    )
+    add(
+        "--flops",
+        type=float,
+        metavar="N",
+        help="with --annex-xi: number of floating point operations of the training",
+    )
+    printed = options.add_json(
+        parser,
+        latex=papers.LATEX,
+        bibtex=papers.BIBTEX,
+        model_card="print the beginning of a model card: co2_eq_emissions as YAML, and a table",
+    )
+    printed.add_argument(
+        "--annex-xi",
+        choices=("markdown", "json"),
+        help="print what Annex XI of the EU AI Act, section 1, point 2 (d) and (e), asks about the "
+        "computation and energy of a training",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the report, write the files, and print the report and paths; ``--json`` prints JSON.
+    """Read the report, write the files, and print the report and paths, or another document.
 
     Without a path, the report is that of the newest run below the current folder.
     """
+    if arguments.repeats:
+        return _print_repeats(arguments)
     path, out = run_folders.newest_at(arguments.path), arguments.out
     is_log = importers.is_log(path)
     if is_log and out is not None:
         importers.keep(path, out)
         path = out
-    report = load(path)
-    changes = {name: getattr(arguments, name) for name in _VIEW}
-    is_view = any(value is not None for value in changes.values())
-    if is_view:
+    report, changes = load(path), _changes(arguments)
+    if changes:
         report = view(report, **changes)
-    paths: list[Path] = []
-    if formats := _formats(arguments, is_own=not is_view and not is_log):
-        folder = out or _folder_of(path)
-        atomic_files.make_folder(folder)
-        paths = save(report, folder, formats)
-    paths += _save_tables(report, arguments)
-    if arguments.json:
-        sys.stdout.write(schema.to_json(report))
+    document = _document([report], arguments)
+    is_printed = document is not None
+    formats = _formats(arguments, is_own=not changes and not is_log, is_printed=is_printed)
+    paths = _save(report, out or _folder_of(path), formats, arguments)
+    if document is not None:
+        sys.stdout.write(document)
         return 0
     print_report(report)
     for written in paths:
@@ -113,14 +155,66 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _save_tables(report: EnergyReport, arguments: argparse.Namespace) -> list[Path]:
-    """Write the files of ``--emissions-csv`` and ``--time-series``, and return their paths."""
-    emissions, series = arguments.emissions_csv, arguments.time_series
-    if emissions is not None:
-        emissions_csv.write(report, emissions)
-    if series is not None:
+def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the given options of another location or price."""
+    given = {name: getattr(arguments, name) for name in _VIEW}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _print_repeats(arguments: argparse.Namespace) -> int:
+    """Print the document about all runs below the path.
+
+    Raises:
+        ValueError: if the document is not one that has means of several runs.
+    """
+    if not (arguments.latex or arguments.bibtex):
+        raise ValueError("--repeats needs --latex or --bibtex, because a report has only one run")
+    reports = [load(path) for path in run_folders.runs_at(arguments.path)]
+    if changes := _changes(arguments):
+        reports = [view(report, **changes) for report in reports]
+    sys.stdout.write(_document(reports, arguments) or "")
+    return 0
+
+
+def _document(reports: Sequence[EnergyReport], arguments: argparse.Namespace) -> str | None:
+    """Return what is printed instead of the report; ``None`` if the report is printed."""
+    (first, *_), embodied = reports, papers.embodied(arguments)
+    if arguments.latex:
+        return latex(reports, embodied=embodied)
+    if arguments.bibtex:
+        return bibtex(reports, embodied=embodied)
+    if arguments.model_card:
+        return model_card(first)
+    if arguments.annex_xi:
+        return annex_xi(first, arguments.annex_xi, flops=arguments.flops, embodied=embodied)
+    return schema.to_json(first) if arguments.json else None
+
+
+def _save(
+    report: EnergyReport, folder: Path, formats: Sequence[Format], arguments: argparse.Namespace
+) -> list[Path]:
+    """Write all files that are requested, and return their paths.
+
+    Args:
+        report: the report.
+        folder: folder for ``formats``, which is created if needed.
+        formats: formats to write.
+        arguments: arguments of the command, which name further files.
+    """
+    paths: list[Path] = []
+    if formats:
+        atomic_files.make_folder(folder)
+        paths += save(report, folder, formats)
+    if arguments.figures is not None:
+        charts = vector_graphics(report, arguments.figure_format)
+        paths += papers.save_figures(arguments.figures, charts)
+    if arguments.emissions_csv is not None:
+        emissions_csv.write(report, arguments.emissions_csv)
+        paths.append(arguments.emissions_csv)
+    if (series := arguments.time_series) is not None:
         atomic_files.write(series, _SERIES[series.suffix](report.series))
-    return [path for path in (emissions, series) if path is not None]
+        paths.append(series)
+    return paths
 
 
 def _series_file(word: str) -> Path:
@@ -129,13 +223,14 @@ def _series_file(word: str) -> Path:
     return Path(word)
 
 
-def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
+def _formats(arguments: argparse.Namespace, *, is_own: bool, is_printed: bool) -> list[Format]:
     """Return the formats to write.
 
     Args:
         arguments: arguments of the command.
         is_own: whether the report is neither changed by options such as ``--country`` nor made
             from a log.
+        is_printed: whether a document is printed instead of the report.
 
     Raises:
         ValueError: if files of a changed report or of a log could replace the files of a run.
@@ -146,7 +241,7 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
             f"--{_EXTRA[extra[0]]} needs --out DIR for a log, or for another location or price, "
             "because it could replace the files of a run"
         )
-    if arguments.out is None and (arguments.json or not is_own):
+    if arguments.out is None and (is_printed or not is_own):
         return extra
     return [*(name for name in FORMATS if arguments.format in (name, "all")), *extra]
 

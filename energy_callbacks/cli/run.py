@@ -34,6 +34,7 @@ from energy_callbacks.report.charts.drawing import why_left_out
 from energy_callbacks.report.collect import gpu_stats
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.render.text import summary_line
+from energy_callbacks.sensing.gpus.drm_finder import keys_used_by
 from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 HELP = "run a command and measure its energy"
@@ -263,10 +264,12 @@ def _used(meter: EnergyMeter, pid: int, seen: set[str]) -> set[str]:
     """
     unseen = [one for one in meter.devices if one.kind == "gpu" and one.key not in seen]
     pids = _with_descendants(pid) if unseen else set()
+    others = keys_used_by(pids)
     return {
         device.key
         for device in unseen
-        if device.uuid and pids & {process.pid for process in card_processes(device.uuid)}
+        if device.key in others
+        or (device.uuid and pids & {process.pid for process in card_processes(device.uuid)})
     }
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from energy_callbacks.compare import page, text  # noqa: F401 - importing registers their functions
 from energy_callbacks.compare.build import MARGIN, Pairing, Repeat, build
 from energy_callbacks.compare.model import Comparison
+from energy_callbacks.compare.paper import bibtex, latex
 from energy_callbacks.compare.target import goal as goal_of
 from energy_callbacks.report import load
 from energy_callbacks.report.model.metrics import Direction
 from energy_callbacks.report.model.schema import EnergyReport
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "bibtex", "compare", "latex"]
 
 Run = str | Path | EnergyReport
 

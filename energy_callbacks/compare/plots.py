@@ -10,14 +10,16 @@ from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.model import Comparison, Effect, RunCurve
 from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core.units import gibibytes
-from energy_callbacks.report.charts.catalogue import PICTURE_DPI, PICTURE_IN
+from energy_callbacks.report.charts.catalogue import PAPER_IN, PICTURE_DPI, PICTURE_IN
 from energy_callbacks.report.charts.drawing import (
     NARROW_IN,
     Chart,
+    VectorFormat,
     add_legend,
     add_note,
     energy_unit,
     figure_png,
+    figure_vector,
     name_rows,
     panels,
     short_name,
@@ -46,6 +48,14 @@ def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
         figure = chart.figure(comparison, PICTURE_IN)
         if figure is not None:
             yield f"{chart.name}.png", figure_png(figure, title=chart.title, dpi=PICTURE_DPI)
+
+
+def vector_graphics(comparison: Comparison, kind: VectorFormat) -> Iterator[tuple[str, bytes]]:
+    """Yield file name and content of each chart as a vector graphic for a paper."""
+    for chart in CHARTS:
+        figure = chart.figure(comparison, PAPER_IN)
+        if figure is not None:
+            yield f"{chart.name}.{kind}", figure_vector(figure, kind)
 
 
 def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":

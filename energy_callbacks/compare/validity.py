@@ -23,9 +23,14 @@ _SAME_ORDER: Final = 0.75
 # fatal. A fatal caveat forbids a verdict (see ``forbids``).
 _UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
+# How notes of a GPU begin that say what its sensor measures besides or instead of the whole card;
+# families of sensors write them (``sensing/sources/sysfs``).
+_PARTS = ("this rail also supplies", "power includes", "energy of the GPU package")
+
 # Names of the quantities that certain caveats affect.
 _ENERGY = tuple(name for name, one in BY_NAME.items() if one.is_energy)
 _TOTAL_ENERGY = tuple(name for name in _ENERGY if BY_NAME[name].scope == "total")
+_GPU_ENERGY = tuple(name for name in _ENERGY if BY_NAME[name].scope == "gpu")
 _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)
 _NOT_MEMORY = tuple(name for name in BY_NAME if "memory" not in name)
 _NOT_HOST_MEMORY = tuple(name for name in BY_NAME if name not in HOST_MEMORY)
@@ -44,6 +49,7 @@ def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
         yield from _of_temperature(first, old, name, new)
         yield from _of_work(first, old, name, new)
         yield from _of_cards(first, old, name, new)
+        yield from _of_parts(first, old, name, new)
         yield from _of_totals(first, old, name, new)
 
 
@@ -107,7 +113,12 @@ def _of_throttling(first: str, old: Reports, name: str, new: Reports) -> Iterato
 
 def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
     starts_c = _known(_start_c, old, new)
-    if starts_c is not None and abs(starts_c[1] - starts_c[0]) > _WARMER_C:
+    # Sensors of other GPUs are at other places of the chip.
+    if (
+        starts_c is not None
+        and _cards(old) == _cards(new)
+        and abs(starts_c[1] - starts_c[0]) > _WARMER_C
+    ):
         before, after = map(formatting.celsius, starts_c)
         yield Caveat(
             code="unlike_temperature",
@@ -157,13 +168,36 @@ def _of_totals(first: str, old: Reports, name: str, new: Reports) -> Iterator[Ca
 
 
 def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
-    before, after = (
-        ", ".join(sorted({d.name for one in reports for d in one.devices if d.kind == "gpu"}))
-        for reports in (old, new)
-    )
+    before, after = _cards(old), _cards(new)
     if before != after:
         message = f"{first} ran on {before or 'no card'}, {name} on {after or 'no card'}."
         yield Caveat(code="unlike_cards", group=name, message=message)
+
+
+def _cards(reports: Reports) -> str:
+    """Return the names of all GPUs."""
+    return ", ".join(sorted({d.name for one in reports for d in one.devices if d.kind == "gpu"}))
+
+
+def _of_parts(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    """Yield a caveat if the sensors of the groups' GPUs measure different parts of the machine."""
+    sides = {side: ", ".join(_parts(reports)) for side, reports in ((first, old), (name, new))}
+    if len(set(sides.values())) > 1:
+        said = "; ".join(f"{side}: {parts}" for side, parts in sides.items() if parts)
+        yield Caveat(
+            code="unlike_sensors",
+            group=name,
+            message=f"The sensors of the GPUs of {first} and {name} do not measure the same parts "
+            f"({said}). Compare the total energy.",
+            quantities=_GPU_ENERGY,
+            is_fatal=True,
+        )
+
+
+def _parts(reports: Reports) -> list[str]:
+    """Return the notes that say what the sensors of GPUs measure, in order."""
+    gpus = (one for report in reports for one in report.devices if one.scope == "gpu")
+    return sorted({note for one in gpus for note in one.notes if note.startswith(_PARTS)})
 
 
 def _known(

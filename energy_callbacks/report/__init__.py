@@ -8,9 +8,10 @@
     save(report, run_folder, ["csv"])        # energy_report_series.csv: power over time, ...
     report = load("energy_report.html")      # the HTML and JSON files contain the report
     view(report, country="FRA")              # emissions of the same run at another location
+    print(latex([report, other]))            # table and methods of a paper, for repeated runs
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,16 +19,34 @@ from energy_callbacks import importers
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report.analysis.embodied import Embodied
 from energy_callbacks.report.analysis.footprint import view
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.charts.drawing import VectorFormat
 from energy_callbacks.report.model import schema, time_series
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html, interactive, text
+from energy_callbacks.report.render.annex_xi import annex_xi
+from energy_callbacks.report.render.model_card import model_card
+from energy_callbacks.report.render.paper.document import bibtex, latex
 
-__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
+__all__ = [
+    "FORMATS",
+    "Embodied",
+    "EnergyReport",
+    "Format",
+    "annex_xi",
+    "bibtex",
+    "build",
+    "latex",
+    "load",
+    "model_card",
+    "save",
+    "view",
+]
 
-Format = Literal["html", "json", "txt", "png", "interactive", "csv", "parquet"]
+Format = Literal["html", "json", "txt", "png", "svg", "pdf", "interactive", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
 """Formats that are written by default."""
 
@@ -46,7 +65,8 @@ def save(
         folder_or_stem: an existing folder, in which the files are named ``energy_report.*``; or
             the path of the files without their endings.
         formats: formats to write. ``"png"`` writes one picture per chart, such as
-            ``energy_report_power.png``. ``"interactive"`` writes
+            ``energy_report_power.png``; ``"svg"`` and ``"pdf"`` write vector graphics for papers.
+            ``"interactive"`` writes
             ``energy_report_interactive.html`` with charts by Plotly, about 5 MB. ``"csv"`` and
             ``"parquet"`` write ``energy_report_series.*``, the power, memory and other values of
             each device over time: see ``EnergyReport.to_dataframe``.
@@ -75,12 +95,18 @@ def save(
     return paths
 
 
+def _vectors(report: EnergyReport, kind: VectorFormat) -> Iterator[tuple[str, bytes]]:
+    return ((f"_{name}", data) for name, data in catalogue.vector_graphics(report, kind))
+
+
 # For each format, a function that returns pairs of the file name's ending and the file's content.
 _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | bytes]]]] = {
     "html": lambda report: [(".html", html.render(report))],
     "json": lambda report: [(".json", schema.to_json(report))],
     "txt": lambda report: [(".txt", text.render(report))],
     "png": lambda report: ((f"_{name}.png", png) for name, png in catalogue.pictures(report)),
+    "svg": lambda report: _vectors(report, "svg"),
+    "pdf": lambda report: _vectors(report, "pdf"),
     "interactive": lambda report: [("_interactive.html", interactive.render(report))],
     "csv": lambda report: [("_series.csv", time_series.as_csv(report.series))],
     "parquet": lambda report: [("_series.parquet", time_series.as_parquet(report.series))],

@@ -48,7 +48,7 @@ def discover(
         used: for ``"auto"``, the devices that the framework uses: ordinals of CUDA or HIP, and
             names of other devices as PyTorch writes them, such as ``xpu:0``. Empty if the run uses
             no GPU, ``None`` if not known. GPUs that the run uses otherwise are found while it runs;
-            see ``UsedGpus`` and ``UsedDrmGpus``.
+            see ``UsedGpus``.
         follow_children: for ``"auto"``, whether GPUs of child processes are used by this run.
         host: whether to measure the energy of CPU and RAM; ``True`` in one process per machine.
         other_program: whether the measured program is a child of this process. ``"auto"`` then
@@ -63,12 +63,19 @@ def discover(
     _import_libraries()
     memory = HostMemorySource(clock, only_descendants=other_program)
     drm = drm_gpus.inventory(sysfs_root())
-    gpus = gpu_sources.discover(
-        clock, devices, used, drm=drm, follow_children=follow_children, other_program=other_program
-    )
+    gpus: list[DiscoveredSources] = []
+    if not _host_measures(devices):
+        gpus = gpu_sources.discover(
+            clock,
+            devices,
+            used,
+            drm=drm,
+            follow_children=follow_children,
+            other_program=other_program,
+        )
     apus = [gpu.info.key for gpu in drm if gpu.found.is_integrated]
     parts = (
-        *([] if devices == "auto" and _has_gpu_rail() else gpus),
+        *gpus,
         _host_energy(clock, apus) if host else DiscoveredSources(),
         _named_machine(clock, machine_power) if host else DiscoveredSources(),
         DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
@@ -79,8 +86,15 @@ def discover(
     )
 
 
-def _has_gpu_rail() -> bool:
-    """Return whether a sensor of the board measures its GPU, so that no driver is asked for it."""
+def _host_measures(devices: Devices) -> bool:
+    """Return whether the sensors of the host measure its GPU, so that no driver is asked for it.
+
+    That are the rails of boards, and ``powermetrics`` on macOS, which has no driver of other GPUs.
+    """
+    if sys.platform == "darwin":
+        return isinstance(devices, str)
+    if devices != "auto":
+        return False
     found = (one for family in families.HOST_FAMILIES for one in family.find(sysfs_root()))
     return any(one.device.kind == "gpu" for one in found)
 
@@ -117,7 +131,7 @@ def _host_energy(clock: Clock, apus: Sequence[str] = ()) -> DiscoveredSources:
     measured = set[str]()
     for family in families.HOST_FAMILIES:
         for found in family.find(sysfs_root()):
-            source = families.source_of(clock, family, found)
+            source = SysfsSource(clock, family, found)
             sources.append(source)
             with suppress(SourceUnavailable):  # it is opened and reported later
                 measured |= _measured_kinds(source).union(family.included_kinds)

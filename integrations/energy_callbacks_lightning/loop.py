@@ -84,8 +84,6 @@ def used_gpus(trainer: Any) -> tuple[int | str, ...]:
     which only rank 0 logs, would include a single GPU. The report counts each GPU once.
     """
     device = trainer.strategy.root_device
-    if not device_names(device.type, [0]):
-        return ()
     ordinals = trainer.device_ids if trainer.local_rank == 0 else (device.index or 0,)
     return device_names(device.type, ordinals)
 

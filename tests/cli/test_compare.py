@@ -179,3 +179,21 @@ def test_runs_with_folders_of_the_same_name(tmp_path, monkeypatch, capsys):
         assert main(["compare", *words, "--json"]) == 0
         found = model.from_json(capsys.readouterr().out)
         assert [group.name for group in found.groups] == names
+
+
+def test_latex_and_bibtex(folder, capsys):
+    """--latex prints tables with the number of runs, --bibtex the sources that they cite."""
+    assert main(["compare", "old", "new", "--latex"]) == 0
+    out = capsys.readouterr().out
+    assert "Runs (n) & \\raggedright 3 & \\raggedright 3" in out
+    assert main(["compare", "old", "new", "--bibtex"]) == 0
+    assert "@misc{energy_callbacks," in capsys.readouterr().out
+
+
+@pytest.mark.charts
+def test_figures_for_papers(folder, capsys):
+    """--figures writes a vector graphic per chart, without the other files of --out."""
+    assert main(["compare", "old", "new", "--figures", "figures"]) == 0
+    names = {path.name for path in (folder / "figures").iterdir()}
+    assert {"changes.pdf", "power_timeline.pdf"} <= names
+    assert (folder / "figures" / "changes.pdf").read_bytes().startswith(b"%PDF")

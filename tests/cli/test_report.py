@@ -165,3 +165,60 @@ def test_the_ending_of_a_time_series_is_checked(run_folder, capsys):
     with pytest.raises(SystemExit):
         main(["report", str(run_folder), "--time-series", "power.xlsx"])
     assert "must end with .csv or .parquet, got 'power.xlsx'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "begins"),
+    [
+        (["--latex"], "% Needs"),
+        (["--bibtex"], "@misc{energy_callbacks,"),
+        (["--model-card"], "## Environmental impact"),
+        (["--annex-xi", "markdown"], "# Computation and energy of the training resnet"),
+        (["--annex-xi", "json"], "{"),
+    ],
+)
+def test_documents_are_all_that_is_printed(run_folder, capsys, options, begins):
+    """Documents for papers and disclosures go to standard output, and to no file."""
+    before = sorted(run_folder.rglob("*"))
+    assert main(["report", str(run_folder), *options]) == 0
+    assert capsys.readouterr().out.startswith(begins)
+    assert sorted(run_folder.rglob("*")) == before
+
+
+def test_a_document_uses_another_location(run_folder, capsys):
+    """--country and --pue change the document, as they change the report."""
+    options = ["--latex", "--country", "FRA", "--pue", "1.3"]
+    assert main(["report", str(run_folder), *options]) == 0
+    out = capsys.readouterr().out
+    assert "France" in out
+    assert "a PUE of 1.3 times" in out
+
+
+def test_repeats_are_all_runs_below_the_path(tmp_path, capsys):
+    """--repeats prints means of all runs; without --latex or --bibtex it is refused."""
+    for i in range(3):
+        write(tmp_path / str(i), Attempt(run_id=f"r{i}"))
+    assert main(["report", str(tmp_path), "--latex", "--repeats"]) == 0
+    assert "Runs (n) & 3 &" in capsys.readouterr().out
+    assert main(["report", str(tmp_path), "--repeats"]) == 2
+    assert "--repeats needs --latex or --bibtex" in capsys.readouterr().err
+
+
+def test_embodied_emissions_need_a_lifetime(run_folder, capsys):
+    """Both options are needed; with both, the document has the share of the run."""
+    command = ["report", str(run_folder), "--annex-xi", "json"]
+    assert main([*command, "--embodied-kg", "1461"]) == 2
+    assert "--lifetime-years is missing" in capsys.readouterr().err
+    assert main([*command, "--embodied-kg", "1461", "--lifetime-years", "4"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["disclosures"]}
+    assert found["embodied_emissions_kg"]["value"] == pytest.approx(80.0 / 86400.0)
+
+
+@pytest.mark.charts
+def test_figures_for_papers(run_folder, tmp_path, capsys):
+    """--figures writes a vector graphic per chart and prints the paths."""
+    folder = tmp_path / "figures"
+    options = ["--figures", str(folder), "--figure-format", "svg", "--format", "txt"]
+    assert main(["report", str(run_folder), *options]) == 0
+    assert str(folder / "power.svg") in capsys.readouterr().out.splitlines()
+    assert (folder / "phases.svg").read_text().startswith("<?xml")

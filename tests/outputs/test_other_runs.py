@@ -1,7 +1,7 @@
 """Each tracker's run gets configuration, figures and files by its own methods.
 
 The fakes have the methods of the runs of Comet 3.58, Neptune 1.14, ClearML 2.1, DVCLive 3.49 and
-Aim 3.29, which were also called once in the offline mode of each library.
+Aim 3.29, which were also called once in the offline mode of each library (Aim without files).
 """
 
 from pathlib import Path

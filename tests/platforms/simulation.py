@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -66,6 +67,7 @@ def simulate(platform: str, folder: Path) -> None:
     # They chose their code for Linux at import, which looks names up at each call.
     for library in (subprocess, psutil, psutil._pslinux, psutil._psposix):
         vars(library).update(os=_copy(os), signal=_copy(signal))
+    vars(tempfile)["_os"] = _copy(os)
     for table in _MISSING[platform]:
         for module, names in table.items():
             for name in names.split():

@@ -20,6 +20,11 @@ from tests.integrations.processes import SHARED
 PLATFORMS = ("darwin", "win32")
 LINUX_ONLY = "/proc", "/sys", "/proc/stat", "/sys/class", "waitid"
 POSIX_ONLY = "fcntl", "grp", "pwd", "resource", "termios", "fork", "pread"
+# Sensor of the CPU, and the beginning of the text that says how to get it.
+CPU_SENSOR = {
+    "darwin": ("powermetrics", "powermetrics needs root"),
+    "win32": ("RAPL", "only Linux has these files"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +62,24 @@ def test_all_modules_can_be_imported(found: dict[str, Any]) -> None:
     assert found["errors"] == {}
 
 
-def test_a_plain_loop_is_measured(found: dict[str, Any]) -> None:
+def test_a_plain_loop_is_measured(platform: str, found: dict[str, Any]) -> None:
     """Steps are counted; the energy of the host is estimated, and the report says so."""
     loop = found["loop"]
     assert loop["steps"] > 0
     assert loop["host_j"] > 0.0
     assert "ram: power by CodeCarbon memory model" in loop["text"]
-    assert "not read: RAPL" in loop["text"]
+    assert f"not read: {CPU_SENSOR[platform][0]}" in loop["text"]
 
 
-def test_doctor_says_what_is_estimated(found: dict[str, Any]) -> None:
-    """And that RAPL and NVIDIA GPUs are not measured."""
+def test_doctor_says_what_is_estimated(platform: str, found: dict[str, Any]) -> None:
+    """And that the sensor of the CPU, and on Windows an NVIDIA GPU, are not measured."""
+    sensor, fix = CPU_SENSOR[platform]
     doctor = found["doctor"]
     assert (doctor["code"], doctor["err"]) == (0, "")
     assert "Estimated: cpu, ram" in doctor["out"]
-    for source in ("NVIDIA GPU", "RAPL"):
+    for source in (sensor,) if platform == "darwin" else ("NVIDIA GPU", sensor):
         assert f"Not measured: {source}" in doctor["out"]
-    assert "to fix this: only Linux has these files" in doctor["out"]
+    assert f"to fix this: {fix}" in doctor["out"]
 
 
 def test_monitor_shows_the_host(found: dict[str, Any]) -> None:

@@ -130,4 +130,15 @@ def test_comparisons_and_projections_know_the_devices_of_a_sum(board: EnergyRepo
     assert job_of(board).gpu_s.value == pytest.approx(60.0)
 
 
+def test_cards_with_the_same_number_are_two_cards(tmp_path: Path) -> None:
+    """Ranks that are confined to one card each know their card as gpu0."""
+    write(tmp_path, replace(SILENT, world_size=2, devices=(GPU, CPU)))
+    card = replace(GPU, uuid="GPU-other")
+    write(tmp_path, replace(SILENT, world_size=2, rank=1, devices=(card,)))
+    report = build(tmp_path)
+    for scope, uuids in (("gpu", {GPU.uuid, card.uuid}), ("total", {GPU.uuid, card.uuid, None})):
+        assert {one.uuid for one in devices_in_sum(report.devices, scope)} == uuids
+    assert job_of(report).gpu_s.value == pytest.approx(120.0)
+
+
 _SUMS = ("gpu", "host", "total")

@@ -1,5 +1,4 @@
 import errno
-import os
 import sys
 import threading
 import time
@@ -234,7 +233,6 @@ def test_perf_events_replace_files_that_cannot_be_read(
 def test_apple_silicon_has_its_own_sensor(monkeypatch: pytest.MonkeyPatch) -> None:
     """It replaces the estimate of the CPU; if it cannot be read, CPU and RAM are estimated."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(powermetrics, "POWERMETRICS", printed("powermetrics.plist"))
     found = discovery._host_energy(FakeClock())
     assert kinds(found) == ["PowermetricsSource", "HostEstimateSource"]

@@ -17,6 +17,7 @@ from energy_callbacks import (
     SourceLost,
     SourceUnavailable,
 )
+from energy_callbacks import compare as comparing
 from energy_callbacks.compare import Comparison, compare
 from energy_callbacks.huggingface import GpuEnergyCallback as HuggingFaceCallback
 from energy_callbacks.huggingface import batch_arguments
@@ -35,7 +36,20 @@ from energy_callbacks.profiling import (
     StepPhases,
     run_quick_profile,
 )
-from energy_callbacks.report import FORMATS, EnergyReport, Format, build, load, save, view
+from energy_callbacks.report import (
+    FORMATS,
+    Embodied,
+    EnergyReport,
+    Format,
+    annex_xi,
+    bibtex,
+    build,
+    latex,
+    load,
+    model_card,
+    save,
+    view,
+)
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from energy_callbacks.tuning import BatchSizeResult
 
@@ -195,6 +209,17 @@ def profilers() -> EnergyMeter:
     EnergyMeter(profilers="phases")
     EnergyMeter(profilers=host)
     return EnergyMeter(profilers=[KernelProfiler(), LineProfiler(), StepPhases(), host, "kernels"])
+
+
+def papers(report: EnergyReport, comparison: Comparison) -> str:
+    """Documents for papers and disclosures."""
+    embodied = Embodied(kg=1500.0, lifetime_years=4.0)
+    assert_type(latex(report), str)
+    assert_type(bibtex([report], embodied=embodied), str)
+    assert_type(model_card(report, training_type="fine-tuning"), str)
+    assert_type(annex_xi(report, "json", flops=1e21, embodied=embodied), str)
+    assert_type(comparing.bibtex(comparison, {"a": [report]}), str)
+    return assert_type(comparing.latex(comparison, {"a": [report]}, embodied=embodied), str)
 
 
 def reports(report: EnergyReport) -> str:

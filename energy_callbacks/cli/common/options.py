@@ -15,17 +15,21 @@ _LONGEST_S: Final = 365.0 * 86400.0
 _JSON: Final = "print the result as JSON on standard output, and nothing else there"
 
 
-def add_json(parser: argparse.ArgumentParser, **others: str) -> None:
+def add_json(parser: argparse.ArgumentParser, **others: str) -> argparse._MutuallyExclusiveGroup:
     """Declare ``--json``, and other output formats that exclude it.
 
     Args:
         parser: the parser of the command.
         others: help texts of the other formats, by the name of the option.
+
+    Returns:
+        The group of options, to which others can be added.
     """
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", action="store_true", help=_JSON)
     for name, text in others.items():
-        formats.add_argument(f"--{name}", action="store_true", help=text)
+        formats.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+    return formats
 
 
 def add_location(parser: argparse._ActionsContainer, *, region: bool = True) -> None:

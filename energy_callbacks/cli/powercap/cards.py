@@ -40,10 +40,10 @@ def of_arguments(arguments: argparse.Namespace) -> list[GpuInfo]:
     """
     cards = inventory()
     if arguments.devices in (None, "auto"):
-        uuids = {one.gpu.uuid for one in devices.resolve(os.environ, cards)}
+        chosen = devices.one_per_card(devices.resolve(os.environ, cards))
     else:
-        uuids = {uuid for group in devices.choose(arguments.devices, cards) for uuid in group}
-    return [card for card in cards if card.uuid in uuids or uuids.intersection(card.mig_uuids)]
+        chosen = devices.choose(arguments.devices, cards)
+    return [card for card in cards if card in chosen]
 
 
 def uuids_to_change(arguments: argparse.Namespace) -> list[str]:

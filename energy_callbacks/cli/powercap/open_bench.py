@@ -87,12 +87,11 @@ def device(name: str) -> LocalDevice:
             return cpu
         raise
     if name == "auto":
-        chosen = [choice.uuid for choice in devices.resolve(os.environ, found)]
+        chosen = devices.one_per_card(devices.resolve(os.environ, found))
     else:
-        chosen = [uuid for group in devices.choose(_one(name), found) for uuid in group]
-    names = {card.uuid: card.name for card in found}
-    names |= {uuid: card.name for card in found for uuid in card.mig_uuids}
-    return LocalDevice(uuid=chosen[0], name=names[chosen[0]]) if chosen else cpu
+        chosen = devices.choose(_one(name), found)
+    first = next(iter(chosen.items()), None)
+    return cpu if first is None else LocalDevice(uuid=first[1][0], name=first[0].name)
 
 
 def announced_device(arguments: argparse.Namespace) -> LocalDevice:

@@ -7,44 +7,30 @@ hwmon and -xe-hwmon). They last until the driver is loaded again.
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from energy_callbacks.core.errors import ActuatorError
-from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
+from energy_callbacks.powercap.actuators.protocol import Actuator, Probe, check_limit
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.sensing import time_limit
-from energy_callbacks.sensing.sources.sysfs.family import SYSFS, SYSFS_VARIABLE
+from energy_callbacks.sensing.sources.sysfs.drm import text, whole
+from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
 
 Answer = TypeVar("Answer")
 
 
-class _Files(NamedTuple):
-    """Files of a vendor's driver; their names are empty if it has none.
-
-    Attributes:
-        limit: the limit, which can be written.
-        lowest: lowest limit. Older versions of ``amdgpu`` always show 0.
-        highest: highest limit.
-        default: limit after the driver is loaded.
-    """
-
-    limit: str
-    lowest: str
-    highest: str
-    default: str
-
-
+# Files of a vendor's driver, by the vendor's PCI id: the limit, the lowest one (older versions of
+# ``amdgpu`` always show 0), the highest one, and the one after the driver is loaded.
 _FILES: Final = {
-    "0x1002": _Files("power1_cap", "power1_cap_min", "power1_cap_max", "power1_cap_default"),
-    # The sustained limit, PL1. Drivers accept values up to the rated limit.
-    "0x8086": _Files("power1_max", "", "power1_rated_max", "power1_rated_max"),
+    "0x1002": ("power1_cap", "power1_cap_min", "power1_cap_max", "power1_cap_default"),
+    # The sustained limit, PL1. Drivers accept values up to the rated limit, and state no lowest.
+    "0x8086": ("power1_max", "", "power1_rated_max", "power1_rated_max"),
 }
 # Lowest limit as a share of the highest if the driver states none. It is our choice, near that of
 # NVIDIA's cards (A100: 100 of 400 W, V100: 150 of 300 W).
 _LOWEST: Final = 0.5
 _UW_PER_W: Final = 1e6
-# Limits that differ by less than this, W, are equal: ``amdgpu`` rounds them down to whole watts.
-_SAME_LIMIT_W: Final = 1.0
+_LEAST_W: Final = 1.0
 _NEEDS: Final = "it needs an AMD or Intel GPU whose driver shows its power limit in hwmon"
 
 
@@ -62,36 +48,38 @@ class HwmonActuator(Actuator):
     name = "hwmon"
 
     def __init__(self, root: Path | None = None) -> None:
-        self._root = root or Path(os.environ.get(SYSFS_VARIABLE) or SYSFS)
+        self._root = root or sysfs_root()
 
     def probe(self, uuid: str) -> Probe:
         """See ``Actuator``."""
         try:
             self.range(uuid, "limit")
-            file, _ = self._limit(uuid)
+            file = self._files(uuid)[0]
         except ActuatorError as error:
             return Probe(
                 actuator=self.name, knobs=(), can_write=False, needs=_NEEDS, found=str(error)
             )
         can_write = os.access(file, os.W_OK)
+        found = f"{file} is {'writable' if can_write else 'not writable for this user'}"
         return Probe(
             actuator=self.name,
             knobs=("limit",),
             can_write=can_write,
             needs=_needs(file),
-            found=f"{file} is {'writable' if can_write else 'not writable for this user'}",
+            found=found,
         )
 
     def range(self, uuid: str, knob: Knob) -> KnobRange:
         """See ``Actuator``; without a lowest limit of the driver, half of the highest is used."""
         if knob != "limit":
             raise ActuatorError(f"{self.name} cannot change {knob!r}", "it has limit")
-        file, names = self._limit(uuid)
-        limits_w = (_watts(file.with_name(name)) if name else 0.0 for name in names)
-        present_w, lowest_w, highest_w, default_w = _answered(uuid, lambda: tuple(limits_w))
+        files = self._files(uuid)
+        present_w, lowest_w, highest_w, default_w = _answered(
+            uuid, lambda: list(map(_watts, files))
+        )
         if not present_w:
             raise ActuatorError(
-                f"{uuid}: the power limit in {file} is disabled or cannot be read",
+                f"{uuid}: the power limit in {files[0]} is disabled or cannot be read",
                 "write a limit to the file as root; on an AMD card with two GPUs, name the other",
             )
         highest_w = max(highest_w, present_w)
@@ -103,47 +91,34 @@ class HwmonActuator(Actuator):
             default=default_w or None,
         )
 
-    def agrees(self, uuid: str, setting: Setting) -> bool:
-        """See ``Actuator``."""
-        present_w, value = self.read(uuid, setting.knob), setting.value
-        if present_w is None or value is None:
-            return False
-        return abs(present_w - value) < _SAME_LIMIT_W
-
     def write(self, uuid: str, setting: Setting) -> None:
         """See ``Actuator``. The lowest limit is not checked: one that was found may be below it."""
         self.range(uuid, setting.knob)
-        if not setting.value or setting.value < _SAME_LIMIT_W:
+        if not setting.value or setting.value < _LEAST_W:
             raise ValueError(f"limit must be a power of at least 1 W, got {setting.value!r}")
-        file, _ = self._limit(uuid)
-        text = f"{round(setting.value * _UW_PER_W)}"
-        _answered(uuid, lambda: file.write_text(text, encoding="ascii"), _needs(file))
-        if not self.agrees(uuid, setting):
-            raise ActuatorError(
-                f"{uuid}: the driver has accepted the value, but the power limit is "
-                f"{self.read(uuid, 'limit'):g} W, not {setting.value:g} W"
-            )
+        file, content = self._files(uuid)[0], f"{round(setting.value * _UW_PER_W)}"
+        _answered(uuid, lambda: file.write_text(content, encoding="ascii"), _needs(file))
+        check_limit(self, uuid, setting)
 
-    def _limit(self, uuid: str) -> tuple[Path, _Files]:
-        """Return the file with the limit of a GPU, and the names of all its files.
+    def _files(self, uuid: str) -> list[Path]:
+        """Return the files in ``_FILES`` of a GPU.
 
         Raises:
-            ActuatorError: if there is no such GPU, or if it has no such file.
+            ActuatorError: if there is no such GPU, or if it has no file with its limit.
         """
         devices = self._root / "bus/pci/devices"
         numbers = devices.glob("*/unique_id")
-        named = (file.parent for file in numbers if f"GPU-{_text(file)}" == uuid)
+        named = (file.parent for file in numbers if f"GPU-{text(file)}" == uuid)
         folder = next(named, devices / uuid)
-        names = _FILES.get(_text(folder / "vendor"))
-        files = sorted(folder.glob(f"hwmon/hwmon*/{names.limit}")) if names else []
-        if names is None or not files:
-            raise ActuatorError(f"{uuid}: no power limit of an AMD or Intel GPU in {self._root}")
-        return files[0], names
+        if names := _FILES.get(text(folder / "vendor")):
+            for limit in sorted(folder.glob(f"hwmon/hwmon*/{names[0]}")):
+                return [limit.parent / name for name in names]
+        raise ActuatorError(f"{uuid}: no power limit of an AMD or Intel GPU in {self._root}")
 
 
 def _needs(file: Path) -> str:
     """Return what is needed to write a file, with a rule that permits it to a group."""
-    chip = _text(file.with_name("name"))
+    chip = text(file.with_name("name"))
     change = f"chgrp video /sys%p/{file.name} && chmod g+w /sys%p/{file.name}"
     return (
         "it needs root, or this rule in a file of /etc/udev/rules.d, which permits changes to the "
@@ -163,12 +138,4 @@ def _answered(uuid: str, ask: Callable[[], Answer], fix: str = "") -> Answer:
 
 def _watts(file: Path) -> float:
     """Return the limit in a file, W; 0 if it does not exist or has no number."""
-    text = _text(file)
-    return int(text) / _UW_PER_W if text.isdigit() else 0.0
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
+    return whole(text(file)) / _UW_PER_W

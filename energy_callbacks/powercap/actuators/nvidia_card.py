@@ -10,14 +10,12 @@ from typing import Any, Final, TypeVar
 
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.core.units import watts_from_milliwatts
-from energy_callbacks.powercap.actuators.protocol import Actuator, Probe
+from energy_callbacks.powercap.actuators.protocol import Actuator, Probe, check_limit
 from energy_callbacks.powercap.settings import GPU_KNOBS, Knob, KnobRange, Setting
 from energy_callbacks.sensing import time_limit
 
 Answer = TypeVar("Answer")
 
-# Limits that differ by less than this, W, are equal: drivers may round them to whole watts.
-_SAME_LIMIT_W: Final = 1.0
 # A locked clock is contradicted by a clock that is higher by more than this, MHz. Clocks of NVIDIA
 # cards are multiples of 7.5 or 15 MHz, and readings are whole numbers.
 _SAME_CLOCK_MHZ: Final = 15.0
@@ -87,8 +85,7 @@ class NvidiaActuator(Actuator, ABC):
         if value is None:
             return True
         if setting.knob == "limit":
-            present_w = self.read(uuid, "limit")
-            return present_w is not None and abs(present_w - value) < _SAME_LIMIT_W
+            return super().agrees(uuid, setting)
         return any(self._runs_at_most(uuid, setting.knob, value, look) for look in range(_LOOKS))
 
     def write(self, uuid: str, setting: Setting) -> None:
@@ -96,11 +93,7 @@ class NvidiaActuator(Actuator, ABC):
         accepted = self.range(uuid, setting.knob)
         accepted.check(setting.value)
         self._write(uuid, setting, accepted)
-        if setting.knob == "limit" and not self.agrees(uuid, setting):
-            raise ActuatorError(
-                f"{uuid}: {self.name} reports success, but the power limit is "
-                f"{self.read(uuid, 'limit'):g} W, not {setting.value:g} W"
-            )
+        check_limit(self, uuid, setting)
 
     def _runs_at_most(self, uuid: str, knob: Knob, clock_mhz: float, look: int) -> bool:
         if look:

@@ -1,9 +1,13 @@
 """Defines the protocol ``Actuator``: one way to read and change settings of GPUs."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
+
+# Limits that differ by less than this, W, are equal: drivers may round them to whole watts.
+_SAME_LIMIT_W: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +68,16 @@ class Actuator(Protocol):
     def agrees(self, uuid: str, setting: Setting) -> bool:
         """Return whether nothing that can be read contradicts a setting that was written earlier.
 
-        Limits are compared exactly. A locked clock is contradicted if the card runs at a higher
-        clock; that clocks are not locked is never contradicted.
+        Limits agree if they differ by less than 1 W. A locked clock is contradicted if the card
+        runs at a higher clock; that clocks are not locked is never contradicted.
 
         Raises:
             ActuatorError: as ``range``.
         """
-        return self.read(uuid, setting.knob) == setting.value
+        present, value = self.read(uuid, setting.knob), setting.value
+        if setting.knob != "limit" or present is None or value is None:
+            return present == value
+        return abs(present - value) < _SAME_LIMIT_W
 
     def write(self, uuid: str, setting: Setting) -> None:
         """Change a setting; a clock of ``None`` ends the lock of the clock.
@@ -81,3 +88,12 @@ class Actuator(Protocol):
                 does not answer.
         """
         ...
+
+
+def check_limit(actuator: Actuator, uuid: str, setting: Setting) -> None:
+    """Raise ``ActuatorError`` if a limit that was written is not the present one."""
+    if setting.knob == "limit" and not actuator.agrees(uuid, setting):
+        raise ActuatorError(
+            f"{uuid}: {actuator.name} reports success, but the power limit is "
+            f"{actuator.read(uuid, 'limit'):g} W, not {setting.value:g} W"
+        )

@@ -365,7 +365,7 @@ def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterat
     elif "gpu" in scopes and "host" in scopes:
         yield "The scope total is the sum of gpu and host."
     if any(device.counted_in for device in devices):
-        yield ("If the energy of a device contains that of another device, no sum includes both.")
+        yield "If the energy of a device contains that of another device, no sum includes both."
     if has_ranks:
         yield (
             "Each physical device is counted once. Its energy comes from the journal of the lowest "

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.core import extras, formatting
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
@@ -45,6 +45,9 @@ _STYLE: Mapping[str, Any] = {
 LONG_LABEL = 28
 # Charts narrower than this, in inches, are *narrow*: their layout is for a telephone.
 NARROW_IN = 6.0
+
+
+VectorFormat = Literal["svg", "pdf"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,15 +204,35 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
         title: text above the figure, cut to the figure's width; ``""`` for none.
         dpi: dots per inch.
     """
-    buffer = io.BytesIO()
     with style():
         if title:
             # A letter of 10 points is about a twelfth of an inch wide.
             longest = round(12 * fig.get_figwidth())
             fig.suptitle(short_name(title, longest), x=0.01, ha="left", fontsize=10.0)
-        for legend in fig.legends:
-            legend.set(visible=True, in_layout=True)
-        fig.savefig(buffer, format="png", facecolor=PAPER, dpi=dpi)
+        return _saved(fig, format="png", facecolor=PAPER, dpi=dpi)
+
+
+def figure_vector(fig: "Canvas", kind: VectorFormat) -> bytes:
+    """Return a figure as an SVG or PDF file for a paper, without a title and with fonts embedded.
+
+    The same figure always results in the same bytes. A legend of the whole figure is shown.
+    """
+    import matplotlib as mpl
+
+    dates = {"svg": ("Date",), "pdf": ("CreationDate",)}[kind]
+    with style():
+        # Type 42 are TrueType fonts; publishers refuse the default, Type 3.
+        fonts: Any = {"svg.fonttype": "path", "pdf.fonttype": 42}
+        mpl.rcParams.update(fonts)
+        return _saved(fig, format=kind, facecolor="white", metadata=dict.fromkeys(dates))
+
+
+def _saved(fig: "Canvas", **options: Any) -> bytes:
+    """Return a figure as a file, with its legend; the options are those of ``savefig``."""
+    buffer = io.BytesIO()
+    for legend in fig.legends:
+        legend.set(visible=True, in_layout=True)
+    fig.savefig(buffer, **options)
     return buffer.getvalue()
 
 

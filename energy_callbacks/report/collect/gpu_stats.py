@@ -91,7 +91,7 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
             "elapsed_seconds": round(first_s + t_s, 3),
             "gpu_index": line["index"] or 0,
             "gpu_name": line["name"],
-            "gpu_type": "nvidia",
+            "gpu_type": _vendor(line["name"]),
             "utilization": None if load is None else round(100.0 * load, 1),
             "memory_used": None if memory is None else round(mebibytes(memory), 1),
             "memory_total": None if total is None else round(mebibytes(total), 1),
@@ -107,6 +107,12 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
             },
             "training_metadata": state,
         }
+
+
+def _vendor(name: str) -> str:
+    """Return the vendor of a GPU; older names of NVIDIA's cards begin with a series (Tesla)."""
+    first = name.partition(" ")[0].lower()
+    return first if first in ("amd", "apple", "intel", "jetson") else "nvidia"
 
 
 def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[str, Any]]:

@@ -321,10 +321,9 @@ def devices_in_sum(devices: Sequence[DeviceUse], scope: str) -> list[DeviceUse]:
         devices: all devices of a report.
         scope: one of ``sensing.scopes.SCOPES``.
     """
-    chosen = {
-        (one.host, one.key): one for one in devices if one.scope and scope in (one.scope, "total")
-    }
-    return [one for one in chosen.values() if (one.host, one.counted_in) not in chosen]
+    chosen = [one for one in devices if one.scope and scope in (one.scope, "total")]
+    places = {(one.host, one.key) for one in chosen}
+    return [one for one in chosen if (one.host, one.counted_in) not in places]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -273,8 +273,9 @@ def _unseen(
     if parts:
         which: NDArray[np.intp] = np.array([part[0] for part in parts])
         start_w, end_w, seconds = np.array([part[1:] for part in parts]).T
+        beside_w = (around_w[1], power_w, around_w[3])  # those of neighbours may all be NaN
         low_w, high_w = (
-            (power_w + smooth * (extreme.reduce(around_w[1:4]) - power_w))[which]
+            (power_w + smooth * (extreme.reduce(beside_w) - power_w))[which]
             for extreme in (np.fmin, np.fmax)
         )
         squares = (_outside(start_w, low_w, high_w) ** 2 + _outside(end_w, low_w, high_w) ** 2) / 2

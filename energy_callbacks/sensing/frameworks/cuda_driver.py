@@ -4,13 +4,12 @@ This module never initialises CUDA, because after that a process cannot fork wor
 """
 
 import ctypes
-import os
 import uuid
 from typing import Final
 
+from energy_callbacks.sensing.frameworks.loaded_frameworks import loaded_library
+
 _SUCCESS: Final = 0  # CUDA_SUCCESS of cuda.h
-# Windows has neither the flags nor a library of this name.
-_MODE: Final[int] = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
 
 class _Uuid(ctypes.Structure):
@@ -22,15 +21,14 @@ class _Uuid(ctypes.Structure):
 def awake_driver() -> ctypes.CDLL | None:
     """Return the CUDA driver library, or ``None`` if it is not initialised in this process.
 
-    This function initialises no device: ``RTLD_NOLOAD`` opens only a library that is already
-    loaded, and before ``cuInit`` every function only returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA
-    driver API, "Initialization"). A forked child gets this error too.
+    This function initialises no device: it only uses a library that is already loaded, and before
+    ``cuInit`` every function only returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API,
+    "Initialization"). A forked child gets this error too.
     """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=_MODE)
-    except OSError:  # not loaded
+    driver = loaded_library("libcuda.so.1")
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _SUCCESS:
         return None
-    return driver if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _SUCCESS else None
+    return driver
 
 
 def _count(driver: ctypes.CDLL) -> int:

@@ -4,14 +4,12 @@ This module never initialises HIP, because after that a process cannot fork work
 """
 
 import ctypes
-import os
 from typing import Final
 
 from energy_callbacks.sensing.frameworks import loaded_frameworks
 
 _SUCCESS: Final = 0  # hipSuccess of hip_runtime_api.h
 _ADDRESS_BYTES: Final = 64
-_MODE: Final[int] = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
 
 def pci_addresses() -> tuple[str, ...] | None:
@@ -21,12 +19,11 @@ def pci_addresses() -> tuple[str, ...] | None:
     Every function of HIP initialises it (HIP documentation, "Initialization"), so PyTorch is asked
     first.
     """
-    library = loaded_frameworks.hip_library()
-    if library is None or loaded_frameworks.awake_torch() is None:
-        return None
-    try:
-        hip = ctypes.CDLL(library, mode=_MODE)
-    except OSError:
+    # The library is searched last, because that reads a long file.
+    is_awake = loaded_frameworks.awake_torch() is not None
+    library = loaded_frameworks.hip_library() if is_awake else None
+    hip = loaded_frameworks.loaded_library(library) if library else None
+    if hip is None:
         return None
     count = ctypes.c_int()
     if hip.hipGetDeviceCount(ctypes.byref(count)) != _SUCCESS:

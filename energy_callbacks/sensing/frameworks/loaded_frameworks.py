@@ -4,12 +4,24 @@ An *awake* framework has initialised its devices. Most public functions that con
 initialise them, which takes all memory of all cards (TensorFlow) or breaks a later fork.
 """
 
+import ctypes
+import os
 import re
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 _MAPS: Final = Path("/proc/self/maps")
+# Windows has neither the flags nor libraries of these names.
+_ONLY_LOADED: Final[int] = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
+
+
+def loaded_library(path: str) -> ctypes.CDLL | None:
+    """Return a library if this process has loaded it, otherwise ``None``."""
+    try:
+        return ctypes.CDLL(path, mode=_ONLY_LOADED)
+    except OSError:
+        return None
 
 
 def is_hip_loaded(maps: Path = _MAPS) -> bool:

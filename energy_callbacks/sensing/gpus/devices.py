@@ -76,8 +76,8 @@ _Inventory = Sequence[GpuInfo]
 _Choices = tuple[GpuChoice, ...]
 
 
-def choose(devices: Devices, inventory: _Inventory) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card that the user chose, its UUID or the UUIDs of its MIG instances.
+def choose(devices: Devices, inventory: _Inventory) -> dict[GpuInfo, tuple[str, ...]]:
+    """Return the cards that the user chose, each with its UUID or those of its MIG instances.
 
     Args:
         devices: ``"all"``, or a list of indices, PCI bus addresses, UUIDs and prefixes of UUIDs.
@@ -88,40 +88,18 @@ def choose(devices: Devices, inventory: _Inventory) -> tuple[tuple[str, ...], ..
             several GPUs.
     """
     if devices == "all":
-        return tuple((gpu.uuid,) for gpu in inventory)
+        return {gpu: (gpu.uuid,) for gpu in inventory}
     return one_per_card(_named(device, inventory) for device in devices)
 
 
-def in_use(
-    ordinals: Sequence[int] | None,
-    inventory: _Inventory,
-    *,
-    environment: Mapping[str, str],
-    driver: Sequence[str] | None,
-) -> _Choices:
-    """Return the cards or MIG instances with these CUDA ordinals.
-
-    Args:
-        ordinals: CUDA's ordinals; ``None`` for all visible devices.
-        inventory: all cards of the machine.
-        environment: environment variables, which may contain the mask.
-        driver: the result of ``cuda_driver.uuids``; ``None`` to use the mask.
-
-    Raises:
-        SourceUnavailable: if the cards cannot be determined.
-    """
-    if driver is None:
-        return resolve(environment, inventory, ordinals)
-    visible = tuple(_of_driver(bare_uuid, inventory) for bare_uuid in driver)
-    return visible if ordinals is None else _pick(visible, ordinals, "the CUDA driver lists")
-
-
-def one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """Return, for each card, its UUID if the card is chosen, else its chosen instances' UUIDs."""
-    chosen: dict[str, dict[str, None]] = {}
-    for choice in choices:
-        chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
-    return tuple((card,) if card in uuids else tuple(uuids) for card, uuids in chosen.items())
+def one_per_card(choices: Iterable[GpuChoice]) -> dict[GpuInfo, tuple[str, ...]]:
+    """Return the cards, each with its UUID if it is chosen, else its chosen instances' UUIDs."""
+    chosen: dict[GpuInfo, dict[str, None]] = {}
+    for gpu, uuid in choices:
+        chosen.setdefault(gpu, {})[uuid] = None
+    return {
+        gpu: (gpu.uuid,) if gpu.uuid in uuids else tuple(uuids) for gpu, uuids in chosen.items()
+    }
 
 
 def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
@@ -189,25 +167,31 @@ def resolve(
     environment: Mapping[str, str],
     inventory: _Inventory,
     used: Sequence[int] | None = None,
+    driver: Sequence[str] | None = None,
 ) -> _Choices:
-    """Return the cards or MIG instances with CUDA's ordinals ``used``, as determined by the mask.
+    """Return the cards or MIG instances with CUDA's ordinals ``used``.
 
-    This initialises no device. If there is a mask, CUDA numbers the devices in the order of the
-    mask. ROCm's masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) are ignored, because they
-    apply to AMD cards only (ROCm, "GPU isolation techniques"). An invalid entry ends the list (CUDA
-    programming guide, "CUDA environment variables"). If a device is named twice, no device is
-    visible (as in ``torch.cuda``).
+    The driver determines them, or the mask before the driver is initialised. This initialises no
+    device. If there is a mask, CUDA numbers the devices in the order of the mask. ROCm's masks
+    (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) are ignored, because they apply to AMD cards
+    only (ROCm, "GPU isolation techniques"). An invalid entry ends the list (CUDA programming guide,
+    "CUDA environment variables"). If a device is named twice, no device is visible (as in
+    ``torch.cuda``).
 
     Args:
         environment: environment variables, which may contain ``CUDA_VISIBLE_DEVICES`` and
             ``CUDA_DEVICE_ORDER``.
         inventory: all cards of the machine.
         used: CUDA's ordinals of the devices in use; ``None`` for all visible devices.
+        driver: the result of ``cuda_driver.uuids``; ``None`` to use the mask.
 
     Raises:
         SourceUnavailable: if the environment variables do not identify the cards, or if there is no
-            card for an ordinal.
+            card for an ordinal or for a device of the driver.
     """
+    if driver is not None:
+        visible = tuple(_of_driver(bare_uuid, inventory) for bare_uuid in driver)
+        return visible if used is None else _pick(visible, used, "the CUDA driver lists")
     mask = environment.get(MASK_VARIABLE)
     if mask is None:
         visible = tuple(GpuChoice(gpu, gpu.uuid) for gpu in inventory)

@@ -1,6 +1,5 @@
 """Chooses the GPUs to measure, of all vendors."""
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,16 +10,17 @@ from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.frameworks import loaded_frameworks
 from energy_callbacks.sensing.gpus import drm_gpus
-from energy_callbacks.sensing.gpus.devices import GpuInfo, choose, resolve
+from energy_callbacks.sensing.gpus.devices import GpuInfo, choose
+from energy_callbacks.sensing.gpus.drm_finder import DrmFinder
 from energy_callbacks.sensing.gpus.drm_gpus import DrmGpu
-from energy_callbacks.sensing.gpus.used_drm_gpus import UsedDrmGpus
-from energy_callbacks.sensing.gpus.used_gpus import UsedGpus, all_cards
+from energy_callbacks.sensing.gpus.nvidia_finder import NvidiaFinder, all_cards
+from energy_callbacks.sensing.gpus.used_gpus import GpuFinder, KnownUse, UsedGpus
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
-from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import sysfs_root
+from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
-_NVIDIA: Final = "NVIDIA GPU"
+_NVIDIA: Final = NvidiaFinder.name
 
 
 def discover(
@@ -50,42 +50,31 @@ def discover(
     """
     check_settings(devices=devices)
     has_nvidia = not drm or drm_gpus.nvidia_count(sysfs_root()) > 0
-    uses_hip = used != () and loaded_frameworks.is_hip_loaded()
+    uses_none = used is not None and not used
+    uses_hip = not uses_none and loaded_frameworks.is_hip_loaded()
     found = [_without_sensors()] if uses_hip and not drm else []
     if devices != "auto":
         return [*found, _named(clock, devices, drm, has_nvidia=has_nvidia)]
-    ordinals = None if used is None else [one for one in used if isinstance(one, int)]
-    # With ordinals of HIP, or names only, the framework uses GPUs of other vendors.
-    finds_nvidia = has_nvidia and not uses_hip and (bool(ordinals) or not used)
-    if finds_nvidia and other_program:
-        found.append(_visible(clock))
-    elif finds_nvidia:
-        nvidia = UsedGpus(clock, ordinals, follow_children=follow_children)
-        found.append(DiscoveredSources(sources=(nvidia,)))
-    if drm:
-        kind = "hip" if uses_hip else "cuda"
-        others = UsedDrmGpus(
-            clock,
-            drm,
-            None if used is None else [f"{kind}:{o}" if isinstance(o, int) else o for o in used],
-            follow_children=follow_children,
-            takes_visible=other_program,
-            is_only=not finds_nvidia,
-        )
-        found.append(DiscoveredSources(sources=(others,)))
-    return found
+    kind = "hip" if uses_hip else "cuda"
+    names = None if used is None else [o if isinstance(o, str) else f"{kind}:{o}" for o in used]
+    known = KnownUse(devices=names, follow_children=follow_children, takes_visible=other_program)
+    finders: list[GpuFinder] = [DrmFinder(clock, drm, known)] if drm else []
+    # With ordinals of HIP, or other names only, the framework uses GPUs of other vendors.
+    if has_nvidia and not uses_hip and (not used or known.ordinals("cuda")):
+        finders.insert(0, NvidiaFinder(clock, known))
+    measured: set[GpuInfo] = set()
+    sources = tuple(
+        UsedGpus(clock, one, measured, uses_none=uses_none, reports_none=one is finders[0])
+        for one in finders
+    )
+    return [*found, DiscoveredSources(sources=sources)]
 
 
 def _named(
     clock: Clock, devices: Devices, drm: Sequence[DrmGpu], *, has_nvidia: bool
 ) -> DiscoveredSources:
     """Return a source for each GPU of any vendor that the user named."""
-    cards: Sequence[GpuInfo] = ()
-    refusal: SourceUnavailable | None = None
-    try:
-        cards = _cards() if has_nvidia else ()
-    except SourceUnavailable as error:
-        refusal = error
+    cards, refusal = _cards() if has_nvidia else ((), None)
     try:
         chosen = choose(devices, [*cards, *(gpu.info for gpu in drm)])
     except ValueError:
@@ -93,31 +82,12 @@ def _named(
             raise
         asked = f"devices={devices!r} cannot be measured: {refusal.reason}"
         raise SourceUnavailable(asked, refusal.fix) from refusal
-    by_uuid = {gpu.info.uuid: gpu for gpu in drm}
-    others = [by_uuid[uuids[0]] for uuids in chosen if uuids[0] in by_uuid]
-    read = [
-        families.source_of(clock, gpu.family, gpu.found)
-        for gpu in drm_gpus.with_meters(others, drm)
-    ]
-    nvidia = [NvmlSource(clock, *uuids) for uuids in chosen if uuids[0] not in by_uuid]
-    missing = (_entry(refusal),) if refusal and devices == "all" else ()
+    nvidia = [NvmlSource(clock, *uuids) for gpu, uuids in chosen.items() if gpu in cards]
+    by_info = {gpu.info: gpu for gpu in drm}
+    others = [by_info[info] for info in chosen if info in by_info]
+    read = [SysfsSource(clock, gpu.family, gpu.found) for gpu in drm_gpus.with_meters(others, drm)]
+    missing = ((_NVIDIA, refusal.reason, refusal.fix),) if refusal and devices == "all" else ()
     return DiscoveredSources(sources=(*nvidia, *read), unavailable=missing)
-
-
-def _visible(clock: Clock) -> DiscoveredSources:
-    """Return a source for each NVIDIA card visible to this process, without initialising CUDA."""
-    try:
-        visible = dict.fromkeys(choice.gpu.uuid for choice in resolve(os.environ, _cards()))
-    except SourceUnavailable as error:
-        return DiscoveredSources(unavailable=(_entry(error),))
-    if not visible:
-        fix = "to measure one anyway, pass --devices 0"
-        return DiscoveredSources(unavailable=((_NVIDIA, "the command can use no GPU", fix),))
-    return DiscoveredSources(sources=tuple(NvmlSource(clock, uuid) for uuid in visible))
-
-
-def _entry(error: SourceUnavailable) -> tuple[str, str, str]:
-    return (_NVIDIA, error.reason, error.fix)
 
 
 def _without_sensors() -> DiscoveredSources:
@@ -132,13 +102,14 @@ def _without_sensors() -> DiscoveredSources:
     return DiscoveredSources(unavailable=(("AMD GPU", reason, fix),))
 
 
-def _cards() -> tuple[GpuInfo, ...]:
-    """Return all cards; raise ``SourceUnavailable`` if there is none or the driver hangs."""
+def _cards() -> tuple[Sequence[GpuInfo], SourceUnavailable | None]:
+    """Return all NVIDIA cards, or why there are none, such as a driver that hangs."""
     try:
-        return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML")
-    except TimeoutError as error:
+        return time_limit.within(time_limit.PATIENCE_S, all_cards, "NVML"), None
+    except SourceUnavailable as error:
+        return (), error
+    except TimeoutError:
         reason = f"the NVIDIA driver has not listed its GPUs within {time_limit.PATIENCE_S:g} s"
         logger.warning("%s: it does not respond", reason)
-        raise SourceUnavailable(
-            reason, "check whether 'nvidia-smi' responds; 'dmesg | grep -i nvrm' shows why not"
-        ) from error
+        fix = "check whether 'nvidia-smi' responds; 'dmesg | grep -i nvrm' shows why not"
+        return (), SourceUnavailable(reason, fix)

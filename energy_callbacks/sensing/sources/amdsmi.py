@@ -8,7 +8,7 @@ the process with a double free (ROCm/amdsmi pull request 108) or let ``device_co
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
@@ -18,10 +18,9 @@ from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading, Sensor
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.family import DeviceSensor, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.gpu_metrics import JOULES
-from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 
 _ENERGY_CALL: Final = "amdsmi_get_energy_count"
 _METRICS_CALL: Final = "amdsmi_get_gpu_metrics_info"
@@ -30,8 +29,6 @@ _ERROR: Final = 0.1
 # Number of lower values in a row that are ignored: counters went backward if several threads read
 # them (ROCm/amdsmi issue 115). More of them are a reset.
 _MOST_LOWER: Final = 3
-# Time between two readings of the throttled time, s, as for other counters of gauges.
-_THROTTLED_S: Final = 6 * BEAT_S
 # Numbers of firmware cycles for which each reason limited the clocks, and of all cycles: fields of
 # amdsmi_gpu_metrics_t, u32, of gpu_metrics 1.6 and newer.
 _CYCLES: Final = "accumulation_counter"
@@ -46,79 +43,32 @@ _RESIDENCIES: Final = (
 _ONE_CALL: Final = threading.Lock()
 
 
-class AmdSmiSource:
-    """Reads a GPU with another source, and adds the quantities that it lacks from ``amdsmi``.
+def sensors(
+    clock: Clock, found: FoundDevice, known: Collection[Quantity]
+) -> Sequence[DeviceSensor]:
+    """Return the sensors of a GPU for quantities that are not known yet; see ``Library``.
 
-    Both are one source, because the energy of a device is computed from the channels of one source.
-    If the library is not imported, or does not know the GPU, the other source is used alone.
+    There are none if the library is not imported, or if it does not know the GPU.
 
     Args:
-        clock: clock that gives the times of the readings.
-        source: the source of the GPU.
-        pci: PCI address of the GPU, such as ``0000:0c:00.0``.
+        clock: clock that gives the times of the answers.
+        found: the GPU.
+        known: quantities that are known.
     """
-
-    def __init__(self, clock: Clock, source: SysfsSource, pci: str) -> None:
-        self.name = source.name
-        self._clock = clock
-        self._source = source
-        self._pci = pci
-        self._added: list[_Energy | _Throttled] = []
-
-    @property
-    def interval_s(self) -> float:
-        """See ``Source``."""
-        return self._source.interval_s
-
-    @property
-    def quick_interval_s(self) -> float:
-        """See ``QuickSource``."""
-        return self._source.quick_interval_s
-
-    def open(self) -> Sequence[Channel]:
-        """Open the other source, and return its channels and those of ``amdsmi``.
-
-        Raises:
-            SourceUnavailable: if the other source is unavailable.
-        """
-        self._added = []
-        channels = list(self._source.open())
-        library = sys.modules.get("amdsmi")
-        if library is not None:
-            try:
-                self._add(_Card(library, self._clock, self._pci), channels)
-            except ReadingMissed as error:
-                logger.warning("%s: amdsmi is not used: %s", self.name, error)
-        return [*channels, *(one.channel for one in self._added)]
-
-    def _add(self, card: "_Card", channels: Sequence[Channel]) -> None:
-        known = {channel.quantity for channel in channels}
-        for quantity, kind in _KINDS.items():
-            if quantity not in known:
-                with suppress(ReadingMissed):  # the library does not know it for this GPU
-                    self._added.append(kind(card, channels[0].device))
-
-    def read(self) -> Sequence[Reading]:
-        """Return the readings of both that are due; those of ``amdsmi`` that fail are left out.
-
-        Raises:
-            ReadingMissed: as the other source.
-            SourceLost: as the other source.
-        """
-        readings = list(self._source.read())
-        for one in self._added:
-            with suppress(ReadingMissed):
-                readings += one.read()
-        return readings
-
-    def remarks(self) -> Sequence[str]:
-        """See ``RemarkingSource``."""
-        return self._source.remarks()
-
-    def close(self) -> None:
-        """See ``Source.close``."""
-        self._added = []
-        self._source.close()
+    library = sys.modules.get("amdsmi")
+    added: list[DeviceSensor] = []
+    if library is None or found.pci is None:
+        return added
+    try:
+        card = _Card(library, clock, found.pci)
+    except ReadingMissed as error:
+        logger.warning("%s: amdsmi is not used: %s", found.device.key, error)
+        return added
+    for quantity, kind in _KINDS.items():
+        if quantity not in known:
+            with suppress(ReadingMissed):  # the library does not know it for this GPU
+                added.append(kind(card, found.device))
+    return added
 
 
 class _Card:
@@ -134,7 +84,7 @@ class _Card:
     """
 
     def __init__(self, library: ModuleType, clock: Clock, pci: str) -> None:
-        self.clock = clock
+        self._clock = clock
         self._library = library
         with _ONE_CALL:
             self._call("amdsmi_init")
@@ -154,9 +104,9 @@ class _Card:
     def ask(self, name: str) -> "_Answer":
         """Call a function of the library for this GPU; raises as ``_call``."""
         with _ONE_CALL:
-            before_s = self.clock.monotonic_s()
+            before_s = self._clock.monotonic_s()
             fields = self._call(name, self._handle)
-            after_s = self.clock.monotonic_s()
+            after_s = self._clock.monotonic_s()
         return _Answer(fields, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
 
 
@@ -203,8 +153,13 @@ class _Energy:
         # The field counter_resolution is the unit, rounded to 15.3 microjoules (rocm_smi.cc).
         self._counter = Counter(self._newest, answer.t_s, unit=JOULES, wrap=2.0**32 - 1.0)
 
-    def read(self) -> list[Reading]:
-        """Return the energy since the first answer, J; raise ``ReadingMissed`` if not known."""
+    @property
+    def wraps(self) -> int:
+        """See ``DeviceSensor``."""
+        return self._counter.wraps
+
+    def read(self) -> Reading:
+        """Return the energy since the first answer, J; see ``DeviceSensor``."""
         answer = self._card.ask(_ENERGY_CALL)
         units = _units(answer)
         if units < self._newest and self._lower < _MOST_LOWER:
@@ -212,7 +167,7 @@ class _Energy:
             raise ReadingMissed(f"{_ENERGY_CALL} went backward")
         self._lower, self._newest = 0, units
         energy_j = self._counter.advance(units, answer.t_s)
-        return [Reading(self.channel, answer.t_s, energy_j, answer.t_error_s + 0.001)]
+        return Reading(self.channel, answer.t_s, energy_j, answer.t_error_s + 0.001)
 
 
 def _units(answer: _Answer) -> float:
@@ -234,6 +189,8 @@ class _Throttled:
         ReadingMissed: if the GPU does not count cycles.
     """
 
+    wraps = 0
+
     def __init__(self, card: _Card, device: Device) -> None:
         citation = "AMD SMI, GPU violations: share of the accumulated cycles"
         sensor = Sensor(name=_METRICS_CALL, citation=citation)
@@ -244,10 +201,8 @@ class _Throttled:
         for name in (_CYCLES, *_RESIDENCIES):
             self._answer.number(name)
 
-    def read(self) -> list[Reading]:
-        """Return the time since the first answer, s, if it is due; see ``_Energy.read``."""
-        if self._card.clock.monotonic_s() - self._answer.t_s < _THROTTLED_S:
-            return []
+    def read(self) -> Reading:
+        """Return the time since the first answer, s; see ``DeviceSensor``."""
         before, self._answer = self._answer, self._card.ask(_METRICS_CALL)
         cycles = self._rise(before, _CYCLES)
         limited = [self._rise(before, name) for name in _RESIDENCIES]
@@ -255,7 +210,7 @@ class _Throttled:
             raise ReadingMissed("the numbers of cycles were reset")
         duration_s = self._answer.t_s - before.t_s
         self._throttled_s += sum(limited) / max(cycles, 1.0) * duration_s
-        return [Reading(self.channel, self._answer.t_s, self._throttled_s, self._answer.t_error_s)]
+        return Reading(self.channel, self._answer.t_s, self._throttled_s, self._answer.t_error_s)
 
     def _rise(self, before: _Answer, name: str) -> float:
         """Return the increase of a counter of 32 bits."""

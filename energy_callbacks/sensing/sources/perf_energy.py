@@ -10,19 +10,21 @@ import ctypes
 import os
 import platform
 import struct
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.core.records import Channel, Device, Reading
-from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.schedule import until_reading_s
-from energy_callbacks.sensing.sources.rapl import PERIOD_S, QUICK_S, energy_channel
+from energy_callbacks.sensing.sources.rapl import (
+    CpuEnergySource,
+    OpenCounter,
+    energy_channel,
+    package_device,
+)
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS
-
-Opener = Callable[[int, int, int], int]
-"""Opens an event of a type (of PMU), configuration and CPU; returns its file descriptor."""
 
 _EVENTS: Final = {"energy-pkg": "cpu", "energy-ram": "dram"}
 _FIX: Final = (
@@ -39,92 +41,59 @@ _CLOEXEC: Final = 8
 _ATTRIBUTES: Final = struct.Struct("=IIQ48x")
 
 
-_Event = tuple[Channel, int, float]
-"""Channel of an open event, its file descriptor, and one unit of its counter in J."""
+class PerfEnergySource(CpuEnergySource):
+    """Reads perf events; see ``CpuEnergySource``.
 
-
-class PerfEnergySource:
-    """Reports the energy of each CPU package, and of its memory, since ``open``, J.
-
-    Args:
-        clock: clock that gives the times of the readings.
-        root: folder such as ``/sys``.
-        opener: opens events.
-        parents: see ``energy_channel``.
+    The folder ``root`` is that of all devices, such as ``/sys``.
     """
 
     name = "RAPL through perf"
+    default_root = SYSFS
 
-    def __init__(
-        self,
-        clock: Clock,
-        root: Path = SYSFS,
-        opener: Opener | None = None,
-        *,
-        parents: Sequence[str] = (),
-    ) -> None:
-        self._clock = clock
-        self._root = root
-        self._parents = parents
-        self._opener = opener or open_event
-        self._events: list[_Event] = []
-        self._read_s = clock.monotonic_s()
-
-    @property
-    def interval_s(self) -> float:
-        """Seconds from the last ``read`` to the next common reading moment (see ``schedule``)."""
-        return until_reading_s(self._read_s)
-
-    @property
-    def quick_interval_s(self) -> float:
-        """See ``QuickSource``."""
-        return QUICK_S
-
-    def open(self) -> Sequence[Channel]:
-        """Open all events and return their channels; energy is counted from now on.
-
-        Raises:
-            SourceUnavailable: if there is no event, or none can be opened.
-        """
-        self.close()
+    def _open(self) -> None:
         folder = self._root / "bus/event_source/devices/power"
         try:
-            for event in _opened(folder, self._opener, self._parents):
-                self._events.append(event)
+            kind = int((folder / "type").read_text())
+            cpus = _cpus((folder / "cpumask").read_text())
+            for index, cpu in enumerate(_packages(self._root / "devices/system/cpu", cpus)):
+                self._open_package(folder / "events", kind, cpu, index)
         except (OSError, ValueError) as error:
-            self.close()
             fix = _FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"no energy events in {folder}: {error}", fix) from error
-        if not self._events:
+        if not self._counters:
             raise SourceUnavailable(f"the CPU has no energy events of {folder}")
-        return [channel for channel, _, _ in self._events]
 
-    def read(self) -> Sequence[Reading]:
-        """Return the energy of each event since ``open``, J.
+    def _open_package(self, folder: Path, kind: int, cpu: int, index: int) -> None:
+        """Open the events of a package that the kernel supports.
 
         Raises:
-            ReadingMissed: if an event cannot be read.
+            OSError: if a file is missing, or without permission.
+            ValueError: if a file has another content.
         """
-        self._read_s = self._clock.monotonic_s()
-        if not self._events:
-            raise ReadingMissed("perf events are not open; call open() first")
-        return [self._reading(*event) for event in self._events]
+        for event, device_kind in _EVENTS.items():
+            if not (folder / event).exists():
+                continue
+            config = int((folder / event).read_text().strip().removeprefix("event="), 16)
+            unit_j = float((folder / f"{event}.scale").read_text())
+            try:
+                file = open_event(kind, config, cpu)
+            except PermissionError:
+                raise
+            except OSError:
+                continue  # some kernels list events that the CPU does not have
+            device = package_device(device_kind, index, f"package-{index}")
+            name, start_s = f"perf power/{event}/", self._clock.monotonic_s()
+            channel = energy_channel(device, name, self._parents)
+            energy = Counter(0, start_s, unit=unit_j)
+            self._counters.append(OpenCounter(name, channel, file, _count, energy))
 
-    def close(self) -> None:
-        """See ``Source.close``."""
-        events, self._events = self._events, []
-        for _, file, _ in events:
-            os.close(file)
 
-    def _reading(self, channel: Channel, file: int, unit_j: float) -> Reading:
-        before_s = self._clock.monotonic_s()
-        try:
-            (count,) = struct.unpack("=Q", os.read(file, 8))
-        except (OSError, struct.error) as error:
-            raise ReadingMissed(f"{channel.device.name}: {error}") from error
-        after_s = self._clock.monotonic_s()
-        t_s, t_error_s = (before_s + after_s) / 2, (after_s - before_s) / 2 + PERIOD_S
-        return Reading(channel, t_s, count * unit_j, t_error_s)
+def _count(file: int) -> int:
+    """Return the count of an event; raise ``ReadingMissed`` if it is in an error state."""
+    content = os.read(file, 8)
+    if len(content) < 8:
+        raise ReadingMissed("the event is in an error state")
+    return int.from_bytes(content, sys.byteorder)
 
 
 def open_event(kind: int, config: int, cpu: int) -> int:
@@ -146,43 +115,31 @@ def open_event(kind: int, config: int, cpu: int) -> int:
     return file
 
 
-def _opened(folder: Path, opener: Opener, parents: Sequence[str]) -> Iterator[_Event]:
-    """Yield the events of all packages that the kernel supports.
+def _packages(folder: Path, cpus: Iterable[int]) -> Iterable[int]:
+    """Return one CPU for each counter.
 
-    Raises:
-        OSError: if a file is missing, or if no package has an event.
-        ValueError: if a file has another content.
+    The kernel names one CPU of each die. Dies of Intel's packages have a counter each. Those of
+    AMD's packages share one, but some versions of Linux name a CPU of each die (commit of 2024,
+    "perf/x86/rapl: Fix the energy-pkg event for AMD CPUs").
+
+    Args:
+        folder: folder such as ``/sys/devices/system/cpu``.
+        cpus: the CPUs that the kernel names.
     """
-    kind = int((folder / "type").read_text())
-    # The kernel names one CPU of each package.
-    for index, cpu in enumerate(_cpus((folder / "cpumask").read_text())):
-        for event, device_kind in _EVENTS.items():
-            description = folder / "events" / event
-            if not description.exists():
-                continue
-            config = int(description.read_text().strip().removeprefix("event="), 16)
-            unit_j = float(description.with_name(f"{event}.scale").read_text())
-            try:
-                file = opener(kind, config, cpu)
-            except PermissionError:
-                raise
-            except OSError:
-                continue  # some kernels list events that the CPU does not have
-            yield _channel(device_kind, index, event, parents), file, unit_j
+    if "ven0000" in text(folder / "modalias"):  # Intel
+        return cpus
+    packages: dict[str | int, int] = {}
+    for cpu in cpus:
+        packages.setdefault(text(folder / f"cpu{cpu}/topology/physical_package_id") or cpu, cpu)
+    return packages.values()
 
 
-def _cpus(text: str) -> Iterator[int]:
+def _cpus(listed: str) -> Iterator[int]:
     """Yield the CPUs of a list of the kernel.
 
     >>> list(_cpus("0,28-29"))
     [0, 28, 29]
     """
-    for part in text.strip().split(","):
+    for part in listed.strip().split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
-
-
-def _channel(kind: str, index: int, event: str, parents: Sequence[str]) -> Channel:
-    name = f"RAPL package-{index}" + ("" if kind == "cpu" else " dram")
-    device = Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
-    return energy_channel(device, f"perf power/{event}/", parents)

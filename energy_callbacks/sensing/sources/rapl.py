@@ -10,8 +10,9 @@ another register).
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
@@ -20,6 +21,7 @@ from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.drm import text, whole
 from energy_callbacks.sensing.sources.sysfs.open_files import read_start
 
 POWERCAP = Path("/sys/class/powercap")
@@ -65,9 +67,10 @@ _PLACES = (
 
 _PERMISSION_FIX = (
     "since Linux 5.10 only root may read it (CVE-2020-8694). The administrator can make it "
-    "readable at every boot, with a line in /etc/sysfs.conf for each zone, mode "
-    "class/powercap/intel-rapl:0/energy_uj = 0444, or with a udev rule; or give the Python "
-    "binary the capability CAP_DAC_READ_SEARCH."
+    "readable until the next boot: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; at "
+    "every boot, with a line in /etc/sysfs.conf for each zone: mode "
+    "class/powercap/intel-rapl:0/energy_uj = 0444; or give the Python binary the capability "
+    "CAP_DAC_READ_SEARCH."
 )
 _ABSENCE_FIX = (
     "virtual machines usually have none; on bare metal load the kernel module intel_rapl_msr; "
@@ -78,27 +81,54 @@ if sys.platform != "linux":
     _ABSENCE_FIX = "only Linux has these files"
 
 
-class RaplSource:
+@dataclass(slots=True)
+class OpenCounter:
+    """A counter of energy that is open.
+
+    Attributes:
+        name: path or other name.
+        channel: channel of its readings.
+        file: file descriptor, which ``close`` of the source closes.
+        raw: returns the present value, given the file descriptor; raises ``OSError`` or
+            ``ReadingMissed`` if there is none.
+        energy: adds up the increases of the values, J.
+        start: first value.
+    """
+
+    name: str
+    channel: Channel
+    file: int
+    raw: Callable[[int], int]
+    energy: Counter
+    start: int = 0
+
+
+class CpuEnergySource(ABC):
     """Reports the energy of each CPU package, and of its memory, since ``open``, J.
 
-    Values start at 0 and never decrease. If a read of the file of a zone fails, the zone has no
-    reading at that time, and its next reading includes the missing energy. Readings must be at most
-    a minute apart, because two wraps between two readings would count as one. A counter wraps
-    around after some minutes at full power: nine minutes for a package of 500 W.
+    Values start at 0 and never decrease. If a read of a counter fails, it has no reading at that
+    time, and its next reading includes the missing energy.
 
     Args:
         clock: clock that gives the times of the readings.
-        root: folder of the powercap zones.
+        root: folder of the counters; ``None`` for ``default_root``.
         parents: see ``energy_channel``.
+
+    Attributes:
+        default_root: folder of the counters, except in containers.
     """
 
-    name = "RAPL"
+    name: str
+    default_root: Path
+    quick_interval_s = QUICK_S
 
-    def __init__(self, clock: Clock, root: Path = POWERCAP, *, parents: Sequence[str] = ()) -> None:
+    def __init__(
+        self, clock: Clock, root: Path | None = None, *, parents: Sequence[str] = ()
+    ) -> None:
         self._clock = clock
-        self._root = root
+        self._root = root or self.default_root
         self._parents = parents
-        self._counters: list[tuple[Channel, _Counter]] = []
+        self._counters: list[OpenCounter] = []
         self._read_s = clock.monotonic_s()
 
     @property
@@ -109,160 +139,152 @@ class RaplSource:
         """
         return until_reading_s(self._read_s)
 
-    @property
-    def quick_interval_s(self) -> float:
-        """See ``QuickSource``."""
-        return QUICK_S
-
     def open(self) -> Sequence[Channel]:
-        """Open all zones and return their channels; energy is counted from now on.
+        """Open all counters and return their channels; energy is counted from now on.
 
         Raises:
-            SourceUnavailable: if there is no zone, or none can be read.
+            SourceUnavailable: if there is no counter, or none can be read.
         """
         self.close()
-        counters, failures = _opened(_zones(self._root), self._clock)
-        if not counters and not failures:
-            raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
-        if not counters:
-            error = failures[0]
-            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
-            raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
-        notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [
-            (
-                energy_channel(
-                    replace(counter.device, notes=notes), str(counter.path), self._parents
-                ),
-                counter,
-            )
-            for counter in counters
-        ]
-        return [channel for channel, _ in self._counters]
+        try:
+            self._open()
+        except SourceUnavailable:
+            self.close()
+            raise
+        return [one.channel for one in self._counters]
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the counters, and append them to ``_counters``; raises as ``open``."""
 
     def read(self) -> Sequence[Reading]:
-        """Return the energy of each zone since ``open``, J; zones that fail are left out.
+        """Return the energy of each counter since ``open``, J; counters that fail are left out.
 
         Raises:
-            ReadingMissed: if all zones fail.
+            ReadingMissed: if all counters fail.
         """
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
         missed: list[str] = []
-        for channel, counter in self._counters:
+        for one in self._counters:
             try:
-                readings.append(self._reading(channel, counter))
+                readings.append(self._reading(one))
             except (OSError, ReadingMissed) as error:
-                missed.append(f"{counter.path}: {error}")
+                missed.append(f"{one.name}: {error}")
         if not readings:
-            raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
+            raise ReadingMissed("; ".join(missed) or f"{self.name} is not open; call open() first")
         return readings
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
         return [
-            f"the counter of {channel.device.name} restarted at the end of its range "
+            f"the counter of {one.channel.device.name} restarted at the end of its range "
             f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
-            for channel, counter in self._counters
-            if (wraps := counter.energy.wraps)
+            for one in self._counters
+            if (wraps := one.energy.wraps)
         ]
 
-    def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
+    def _reading(self, one: OpenCounter) -> Reading:
         before_s = self._clock.monotonic_s()
-        raw_uj = counter.raw_uj()
+        raw = one.raw(one.file)
         after_s = self._clock.monotonic_s()
         t_s = (before_s + after_s) / 2
-        energy_j = counter.energy.advance(raw_uj, t_s)
-        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
+        energy_j = one.energy.advance(raw, t_s)
+        return Reading(one.channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + PERIOD_S)
 
     def close(self) -> None:
         """See ``Source.close``."""
         counters, self._counters = self._counters, []
-        for _, counter in counters:
-            counter.close()
+        for one in counters:
+            os.close(one.file)
 
 
-class _Counter:
-    """Reads an ``energy_uj`` file.
+class RaplSource(CpuEnergySource):
+    """Reads the files of powercap; see ``CpuEnergySource``.
 
-    The file is opened once; each read at offset 0 returns the present value.
+    Readings must be at most a minute apart, because two wraps between two readings would count as
+    one. A counter wraps around after some minutes at full power: nine minutes for a package of
+    500 W. The folder ``root`` is that of the powercap zones.
+    """
 
-    Attributes:
-        device: the package or its memory.
-        path: path of the file.
-        start_uj: value of the file when it was opened, microjoules.
-        energy: adds up the increases of the values, J.
+    name = "RAPL"
+    default_root = POWERCAP
+
+    def _open(self) -> None:
+        failures = self._open_zones()
+        if not self._counters and not failures:
+            raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
+        if not self._counters:
+            error = failures[0]
+            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
+            raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
+        notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
+        for one in self._counters:
+            one.channel = replace(one.channel, device=replace(one.channel.device, notes=notes))
+
+    def _open_zones(self) -> list[OSError]:
+        """Open each readable zone, and return the errors of the other zones.
+
+        Zones that show the same counter as an earlier zone are left out.
+        """
+        failures: list[OSError] = []
+        for folder, device in _zones(self._root):
+            path = folder / "energy_uj"
+            channel = energy_channel(device, str(path), self._parents)
+            try:
+                counter = _opened(path, channel, self._clock.monotonic_s())
+            except OSError as error:
+                failures.append(error)
+                continue
+            if any(_is_one_counter(counter, other) for other in self._counters):
+                os.close(counter.file)
+            else:
+                self._counters.append(counter)
+        return failures
+
+
+def _opened(path: Path, channel: Channel, t_s: float) -> OpenCounter:
+    """Open an ``energy_uj`` file; each read at offset 0 returns the present value.
 
     Args:
-        folder: folder of the zone.
-        device: the package or its memory.
+        path: path of the file.
+        channel: channel of its readings.
         t_s: present monotonic time.
 
     Raises:
         OSError: if the file cannot be opened or read; ``filename`` of the error is the path.
     """
-
-    def __init__(self, folder: Path, device: Device, t_s: float) -> None:
-        self.device = device
-        self.path = folder / "energy_uj"
-        self._file = os.open(self.path, os.O_RDONLY)
-        try:
-            self.start_uj = self.raw_uj()
-        except (OSError, ReadingMissed) as error:
-            self.close()
-            raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
-        text = _text(folder / "max_energy_range_uj")
-        range_uj = int(text) if text.isdigit() else None
-        unit_j = joules_from_microjoules(1)
-        self.energy = Counter(self.start_uj, t_s, unit=unit_j, wrap=range_uj)
-
-    def raw_uj(self) -> int:
-        """Return the value of the file; raise ``ReadingMissed`` if it is not a number."""
-        text = read_start(self._file, 64).strip()
-        if not text.isdigit():
-            raise ReadingMissed(f"it contains {text!r} instead of a number; it is read again later")
-        return int(text)
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        start_uj = _raw_uj(file)
+    except (OSError, ReadingMissed) as error:
+        os.close(file)
+        raise OSError(getattr(error, "errno", None), str(error), str(path)) from error
+    range_uj = whole(text(path.with_name("max_energy_range_uj"))) or None
+    energy = Counter(start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj)
+    return OpenCounter(str(path), channel, file, _raw_uj, energy, start_uj)
 
 
-def _opened(
-    zones: Iterable[tuple[Path, Device]], clock: Clock
-) -> tuple[list[_Counter], list[OSError]]:
-    """Return a counter for each readable zone, and the errors of the other zones.
-
-    Zones that show the same counter as an earlier zone are left out.
-    """
-    counters: list[_Counter] = []
-    failures: list[OSError] = []
-    for folder, device in zones:
-        try:
-            counter = _Counter(folder, device, clock.monotonic_s())
-        except OSError as error:
-            failures.append(error)
-            continue
-        if any(_is_one_counter(counter, other) for other in counters):
-            counter.close()
-        else:
-            counters.append(counter)
-    return counters, failures
+def _raw_uj(file: int) -> int:
+    """Return the value of a file, microjoules; raise ``ReadingMissed`` if it is not a number."""
+    content = read_start(file, 64).strip()
+    if not content.isdigit():
+        raise ReadingMissed(f"it contains {content!r} instead of a number; it is read again later")
+    return int(content)
 
 
-def _is_one_counter(first: _Counter, second: _Counter) -> bool:
+def _is_one_counter(first: OpenCounter, second: OpenCounter) -> bool:
     """Return whether two zones show the same counter.
 
     This is assumed if both zones belong to the same package and are of the same kind (package or
     memory), and their values differ by less than ``_MIRROR_UJ``. However, it is not assumed if the
     value of ``first`` is 0, because separate counters may also be equal at 0.
     """
-    sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
-    if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
+    device, other = first.channel.device, second.channel.device
+    sockets = [one.name.partition("-die-")[0] for one in (device, other)]
+    if sockets[0] != sockets[1] or device.kind != other.kind:
         return False
-    return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ
+    return first.start > 0 and abs(first.start - second.start) < _MIRROR_UJ
 
 
 def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
@@ -272,14 +294,13 @@ def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
     """
     packages: dict[int, str] = {}
     for (package, child), folder in sorted(_folders(root).items()):
-        name = _text(folder / "name")
+        name = text(folder / "name")
         if child < 0 and name.startswith("package-") and name not in packages.values():
             packages[package] = name
         elif name != "dram" or package not in packages:
             continue
         kind, index = "cpu" if child < 0 else "dram", list(packages).index(package)
-        name = f"RAPL {packages[package]}" + ("" if child < 0 else " dram")
-        yield folder, Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
+        yield folder, package_device(kind, index, packages[package])
 
 
 def _folders(root: Path) -> dict[tuple[int, int], Path]:
@@ -291,6 +312,12 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
             if match:
                 folders.setdefault((int(match[1]), int(match[2] or -1)), folder)
     return folders
+
+
+def package_device(kind: str, index: int, package: str) -> Device:
+    """Return a package (kind ``cpu``) or its memory (``dram``)."""
+    name = f"RAPL {package}" + ("" if kind == "cpu" else " dram")
+    return Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
 
 
 def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel:
@@ -311,11 +338,3 @@ def energy_channel(device: Device, name: str, parents: Sequence[str]) -> Channel
         citation=_CITATION,
     )
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
-
-
-def _text(path: Path) -> str:
-    """Return the text of a small file; ``""`` if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

@@ -2,6 +2,7 @@
 
 import io
 import re
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -89,3 +90,21 @@ def test_a_picture_has_a_title(report):
     )
     assert len({_pixels(png).shape for png in (plain, titled, hostile)}) == 1
     assert len({plain, titled, hostile}) == 3
+
+
+@pytest.mark.parametrize(("kind", "head"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_vector_graphics_are_the_same_every_time(report, tmp_path, kind, head):
+    """Each chart is a file with embedded fonts, of the width of the text, without a date."""
+    paths = save(report, tmp_path, [kind])
+    names = {path.name for path in save(report, tmp_path, ["png"])}
+    assert {path.with_suffix(".png").name for path in paths} == names
+    first = paths[0].read_bytes()
+    assert first.startswith(head)
+    assert save(report, tmp_path, [kind])[0].read_bytes() == first
+    if kind == "svg":
+        assert b"<text" not in first  # letters are paths, which need no fonts
+        assert b'width="468pt"' in first  # 6.5 inches
+        ET.fromstring(first.decode())
+    else:
+        assert b"/Type3" not in first
+        assert b"/CreationDate" not in first

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.report.render.model_card import co2_eq_emissions
+from energy_callbacks.report.render.model_card import co2_eq_emissions, model_card
 
 
 def test_the_figure_is_the_reports_in_grams(report: EnergyReport) -> None:
@@ -51,3 +51,24 @@ def test_an_unknown_energy_is_refused(report: EnergyReport) -> None:
     """Without energy there are no emissions, and no zero."""
     with pytest.raises(ValueError, match="its energy is not known"):
         co2_eq_emissions(dataclasses.replace(report, emissions=None))
+
+
+def test_the_block_of_a_card_has_the_fields_as_yaml(report: EnergyReport) -> None:
+    """YAML reads the fields of ``co2_eq_emissions`` back, small numbers too."""
+    yaml = pytest.importorskip("yaml")
+    tiny = dataclasses.replace(report.emissions, kg=4.0e-8, source='a "b": #c')
+    small = dataclasses.replace(report, emissions=tiny)
+    _, block, text = model_card(small, training_type="pre-training").split("---\n", 2)
+    assert yaml.safe_load(block) == {
+        "co2_eq_emissions": co2_eq_emissions(small, training_type="pre-training")
+    }
+    assert "| Energy | 10.67 ± 0.11 Wh |" in text
+
+
+def test_unknown_emissions_are_explained_in_the_block(report: EnergyReport) -> None:
+    """Without a location there is no YAML, and the text has the reason."""
+    nowhere = dataclasses.replace(report.emissions, kg=None, place=None)
+    text = model_card(dataclasses.replace(report, emissions=nowhere))
+    assert "co2_eq_emissions:" not in text
+    assert "the location of this run is not set" in text
+    assert "| Energy | 10.67 ± 0.11 Wh |" in text

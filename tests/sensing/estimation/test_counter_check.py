@@ -105,6 +105,21 @@ def test_the_newest_energy_is_not_that_of_a_wrong_counter() -> None:
     assert joules(curve.energy(8.0, newest_s)) == pytest.approx(200.0 * (newest_s - 8.0), rel=1e-9)
 
 
+@pytest.mark.parametrize("period_s", [0.31, 2.0, 7.0])
+def test_errors_between_two_readings_are_known(period_s: float) -> None:
+    """Nine in ten windows that begin and end between readings have the truth in their interval."""
+    load = square(period_s)
+    curve = measured(load, lambda _, energy_j: energy_j)
+    starts_s = np.random.default_rng(3).uniform(8.0, 50.0, 200)
+    inside = []
+    for start_s in starts_s.tolist():
+        energy = curve.energy(start_s, start_s + 2.1)
+        truth_j = load.energy_j(start_s + 2.1) - load.energy_j(start_s)
+        inside.append(abs(joules(energy) - truth_j) <= energy.error_j)
+        assert energy.edge_j < 600.0
+    assert np.mean(inside) >= 0.9
+
+
 def test_without_power_readings_there_is_nothing_to_compare() -> None:
     """A counter alone is used from its first reading."""
     curve = EnergyCurve([COUNTER])

@@ -7,8 +7,8 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.gpus.devices import (
     GpuInfo,
     choose,
-    in_use,
     one_per_card,
+    resolve,
 )
 
 
@@ -47,7 +47,8 @@ def used(
     driver: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
     """UUIDs of the cards and MIG instances in use, card by card."""
-    return one_per_card(in_use(ordinals, inventory, environment=environment or {}, driver=driver))
+    choices = resolve(environment or {}, inventory, ordinals, driver)
+    return tuple(one_per_card(choices).values())
 
 
 def test_use_follows_the_mask() -> None:
@@ -60,7 +61,7 @@ def test_use_believes_the_driver() -> None:
     driver = (UNLIKE[1].uuid[4:], UNLIKE[0].uuid[4:])
 
     assert used(UNLIKE, driver=driver) == ((UNLIKE[1].uuid,),)
-    assert [one.gpu for one in in_use(None, UNLIKE, environment={}, driver=driver)] == [
+    assert [one.gpu for one in resolve({}, UNLIKE, driver=driver)] == [
         UNLIKE[1],
         UNLIKE[0],
     ]
@@ -85,7 +86,7 @@ def test_ordinal_that_the_driver_does_not_list() -> None:
 
 def test_choose_all() -> None:
     """``all`` is every card that NVML lists."""
-    assert choose("all", TWO) == ((TWO[0].uuid,), (TWO[1].uuid,))
+    assert choose("all", TWO) == {TWO[0]: (TWO[0].uuid,), TWO[1]: (TWO[1].uuid,)}
 
 
 @pytest.mark.parametrize(
@@ -100,19 +101,19 @@ def test_choose_all() -> None:
 )
 def test_choose_named(devices: list[int | str], expected: tuple[str, ...]) -> None:
     """Indices are those of nvidia-smi, and each card is taken once."""
-    assert choose(devices, TWO) == tuple((uuid,) for uuid in expected)
+    assert tuple(choose(devices, TWO).values()) == tuple((uuid,) for uuid in expected)
 
 
 def test_choose_two_instances_of_one_card() -> None:
     """Two MIG instances of one card are one card, which is not counted twice, and both named."""
     first, second, _ = SPLIT[0].mig_uuids
 
-    assert choose([first, second, first], SPLIT) == ((first, second),)
+    assert choose([first, second, first], SPLIT) == {SPLIT[0]: (first, second)}
 
 
 def test_choose_a_card_and_an_instance_of_it() -> None:
     """A card that is also named as a whole is measured as a whole."""
-    assert choose([SPLIT[0].mig_uuids[0], 0], SPLIT) == ((SPLIT[0].uuid,),)
+    assert choose([SPLIT[0].mig_uuids[0], 0], SPLIT) == {SPLIT[0]: (SPLIT[0].uuid,)}
 
 
 @pytest.mark.parametrize("device", [7, "GPU-9", "MIG-1", "GPU-"])

@@ -1,5 +1,6 @@
 """Which GPUs are measured on machines with GPUs of several vendors."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE, discover
 from energy_callbacks.sensing.frameworks import cuda_driver, loaded_frameworks
-from energy_callbacks.sensing.gpus import gpu_sources
+from energy_callbacks.sensing.gpus import gpu_sources, rocm
+from energy_callbacks.sensing.gpus.used_gpus import UsedGpus
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
@@ -80,9 +82,9 @@ def names(found: DiscoveredSources) -> list[str]:
     return [one.name for one in found.sources if type(one).__name__ in of_gpus]
 
 
-def kinds(found: DiscoveredSources) -> list[str]:
-    """Kinds of source, in order."""
-    return [type(source).__name__ for source in found.sources]
+def looked_for(found: DiscoveredSources) -> list[str]:
+    """Names of the sources that find the GPUs in use, in order."""
+    return [source.name for source in found.sources if isinstance(source, UsedGpus)]
 
 
 def card(index: int) -> str:
@@ -160,23 +162,42 @@ def test_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("used", "finders"),
     [
-        (None, ["UsedGpus", "UsedDrmGpus"]),
-        ((0,), ["UsedGpus", "UsedDrmGpus"]),
-        (("xpu:0",), ["UsedDrmGpus"]),
+        (None, ["NVIDIA GPU", "AMD GPU"]),
+        ((0,), ["NVIDIA GPU", "AMD GPU"]),
+        (("xpu:0",), ["AMD GPU"]),
     ],
 )
 def test_finders(nvml: FakeNvml, used: tuple[int | str, ...] | None, finders: list[str]) -> None:
     """NVIDIA's cards and the others have a source each, which finds those in use."""
-    assert [one for one in kinds(discover(FakeClock(), used=used)) if "Used" in one] == finders
+    assert looked_for(discover(FakeClock(), used=used)) == finders
+
+
+@pytest.mark.usefixtures("amd")
+@pytest.mark.parametrize("is_used", [True, False])
+def test_run_on_one_of_two_vendors(
+    nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, is_used: bool
+) -> None:
+    """No source reports that no GPU is in use if another one has found some; else one does."""
+    monkeypatch.setattr(
+        rocm, "processes", lambda _: {os.getpid(): {"0000:03:00.0"} if is_used else set()}
+    )
+    finders = [one for one in discover(FakeClock()).sources if isinstance(one, UsedGpus)]
+    for finder in reversed(finders):
+        finder.open()
+        finder.finish()
+    reports = [entry for one in finders for entry in one.found().unavailable]
+
+    unused = [name for name, reason, _ in reports if "no GPU was seen in use" in reason]
+    assert unused == ([] if is_used else ["NVIDIA GPU"])
+    for finder in finders:
+        finder.close()
 
 
 @pytest.mark.usefixtures("amd", "nvml", "on_rocm")
 @pytest.mark.parametrize("used", [None, (0,)])
 def test_finder_on_rocm(used: tuple[int, ...] | None) -> None:
     """Under ROCm, ordinals are those of AMD GPUs, and NVIDIA's cards are not searched."""
-    found = kinds(discover(FakeClock(), used=used))
-
-    assert [one for one in found if "Used" in one] == ["UsedDrmGpus"]
+    assert looked_for(discover(FakeClock(), used=used)) == ["AMD GPU"]
 
 
 @pytest.mark.usefixtures("on_rocm", "no_nvml")

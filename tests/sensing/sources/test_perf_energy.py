@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.sensing.sources import perf_energy
 from energy_callbacks.sensing.sources.perf_energy import PerfEnergySource, open_event
 from energy_callbacks.testing import FakeClock
 from tests.sensing.sources.trees.tree import Tree
@@ -16,6 +17,7 @@ from tests.sensing.sources.trees.tree import Tree
 # One unit in joules: 2 ** -32 (arch/x86/events/rapl.c).
 SCALE = "2.3283064365386962890625e-10"
 PMU = "bus/event_source/devices/power"
+CPUS = "devices/system/cpu"
 TWO_PACKAGES = {
     "type": 29,
     "cpumask": "0,28",
@@ -34,10 +36,10 @@ class Kernel:
 
     def __init__(self, refused: dict[int, int] | None = None) -> None:
         self.pipes: dict[Event, tuple[int, int]] = {}
-        self._refused = refused or {}
+        self.refused = refused or {}
 
     def __call__(self, kind: int, config: int, cpu: int) -> int:
-        if number := self._refused.get(config):
+        if number := self.refused.get(config):
             raise OSError(number, os.strerror(number))
         self.pipes[kind, config, cpu] = os.pipe()
         return self.pipes[kind, config, cpu][0]
@@ -61,9 +63,10 @@ def sysfs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kernel() -> Iterator[Kernel]:
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     """A kernel that permits everything."""
     found = Kernel()
+    monkeypatch.setattr(perf_energy, "open_event", found)
     yield found
     found.close()
 
@@ -71,7 +74,7 @@ def kernel() -> Iterator[Kernel]:
 def test_each_package_and_its_memory_have_a_counter(sysfs: Path, kernel: Kernel) -> None:
     """Parts of the package and what contains it are left out; counters may exceed 32 bits."""
     clock = FakeClock()
-    source = PerfEnergySource(clock, sysfs, kernel)
+    source = PerfEnergySource(clock, sysfs)
     channels = source.open()
     assert [one.device.key for one in channels] == ["cpu0", "dram0", "cpu1", "dram1"]
     assert {one.device.scope for one in channels} == {"host"}
@@ -86,26 +89,43 @@ def test_each_package_and_its_memory_have_a_counter(sysfs: Path, kernel: Kernel)
     source.close()
 
 
-def test_events_that_the_cpu_does_not_have_are_left_out(sysfs: Path) -> None:
+@pytest.mark.parametrize(
+    ("vendor", "keys"), [("ven0002", ["cpu0", "cpu1"]), ("ven0000", ["cpu0", "cpu1", "cpu2"])]
+)
+def test_dies_of_amd_share_the_counter_of_their_package(
+    sysfs: Path, kernel: Kernel, vendor: str, keys: list[str]
+) -> None:
+    """Some versions of Linux list a CPU of each die; Intel's dies have a counter each."""
+    tree = Tree(sysfs)
+    tree.write({"cpumask": "0,8,28", "events/energy-pkg": "event=0x02"}, PMU)
+    for name in ("energy-ram", "energy-ram.scale"):
+        (sysfs / PMU / "events" / name).unlink()
+    tree.write({"modalias": f"cpu:type:x86,{vendor}fam0019mod0011:feature:"}, CPUS)
+    for cpu, package in ((0, 0), (8, 0), (28, 1)):
+        tree.write({f"cpu{cpu}/topology/physical_package_id": package}, CPUS)
+    source = PerfEnergySource(FakeClock(), sysfs)
+    assert [one.device.key for one in source.open()] == keys
+    source.close()
+
+
+def test_events_that_the_cpu_does_not_have_are_left_out(sysfs: Path, kernel: Kernel) -> None:
     """Some kernels list the event of the memory on AMD's CPUs, and refuse to open it."""
-    kernel = Kernel(refused={3: errno.EINVAL})
-    source = PerfEnergySource(FakeClock(), sysfs, kernel)
+    kernel.refused = {3: errno.EINVAL}
+    source = PerfEnergySource(FakeClock(), sysfs)
     assert [one.device.key for one in source.open()] == ["cpu0", "cpu1"]
     source.close()
-    kernel.close()
 
 
-def test_without_permission_both_ways_to_get_it_are_named(sysfs: Path) -> None:
+def test_without_permission_both_ways_to_get_it_are_named(sysfs: Path, kernel: Kernel) -> None:
     """Perf's setting and RAPL's files; no event stays open."""
-    kernel = Kernel(refused={3: errno.EACCES})
+    kernel.refused = {3: errno.EACCES}
     with pytest.raises(SourceUnavailable, match="Permission denied") as caught:
-        PerfEnergySource(FakeClock(), sysfs, kernel).open()
+        PerfEnergySource(FakeClock(), sysfs).open()
     for way in ("kernel.perf_event_paranoid=0", "CAP_PERFMON", "energy_uj"):
         assert way in caught.value.fix
     [(reader, _)] = kernel.pipes.values()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(reader)
-    kernel.close()
 
 
 @pytest.mark.parametrize(
@@ -122,18 +142,18 @@ def test_a_machine_without_the_events_has_no_fix(tmp_path: Path, files: dict[str
     """Virtual machines have no such folder, or an unusable one."""
     Tree(tmp_path).write(files, PMU)
     with pytest.raises(SourceUnavailable, match="no energy events") as caught:
-        PerfEnergySource(FakeClock(), tmp_path, Kernel()).open()
+        PerfEnergySource(FakeClock(), tmp_path).open()
     assert caught.value.fix == ""
 
 
 def test_a_read_that_fails_is_missed(sysfs: Path, kernel: Kernel) -> None:
     """An event in an error state has no value (perf_event_open(2), read of 0 bytes)."""
-    source = PerfEnergySource(FakeClock(), sysfs, kernel)
+    source = PerfEnergySource(FakeClock(), sysfs)
     with pytest.raises(ReadingMissed, match="not open"):
         source.read()
     source.open()
     kernel.close()
-    with pytest.raises(ReadingMissed, match="RAPL package-0"):
+    with pytest.raises(ReadingMissed, match="perf power/energy-pkg"):
         source.read()
     source.close()
     kernel.pipes = {}

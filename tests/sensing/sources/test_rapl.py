@@ -9,6 +9,7 @@ import pytest
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.sensing.sources.protocol import QuickSource
@@ -194,30 +195,33 @@ def test_wrap_is_added(tree, clock):
 
 
 def test_wrap_without_known_range_is_dropped(tree, clock):
-    """Where the range cannot be read, a wrap is a missed reading and neither 0 J nor 262 kJ."""
+    """Where the range cannot be read, a wrap is a decrease: neither 0 J nor 262 kJ."""
     folder = tree.add("0", "package-0", 200_000_000_000, range_uj=None)
     source, _ = opened(tree, clock)
     clock.now_s += 0.1
     tree.set(folder, 200_010_000_000)
     assert joules(source)["cpu0"] == pytest.approx(10.0)
     tree.set(folder, 3_000_000)
-    with pytest.raises(ReadingMissed, match="decreased, but not at the end"):
-        source.read()
+    restart_j = joules(source)["cpu0"]
+    assert restart_j < 10.0
     tree.set(folder, 8_000_000)
-    assert joules(source)["cpu0"] == pytest.approx(15.0)
+    assert joules(source)["cpu0"] - restart_j == pytest.approx(5.0)
 
 
 def test_reset_is_no_wrap(tree, clock):
-    """A counter that restarts from 0 (resume from suspend) does not add a phantom 162 kJ."""
+    """A counter that restarts from 0 adds no 162 kJ, and the energy of that time is not known."""
     folder = tree.add("0", "package-0", 100_000_000_000)
-    source, _ = opened(tree, clock)
-    clock.now_s += 0.1
-    tree.set(folder, 0)
-    with pytest.raises(ReadingMissed):
-        source.read()
-    clock.now_s += 0.1
-    tree.set(folder, 20_000_000)
-    assert joules(source)["cpu0"] == pytest.approx(20.0)
+    source, channels = opened(tree, clock)
+    curve = EnergyCurve(channels)
+    for energy_uj in (100_000_000_000, 100_020_000_000, 0, 20_000_000, 40_000_000):
+        tree.set(folder, energy_uj)
+        curve.add(source.read())
+        clock.now_s += 0.1
+    curve.finish()
+    assert curve.energy(100.0, 100.1).energy_j == pytest.approx(20.0)
+    assert curve.energy(100.2, 100.4).energy_j == pytest.approx(40.0)
+    assert curve.energy(100.0, 100.4).coverage == pytest.approx(0.75)
+    assert curve.disagreements == 1
 
 
 @pytest.mark.parametrize("text", [None, "garbage", "-5"], ids=["empty", "text", "negative"])

@@ -6,10 +6,8 @@ ends.
 """
 
 import os
-import select
-import signal
+import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +16,7 @@ from typing import IO, Final
 
 from energy_callbacks.core.errors import SourceLost, SourceUnavailable
 
-# Maximum time in s for which the end of a command is awaited after a signal.
+# Maximum time in s for which the end of a command is awaited.
 _END_S: Final = 1.0
 # Size of one read of a pipe, byte.
 _CHUNK: Final = 65_536
@@ -62,13 +60,14 @@ class Command:
             SourceLost: if it fails, or has not ended within ``patience_s`` seconds. It was ended.
         """
         try:
-            if self._reads_on(b"", patience_s):
-                raise SourceLost(f"{self._name} has not ended within {patience_s:g} s")
-            if self._process.wait(_END_S):
-                raise SourceLost(self.failure())
+            content, _ = self._process.communicate(timeout=patience_s)
+            if self._process.returncode:
+                raise SourceLost(self._failure())
+        except subprocess.TimeoutExpired as error:
+            raise SourceLost(f"{self._name} has not ended within {patience_s:g} s") from error
         finally:
             self.close()
-        return self._rest
+        return content
 
     def documents(self, end: bytes, patience_s: float = 0.0) -> list[bytes]:
         """Return the documents that the command has completed since the last call.
@@ -80,13 +79,25 @@ class Command:
         Raises:
             SourceLost: if the command has ended and there are no more documents.
         """
-        is_open = self._reads_on(end, patience_s)
+        end_s = time.monotonic() + patience_s
+        is_open = True
+        while is_open and self._has_output(0.0 if end in self._rest else end_s - time.monotonic()):
+            new = os.read(self._output.fileno(), _CHUNK)
+            self._rest += new
+            is_open = bool(new)
         *found, self._rest = self._rest.split(end)
-        if not is_open and not found:
-            raise SourceLost(self.failure())
+        if not (found or is_open):
+            raise SourceLost(self._failure())
         return found
 
-    def failure(self) -> str:
+    def _has_output(self, wait_s: float) -> bool:
+        """Wait until there is more output, or the command has closed it; return whether so."""
+        # ``select.select`` would fail in a process with more than 1024 open files.
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._output, selectors.EVENT_READ)
+            return bool(selector.select(max(wait_s, 0.0)))
+
+    def _failure(self) -> str:
         """Return why the command ended, for messages."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
@@ -97,37 +108,12 @@ class Command:
     def close(self) -> None:
         """End the command; safe to call twice.
 
-        A command that ``sudo`` runs as another user gets no signal from this process. It ends
-        because its output is closed.
+        Its children, and a command that ``sudo`` runs as another user, get no signal from this
+        process. They end because their output is closed.
         """
         self._output.close()
-        for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            if self._process.poll() is None:
-                self._end(number)
-        self._errors.close()
-
-    def _end(self, number: int) -> None:
-        with suppress(OSError):  # it runs as another user, or has ended
-            if sys.platform == "win32":
-                self._process.terminate()
-            else:
-                os.killpg(self._process.pid, number)
+        with suppress(OSError):  # it runs as another user
+            self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
-
-    def _reads_on(self, end: bytes, patience_s: float) -> bool:
-        """Read all output that there is, and return whether the command may write more.
-
-        Waits until there is the end of a document, or for ``patience_s`` seconds. If ``end`` is
-        empty, waits until the command closes its output.
-        """
-        end_s = time.monotonic() + patience_s
-        while True:
-            is_enough = bool(end) and end in self._rest
-            wait_s = 0.0 if is_enough else max(end_s - time.monotonic(), 0.0)
-            if not select.select([self._output], [], [], wait_s)[0]:
-                return True
-            new = os.read(self._output.fileno(), _CHUNK)
-            self._rest += new
-            if not new:
-                return False
+        self._errors.close()

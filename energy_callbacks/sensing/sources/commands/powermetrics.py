@@ -6,9 +6,7 @@ storage, so there is no sensor of the whole machine. The same counters are in IO
 documented by Apple and is not read.
 """
 
-import os
 import plistlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from xml.parsers import expat
@@ -22,10 +20,9 @@ from energy_callbacks.sensing.sources.commands.command import Command
 
 _INTERVAL_S: Final = 0.5
 POWERMETRICS: Final = (
-    "powermetrics", "-f", "plist", "-b", "1", "-i", f"{_INTERVAL_S * 1e3:.0f}",
+    "sudo", "-n", "powermetrics", "-f", "plist", "-b", "1", "-i", f"{_INTERVAL_S * 1e3:.0f}",
     "--samplers", "cpu_power,gpu_power,ane_power",
 )  # fmt: skip
-_SUDO: Final = ("sudo", "-n")
 # Each document ends with this. NUL bytes separate the documents (man page of powermetrics, -f).
 _END: Final = b"</plist>"
 # Time limit for the first document, s.
@@ -97,9 +94,8 @@ class PowermetricsSource:
             SourceUnavailable: if the command cannot be run, or has no sample of energy.
         """
         self.close()
-        is_root = sys.platform == "win32" or os.geteuid() == 0
         try:
-            self._command = Command((() if is_root else _SUDO) + tuple(self._arguments))
+            self._command = Command(self._arguments)
             documents = self._command.documents(_END, _PATIENCE_S)
             _, first = _parsed(documents[-1] if documents else b"")
         except (SourceUnavailable, SourceLost) as error:
@@ -110,12 +106,12 @@ class PowermetricsSource:
         return [_CHANNELS[field] for field in first]
 
     def read(self) -> Sequence[Reading]:
-        """Return the energies at the ends of the new samples.
+        """Return the energies at the ends of the new samples; none if no sample is due yet.
 
         A sample is a time span; each begins when the one before it ends.
 
         Raises:
-            ReadingMissed: if there is no new sample.
+            ReadingMissed: if a sample is late.
             SourceLost: if the command has ended, or a sample is damaged, so that its energy is not
                 known.
         """
@@ -123,7 +119,7 @@ class PowermetricsSource:
         if self._command is None:
             raise ReadingMissed("powermetrics is not open; call open() first")
         documents = self._command.documents(_END)
-        if not documents:
+        if not documents and self._read_s - self._end_s >= _LATEST_S:
             raise ReadingMissed("powermetrics has no new sample")
         readings = [reading for one in documents for reading in self._readings(*_parsed(one))]
         self._end_s = max(self._end_s, self._read_s - _LATEST_S)

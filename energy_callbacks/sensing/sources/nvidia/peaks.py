@@ -5,41 +5,34 @@ to programs that do not use CUDA. The FLOP of a multiprocessor per clock depend 
 capability only, so that no list of product names is needed.
 """
 
-from typing import Any, Final, NamedTuple
+import re
+from typing import Any, Final
 
 from energy_callbacks.core.records import Peak
 from energy_callbacks.core.units import hertz_from_megahertz
 from energy_callbacks.sensing.sources.nvidia.readers import answer
 
-
-class _Multiprocessor(NamedTuple):
-    """FLOP of a multiprocessor per clock with dense matrices; a multiply-add is two FLOP.
-
-    Attributes:
-        tensor: FLOP of the tensor cores in fp16 (since Ampere, also bf16).
-        fp32: FLOP of the FP32 cores.
-    """
-
-    tensor: int
-    fp32: int
-
-
-# By compute capability. FP32: CUDA C++ Programming Guide 12.8, section "Arithmetic Instructions"
-# (results per clock and multiprocessor of 32-bit multiply-add, times two). Tensor cores: NVIDIA's
+# FLOP of the tensor cores (fp16, since Ampere also bf16, dense matrices; a multiply-add is two
+# FLOP) per FP32 core and clock, by compute capability. Tensor cores of a multiprocessor: NVIDIA's
 # white papers on the architectures Volta GV100, Turing, A100, GA102, Ada, H100 and RTX Blackwell
-# (FP16 multiply-adds per clock and multiprocessor, times two). For 10.0, the FLOP are those of the
-# data sheet of the HGX B200 (2250 TFLOP/s per GPU), divided by 148 multiprocessors and rounded.
-_MULTIPROCESSORS: Final = {
-    (7, 0): _Multiprocessor(1024, 128),
-    (7, 5): _Multiprocessor(1024, 128),
-    (8, 0): _Multiprocessor(2048, 128),
-    (8, 6): _Multiprocessor(1024, 256),
-    (8, 9): _Multiprocessor(1024, 256),
-    (9, 0): _Multiprocessor(4096, 256),
-    (10, 0): _Multiprocessor(8192, 256),
-    (12, 0): _Multiprocessor(1024, 256),
+# (1024 FLOP per clock, but 2048 of A100 and 4096 of H100). FP32 cores of a multiprocessor: CUDA C++
+# Programming Guide 12.8, section "Arithmetic Instructions" (64 in 7.0, 7.5 and 8.0, otherwise 128).
+# For 10.0, the FLOP are those of the data sheet of the HGX B200 (2250 TFLOP/s per GPU), divided by
+# 148 multiprocessors and rounded to 8192.
+_TENSOR_FLOPS: Final = {
+    (7, 0): 16.0,
+    (7, 5): 16.0,
+    (8, 0): 32.0,
+    (8, 6): 8.0,
+    (8, 9): 8.0,
+    (9, 0): 32.0,
+    (10, 0): 64.0,
+    (12, 0): 8.0,
 }
-_TENSOR_CORES_SINCE: Final = (7, 0)
+_TURING: Final = (7, 5)
+# The smallest chips of Turing, TU116 and TU117, have no tensor cores (tables of sysrqmts.com: T4
+# has 320; GTX 16, T500 and Quadro T1000 have none). Other names of such cards are assumed.
+_NO_TENSOR_CORES: Final = re.compile(r"GTX|\bMX\d|\bT\d{3,4}\b")
 # Tensor cores of GeForce cards sum in float32, as trainings do, at half the rate of sums in float16
 # (GA102 white paper, table of the GeForce RTX 3090: 142 and 71 TFLOP/s).
 _GEFORCE_RATE: Final = 0.5
@@ -77,12 +70,12 @@ def _flops_per_core(capability: tuple[int, int], name: str) -> tuple[float | Non
 
     Cards without tensor cores, such as GTX cards, compute a multiply-add per clock and core.
     """
-    if capability < _TENSOR_CORES_SINCE or "GTX" in name:
+    is_small = capability == _TURING and _NO_TENSOR_CORES.search(name)
+    if is_small or capability < min(_TENSOR_FLOPS):
         return 2.0, "float32, no tensor cores"
-    known = _MULTIPROCESSORS.get(capability)
-    if known is None:
-        major, minor = capability
-        return None, f"tensor cores of compute capability {major}.{minor} are not known"
+    flops = _TENSOR_FLOPS.get(capability)
+    if flops is None:
+        return None, "tensor cores of compute capability {}.{} are not known".format(*capability)
     rate = _GEFORCE_RATE if "GeForce" in name else 1.0
     clock = _RTX_CLOCK if "RTX" in name else _HOPPER_CLOCK if capability == (9, 0) else 1.0
-    return 2.0 * known.tensor / known.fp32 * rate * clock, "tensor cores, sums in float32"
+    return flops * rate * clock, "tensor cores, sums in float32"

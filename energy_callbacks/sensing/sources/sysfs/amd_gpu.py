@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.core.records import Device, Quantity
+from energy_callbacks.core.records import Device
+from energy_callbacks.sensing.sources import amdsmi
 from energy_callbacks.sensing.sources.sysfs.drm import cards, first_text, text, whole
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.gpu_metrics import JOULES, energy_units
@@ -30,63 +31,54 @@ _ERROR: Final = 0.1
 _NO_LOAD: Final = (65535.0,)
 
 
-def _gauge(
-    quantity: Quantity, unit: float, *files: str, missing: tuple[float, ...] = ()
-) -> FileSensor:
-    return FileSensor(
-        quantity=quantity,
-        kind="gauge",
-        files=files,
-        unit=unit,
-        missing=missing,
-        citation=_DOCUMENT,
-    )
-
-
-_ENERGY: Final = FileSensor(
-    quantity="energy",
-    kind="counter",
-    files=("gpu_metrics",),
-    unit=JOULES,
-    parse=energy_units,
-    # RDNA fills the field from a counter of 32 bits (EnergyAccumulator in smu11_driver_if_*.h and
-    # smu13_driver_if_v13_0_*.h), CDNA from one of 64 bits.
-    wrap=2.0**32 - 1.0,
-    # The driver asks the firmware at most once in a millisecond (smu_cmn_get_metrics_table).
-    period_s=0.001,
-    relative_error=_ERROR,
-    # An idle GPU of 5 W counts 300 000 units per second. A counter that stands still has stopped,
-    # as on some MI210 (ROCm/rocm_smi_lib issue 180).
-    stale_s=5.0,
-    is_checked=True,
-    citation="Linux, kgd_pp_interface.h, energy_accumulator; error assumed",
-)
-_POWER: Final = replace(
-    # The first is a mean over a time that is not documented, the second is instantaneous.
-    _gauge(
-        "power",
-        1e-6,
-        "hwmon/hwmon*/power1_average",
-        "hwmon/hwmon*/power1_input",
+_SENSORS: Final = (
+    FileSensor(
+        "energy",
+        ("gpu_metrics",),
+        JOULES,
+        "Linux, kgd_pp_interface.h, energy_accumulator; error assumed",
+        kind="counter",
+        parse=energy_units,
+        # The second die of an MI250 has 0 (aldebaran_get_gpu_metrics). Other GPUs without a counter
+        # have all ones, in 64 bits (smu_cmn_init_soft_gpu_metrics in smu_cmn.c) or, as RDNA 3 and
+        # 4, in 32 bits (smu_v13_0_7_ppt.c and smu_v14_0_2_ppt.c).
         missing=(0.0,),
+        # RDNA fills the field from a counter of 32 bits (EnergyAccumulator in smu11_driver_if_*.h
+        # and smu13_driver_if_v13_0_*.h), CDNA from one of 64 bits.
+        wrap=2.0**32 - 1.0,
+        # The driver asks the firmware at most once in a millisecond (smu_cmn_get_metrics_table).
+        period_s=0.001,
+        relative_error=_ERROR,
+        # An idle GPU of 5 W counts 300 000 units per second. A counter that stands still has
+        # stopped, as on some MI210 (ROCm/rocm_smi_lib issue 180).
+        stale_s=5.0,
+        is_checked=True,
     ),
-    # "Fastest SMU FW sample time is 100 ms" (amd_smi.cc of amdsmi, about the same firmware).
-    period_s=0.1,
-    relative_error=_ERROR,
-    citation=f"{_DOCUMENT}; error and period assumed",
-)
-# Linux, gpu/amdgpu/driver-misc.rst. GTT is memory of the CPU that a GPU uses.
-_MEMORY: Final = _gauge("memory_used", 1.0, "mem_info_vram_used")
-_MEMORY_OF_APU: Final = replace(_MEMORY, plus=("mem_info_gtt_used",))
-_OTHERS: Final = (
-    _gauge("utilisation", 0.01, "gpu_busy_percent", missing=_NO_LOAD),
-    _gauge("memory_utilisation", 0.01, "mem_busy_percent", missing=_NO_LOAD),
+    FileSensor(
+        "power",
+        # The first is a mean over a time that is not documented, the second is instantaneous.
+        ("hwmon/hwmon*/power1_average", "hwmon/hwmon*/power1_input"),
+        1e-6,
+        f"{_DOCUMENT}; error and period assumed",
+        missing=(0.0,),
+        # "Fastest SMU FW sample time is 100 ms" (amd_smi.cc of amdsmi, about the same firmware).
+        period_s=0.1,
+        relative_error=_ERROR,
+    ),
+    # Linux, gpu/amdgpu/driver-misc.rst. APUs also use GTT, which is memory of the CPU.
+    FileSensor(
+        "memory_used", ("mem_info_vram_used",), 1.0, _DOCUMENT, plus=("mem_info_{apu}_used",)
+    ),
+    FileSensor("utilisation", ("gpu_busy_percent",), 0.01, _DOCUMENT, missing=_NO_LOAD),
+    FileSensor("memory_utilisation", ("mem_busy_percent",), 0.01, _DOCUMENT, missing=_NO_LOAD),
     # Number 2 always has the label junction, the hottest place on the chip, and number 1 has edge
     # (amdgpu_hwmon_show_temp_label in amdgpu_pm.c).
-    _gauge("temperature", 1e-3, "hwmon/hwmon*/temp2_input", "hwmon/hwmon*/temp1_input"),
-    _gauge("clock", 1.0, "hwmon/hwmon*/freq1_input"),
-    _gauge("memory_clock", 1.0, "hwmon/hwmon*/freq2_input"),
-    _gauge("power_limit", 1e-6, "hwmon/hwmon*/power1_cap", missing=(0.0,)),
+    FileSensor(
+        "temperature", ("hwmon/hwmon*/temp2_input", "hwmon/hwmon*/temp1_input"), 1e-3, _DOCUMENT
+    ),
+    FileSensor("clock", ("hwmon/hwmon*/freq1_input",), 1.0, _DOCUMENT),
+    FileSensor("memory_clock", ("hwmon/hwmon*/freq2_input",), 1.0, _DOCUMENT),
+    FileSensor("power_limit", ("hwmon/hwmon*/power1_cap",), 1e-6, _DOCUMENT, missing=(0.0,)),
 )
 
 
@@ -121,7 +113,7 @@ def _found(pci: str, folder: Path) -> FoundDevice:
         folder=folder,
         pci=pci,
         is_integrated=is_integrated,
-        sensors=(_ENERGY, _POWER, _MEMORY_OF_APU, *_OTHERS) if is_integrated else (),
+        places={"apu": "gtt"} if is_integrated else {},
     )
 
 
@@ -166,11 +158,8 @@ def _name(folder: Path) -> str:
 AMD_GPU: Final = Family(
     name="AMD GPU",
     find=_find,
-    sensors=(_ENERGY, _POWER, _MEMORY, *_OTHERS),
-    permission_fix=(
-        "the driver amdgpu lets all users read these files: see whether a container or a security "
-        "module hides /sys/class/drm"
-    ),
+    sensors=_SENSORS,
+    library=amdsmi.sensors,
     absence_fix=(
         "load the driver amdgpu with power management (its default, amdgpu.dpm=-1); virtual "
         "functions of a divided GPU have no sensors"

@@ -1,4 +1,4 @@
-"""Converts the values of a counter that wraps, is reset or stops to an amount since the start."""
+"""Converts the values of an energy counter that wraps, is reset or stops to J since the start."""
 
 import math
 from typing import Final
@@ -21,12 +21,8 @@ class CounterUnchanged(ReadingMissed):
     """The counter has its previous value, although it should have changed; it may change soon."""
 
 
-class CounterReset(ReadingMissed):
-    """The increase since the previous value is not known; counting goes on from the new value."""
-
-
 class Counter:
-    """Adds up the increases of a counter.
+    """Adds up the increases of an energy counter, J.
 
     Attributes:
         wraps: number of wraps so far.
@@ -34,10 +30,9 @@ class Counter:
     Args:
         raw: first value, from which increases count.
         t_s: monotonic time of the first value.
-        unit: one unit of the values in the unit of the amount, such as 1e-6 for microjoules.
+        unit: one unit of the values, J, such as 1e-6 for microjoules.
         wrap: largest value, after which the counter continues at 0; ``None`` if it is not known or
             if the counter does not wrap: each decrease is then a reset.
-        most_per_s: largest increase per second that can be real, in the unit of the amount.
         stale_s: time without a change after which the counter counts as stopped; ``None`` if it may
             stand still.
     """
@@ -49,51 +44,45 @@ class Counter:
         *,
         unit: float,
         wrap: float | None = None,
-        most_per_s: float = MOST_POWER_W,
         stale_s: float | None = None,
     ) -> None:
         self.wraps = 0
         self._unit = unit
         self._range = -math.inf if wrap is None else wrap + 1
-        self._most_per_s = most_per_s
         self._stale_s = stale_s
         self._raw, self._total = raw, 0.0
         self._t_s = self._changed_s = t_s
         self._same_s = 0.0  # from the last change to the last reading without one
 
     def advance(self, raw: float, t_s: float) -> float:
-        """Take a new value, and return the amount since the first value.
+        """Take a new value, and return the energy since the first value, J.
+
+        If the counter was reset, or counts again after it had stopped, the energy is 1 J less than
+        before. The decrease shows that the energy in between is not known (``EnergyCurve``).
 
         Args:
             raw: value of the counter.
             t_s: monotonic time at which the value was read.
 
         Raises:
-            CounterReset: if the counter was reset, or counts again after it had stopped.
             CounterUnchanged: if the counter has not changed, but may not have stopped yet.
             ReadingMissed: if the counter has stopped.
         """
         rise, passed_s = raw - self._raw, t_s - self._t_s
         self._raw, self._t_s = raw, t_s
-        if self._stale_s is not None:
-            self._check_change(rise, t_s, self._stale_s)
+        is_known = self._stale_s is None or self._is_running(rise, t_s, self._stale_s)
         if rise < 0:
             rise += self._range
-            if not 0 <= rise * self._unit <= self._most_per_s * (passed_s + _GRACE_S):
-                raise CounterReset(
-                    "it decreased, but not at the end of its range; this difference is not counted"
-                )
-            self.wraps += 1
-        self._total += rise
+            is_known &= 0 <= rise * self._unit <= MOST_POWER_W * (passed_s + _GRACE_S)
+            self.wraps += is_known
+        self._total += rise if is_known else -1.0 / self._unit
         return self._total * self._unit
 
-    def _check_change(self, rise: float, t_s: float, stale_s: float) -> None:
-        """Raise if the counter has not changed, or if it had stopped before this change."""
+    def _is_running(self, rise: float, t_s: float, stale_s: float) -> bool:
+        """Return whether the counter had not stopped before it changed; raise if it has not."""
         if rise != 0:
             same_s, self._same_s, self._changed_s = self._same_s, 0.0, t_s
-            if same_s > stale_s:
-                raise CounterReset(f"it counts again after {same_s:.0f} s without change")
-            return
+            return same_s <= stale_s
         self._same_s = t_s - self._changed_s
         if self._same_s > stale_s:
             raise ReadingMissed(f"it has stopped: no change for {self._same_s:.0f} s")

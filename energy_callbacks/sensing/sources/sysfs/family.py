@@ -6,17 +6,23 @@ this one and a line in ``families.py``.
 """
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from energy_callbacks.core.errors import ReadingMissed
-from energy_callbacks.core.records import Device, Kind, Quantity
+from energy_callbacks.core.records import Channel, Device, Kind, Quantity, Reading
+from energy_callbacks.sensing.clock import Clock
 
 SYSFS: Final = Path("/sys")
 SYSFS_VARIABLE: Final = "ENERGY_CALLBACKS_SYSFS"
 """Environment variable with the path at which a container mounts the host's ``/sys``."""
+HIDDEN_FIX: Final = (
+    "all users may read these files, unless a container or a security module hides them: mount "
+    f"the host's /sys to another path and set {SYSFS_VARIABLE} to that path"
+)
+"""What the user can do if files cannot be read that the kernel makes readable for all users."""
 
 
 def sysfs_root() -> Path:
@@ -37,17 +43,18 @@ def whole_number(content: bytes) -> int:
         raise ReadingMissed(f"it contains {text!r} instead of a number") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FileSensor:
     """How one quantity of a device is read; a row of the table of a family.
 
     Attributes:
         quantity: the quantity.
-        kind: meaning of a value, as in ``Channel``.
         files: patterns (as for ``Path.glob``) of files, relative to the folder of the device. The
-            first file that exists and has a value is used.
+            first file that exists and has a value is used. Names in braces stand for the
+            ``places`` of the device; patterns with other names are left out.
         unit: one unit of the file in the unit of the quantity, such as 1e-6 for microwatts.
         citation: document that states meaning and unit of the file.
+        kind: meaning of a value, as in ``Channel``.
         parse: returns the raw value that the content of a file has; raises ``ReadingMissed`` if it
             has none.
         times: patterns of a second file, whose value is multiplied with that of the first, such as
@@ -57,7 +64,6 @@ class FileSensor:
         missing: raw values by which the driver says that it has no value, such as 0xFFFF. All
             ones in 32 and 64 bits are never a value, and need not be listed.
         wrap: largest raw value, after which a counter continues at 0; ``None`` if it never does.
-        wrap_file: pattern of a file that has ``wrap``, relative to the folder of the sensor's file.
         period_s: see ``Sensor``.
         window_s: see ``Sensor``.
         lag_s: see ``Sensor``.
@@ -66,27 +72,25 @@ class FileSensor:
             then missed until it changes, and the amount in between is not known. Before that, no
             reading repeats a value. ``None`` if it may stand still.
         is_checked: see ``Sensor``.
-        note: note for the device if this sensor is read; empty for none.
     """
 
     quantity: Quantity
-    kind: Kind
     files: tuple[str, ...]
     unit: float
     citation: str
+    _: KW_ONLY
+    kind: Kind = "gauge"
     parse: Callable[[bytes], float] = whole_number
     times: tuple[str, ...] = ()
     plus: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
     wrap: float | None = None
-    wrap_file: str | None = None
     period_s: float | None = None
     window_s: float | None = None
     lag_s: float = 0.0
     relative_error: float = 0.0
     stale_s: float | None = None
     is_checked: bool = False
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +103,8 @@ class FoundDevice:
         folder: folder of the device, to which the patterns of its sensors are relative.
         pci: PCI address in the form ``0000:3b:00.0``; ``None`` if it has none.
         is_integrated: whether a GPU is part of a processor, and shares its memory.
-        excluded: quantities of the family that this device's files do not measure rightly.
-        sensors: sensors of this device, if they differ from those of its family, such as one
-            channel of a chip that measures several devices.
+        places: what names in braces stand for in the patterns of files, such as ``channel`` for a
+            chip that measures several devices.
         energy_pci: PCI address of the GPU whose sensors measure the energy of this GPU too, if this
             GPU has none; ``None`` for all other GPUs.
     """
@@ -110,9 +113,36 @@ class FoundDevice:
     folder: Path
     pci: str | None = None
     is_integrated: bool = False
-    excluded: frozenset[Quantity] = field(default_factory=frozenset)
-    sensors: tuple[FileSensor, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict, hash=False)
     energy_pci: str | None = None
+
+
+class DeviceSensor(Protocol):
+    """Reads one quantity of a device that is open.
+
+    Attributes:
+        channel: channel of its readings.
+    """
+
+    channel: Channel
+
+    @property
+    def wraps(self) -> int:
+        """Number of times that its counter restarted at the end of its range; 0 for a gauge."""
+        ...
+
+    def read(self) -> Reading:
+        """Return the present value; counters count from about the first call.
+
+        Raises:
+            ReadingMissed: if there is no value.
+            OSError: if a file cannot be read.
+        """
+        ...
+
+
+Library = Callable[[Clock, FoundDevice, Collection[Quantity]], Sequence[DeviceSensor]]
+"""Returns the sensors of a vendor's library for quantities of a device that are not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +155,10 @@ class Family:
             their PCI addresses or paths.
         sensors: all quantities; a device has those whose files exist. If several sensors have the
             same quantity, the first that can be read is used.
-        permission_fix: what the user can do if the files cannot be read.
         absence_fix: what the user can do if a device has no file of power or energy.
+        permission_fix: what the user can do if the files cannot be read.
+        library: adds quantities that a device has no files for; ``None`` for none.
         covers: what power and energy include, for the page of sensors.
-        tested_on: hardware on which the family was tested, for the page of sensors.
         included_kinds: kinds of devices, such as ``dram``, whose energy is part of that of the
             family's devices, so that it must not be estimated in addition.
     """
@@ -136,8 +166,8 @@ class Family:
     name: str
     find: Callable[[Path], Iterable[FoundDevice]]
     sensors: tuple[FileSensor, ...]
-    permission_fix: str
     absence_fix: str
+    permission_fix: str = HIDDEN_FIX
+    library: Library | None = None
     covers: str = "the whole device"
-    tested_on: str = "modelled files"
     included_kinds: tuple[str, ...] = ()

@@ -14,35 +14,21 @@ from energy_callbacks.core.errors import ReadingMissed
 JOULES: Final = 2.0**-16
 """One unit of the counter, J: "15.259uJ (2^-16) units" (comment in ``kgd_pp_interface.h``)."""
 
-# Values of the counter by which the driver says that it has none. Unknown fields have all bits set
-# (smu_cmn_init_soft_gpu_metrics in smu_cmn.c). RDNA 3 and 4 have UINT_MAX (smu_v13_0_7_ppt.c and
-# smu_v14_0_2_ppt.c). The second die of an MI250 has 0 (aldebaran_get_gpu_metrics).
-_UNAVAILABLE: Final = (0, 2**32 - 1, 2**64 - 1)
 # structure_size (u16), format_revision (u8), content_revision (u8): struct metrics_table_header.
 _HEADER: Final = struct.Struct("<HBB")
 _COUNTER: Final = struct.Struct("<Q")
 # Position of energy_accumulator, bytes, by format and content revision.
-_POSITIONS: Final = {
-    (1, 1): 24,
-    (1, 2): 24,
-    (1, 3): 24,
-    (1, 4): 24,
-    (1, 5): 88,
-    (1, 6): 16,
-    (1, 7): 24,
-    (1, 8): 24,
-}
+_POSITIONS: Final = {(1, content): 24 for content in (1, 2, 3, 4, 7, 8)} | {(1, 5): 88, (1, 6): 16}
 
 
 def energy_units(content: bytes) -> int:
-    """Return the energy counter in units of ``JOULES``.
+    """Return the energy counter in units of ``JOULES``; 0 or all ones if the GPU has none.
 
     Args:
         content: content of ``gpu_metrics``.
 
     Raises:
-        ReadingMissed: if the content is cut off, if its layout is not known, or if the driver has
-            no counter for this GPU.
+        ReadingMissed: if the content is cut off, or if its layout is not known.
     """
     if len(content) < _HEADER.size:
         raise ReadingMissed(f"it contains {len(content)} bytes, which is less than its header")
@@ -53,7 +39,4 @@ def energy_units(content: bytes) -> int:
         raise ReadingMissed(f"its layout has revision {layout}, which has no known energy counter")
     if len(content) < max(size, position + _COUNTER.size):
         raise ReadingMissed(f"it contains {len(content)} bytes of {size}")
-    units = int(_COUNTER.unpack_from(content, position)[0])
-    if units in _UNAVAILABLE:
-        raise ReadingMissed("the driver has no energy counter for this GPU")
-    return units
+    return int(_COUNTER.unpack_from(content, position)[0])

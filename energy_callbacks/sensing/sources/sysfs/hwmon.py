@@ -9,22 +9,15 @@ parts of the machine its two sensors include.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.core.records import Device, Quantity
+from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.scopes import NAMED_MACHINE
 from energy_callbacks.sensing.sources.sysfs.drm import text
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
-
-HIDDEN_FIX: Final = (
-    "all users may read these files, unless a container or a security module hides them: mount "
-    "the host's /sys to another path and set ENERGY_CALLBACKS_SYSFS to that path"
-)
-"""What the user can do if files cannot be read that the kernel makes readable for all users."""
 
 # Folders of chips. The second is for the driver of Jetson Linux 32, which uses IIO (Linux's
 # interface to industrial sensors).
@@ -36,15 +29,6 @@ _LABELS: Final = (
     *("in*_label", "label", "rail_name_*"),
     *("power*_oem_info", "device/power*_oem_info"),
 )
-
-
-def gauge(
-    quantity: Quantity, files: tuple[str, ...], unit: float, citation: str, *missing: float
-) -> FileSensor:
-    """Return a gauge that needs no more than this; see ``FileSensor``."""
-    return FileSensor(
-        quantity=quantity, kind="gauge", files=files, unit=unit, citation=citation, missing=missing
-    )
 
 
 def labelled(
@@ -77,33 +61,15 @@ def chip_name(folder: Path) -> str:
     return text(folder / "name") or text(folder / "device/name")
 
 
-def placed(rows: Sequence[FileSensor], **places: str) -> tuple[FileSensor, ...]:
-    """Return sensors whose patterns have places instead of names in braces.
-
-    Args:
-        rows: sensors with patterns such as ``power{channel}_input``.
-        places: what the names stand for. Sensors with other names are left out.
-    """
-    found = []
-    for row in rows:
-        with suppress(KeyError):
-            files = tuple(pattern.format_map(places) for pattern in row.files)
-            times = tuple(pattern.format_map(places) for pattern in row.times)
-            found.append(replace(row, files=files, times=times))
-    return tuple(found)
-
-
 _METER: Final = "power_meter"
 # The driver multiplies the milliwatts of the firmware by 1000. 0xFFFFFFFF mW means that the power
 # is not known; newer kernels return an error instead.
-_AVERAGE: Final = replace(
-    gauge(
-        "power",
-        ("power1_average", "device/power1_average"),
-        1e-6,
-        "Linux, hwmon/acpi_power_meter.rst and acpi_power_meter.c; bound assumed",
-        0xFFFFFFFF * 1e3,
-    ),
+_AVERAGE: Final = FileSensor(
+    "power",
+    ("power1_average", "device/power1_average"),
+    1e-6,
+    "Linux, hwmon/acpi_power_meter.rst and acpi_power_meter.c; bound assumed",
+    missing=(0xFFFFFFFF * 1e3,),
     relative_error=0.1,
 )
 # The firmware averages over 50 ms, unless power1_average_interval is changed to 1 s, and the driver
@@ -164,7 +130,6 @@ GRACE: Final = Family(
     name="NVIDIA Grace",
     find=_find_grace,
     sensors=(_GRACE_AVERAGE,),
-    permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module acpi_power_meter",
     covers="a CPU with its memory; a module of CPU, GPU and their memory",
     included_kinds=("cpu", "dram"),
@@ -173,7 +138,6 @@ ACPI_METER: Final = Family(
     name="ACPI power meter",
     find=_find_meter,
     sensors=(_AVERAGE,),
-    permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module acpi_power_meter; if the machine has no such meter, its "
     "power may be available through IPMI",
     covers="the whole machine",

@@ -11,7 +11,7 @@ from typing import Final
 from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.sources.sysfs.drm import cards, text
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
-from energy_callbacks.sensing.sources.sysfs.hwmon import HIDDEN_FIX, chip_name, gauge, placed
+from energy_callbacks.sensing.sources.sysfs.hwmon import chip_name
 
 _VENDOR: Final = "0x8086"
 # hwmon chips of a whole device. Their energy is that of the GPU package, except where xe has the
@@ -29,26 +29,29 @@ _SENSORS: Final = (
     # the file does not wrap. It must be read before the register wraps twice: 4.36 minutes at
     # 1000 W (comment in i915_hwmon.c). 0 means that xe could not read its counter (xe_hwmon.c).
     FileSensor(
-        quantity="energy",
+        "energy",
+        ("{hwmon}/energy{channel}_input",),
+        1e-6,
+        _ABI + "energy1_input and energy2_input; bound assumed",
         kind="counter",
-        files=("{hwmon}/energy{channel}_input",),
-        unit=1e-6,
         missing=(0.0,),
         relative_error=0.1,
         # A register has 2**14 units for each J (same comment), and a read wakes a card that sleeps:
         # a counter that stands still has stopped.
         stale_s=5.0,
-        citation=_ABI + "energy1_input and energy2_input; bound assumed",
     ),
-    # 0 means that the limit is disabled.
-    gauge(
-        "power_limit", ("{hwmon}/power1_max", "{hwmon}/power2_max"), 1e-6, _ABI + "power1_max", 0
+    FileSensor(
+        "power_limit",
+        ("{hwmon}/power1_max", "{hwmon}/power2_max"),
+        1e-6,
+        _ABI + "power1_max",
+        missing=(0.0,),  # the limit is disabled
     ),
     # xe has the number 2 for the GPU package, i915 the number 1.
-    gauge(
+    FileSensor(
         "temperature", ("{hwmon}/temp2_input", "{hwmon}/temp1_input"), 1e-3, _ABI + "temp2_input"
     ),
-    gauge(
+    FileSensor(
         "clock",
         ("tile0/gt0/freq0/act_freq", "drm/card*/gt/gt0/rps_act_freq_mhz"),
         1e6,
@@ -62,36 +65,34 @@ def _find(root: Path) -> Iterator[FoundDevice]:
         chips = {chip_name(one): one for one in folder.glob("hwmon/hwmon*")}
         chip = next((chips[name] for name in _CHIPS if name in chips), None)
         is_card = "i915_gt0" in chips or (chip and text(chip / "energy1_label") == "card")
+        is_package = chip and not is_card
         device = Device(
             key=f"gpu-{pci}",
             kind="gpu",
             scope="gpu",
             name=f"Intel GPU {text(folder / 'device').removeprefix('0x').upper()}",
             uuid=pci,
-            notes=()
-            if is_card or not chip
-            else ("energy of the GPU package, not of the whole card",),
+            notes=("energy of the GPU package, not of the whole card",) if is_package else (),
         )
         yield FoundDevice(
             device=device,
             folder=folder,
             pci=pci,
             is_integrated=chip is None and pci.startswith(_INTEGRATED),
-            sensors=_sensors(chip) if chip else (),
+            places=_places(chip) if chip else {},
         )
 
 
-def _sensors(chip: Path) -> tuple[FileSensor, ...]:
-    """Return the sensors of a chip: energy is that of the card, or of the package without it."""
+def _places(chip: Path) -> dict[str, str]:
+    """Return the places of a chip: energy is that of the card, or of the package without it."""
     channel = "1" if (chip / "energy1_input").exists() else "2"
-    return placed(_SENSORS, hwmon=f"hwmon/{chip.name}", channel=channel)
+    return {"hwmon": f"hwmon/{chip.name}", "channel": channel}
 
 
 INTEL_GPU: Final = Family(
     name="Intel GPU",
     find=_find,
     sensors=_SENSORS,
-    permission_fix=HIDDEN_FIX,
     absence_fix=(
         "integrated GPUs have no separate counter: RAPL measures them as a part of the CPU "
         "package. Other GPUs need Linux 6.2 (driver i915) or 6.8 (driver xe) and a physical "

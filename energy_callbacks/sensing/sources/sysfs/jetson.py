@@ -18,8 +18,8 @@ from typing import Final
 from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.scopes import NAMED_MACHINE
 from energy_callbacks.sensing.sources.sysfs.drm import text
-from energy_callbacks.sensing.sources.sysfs.family import Family, FoundDevice
-from energy_callbacks.sensing.sources.sysfs.hwmon import HIDDEN_FIX, gauge, labelled, placed
+from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
+from energy_callbacks.sensing.sources.sysfs.hwmon import labelled
 
 # Power monitors: INA3221, the name of its driver in Jetson Linux 32, and INA238 of Jetson Thor.
 _CHIPS: Final = "ina3221x?|ina238"
@@ -44,21 +44,24 @@ _RAILS: Final = {
 }
 _SENSORS: Final = (
     # Millivolts times milliamperes are microwatts.
-    replace(
-        gauge(
-            "power",
-            ("in{channel}_input", "in_voltage{channel}_input"),
-            1e-6,
-            "Linux, hwmon/ina3221.rst; rails: NVIDIA Jetson Linux Developer Guide, Platform Power "
-            "and Performance; bound assumed",
-        ),
+    FileSensor(
+        "power",
+        ("in{channel}_input", "in_voltage{channel}_input"),
+        1e-6,
+        "Linux, hwmon/ina3221.rst; rails: NVIDIA Jetson Linux Developer Guide, Platform Power and "
+        "Performance; bound assumed",
         times=("curr{channel}_input", "in_current{channel}_input"),
         relative_error=0.1,
     ),
-    gauge("utilisation", ("{gpu}/device/load",), 1e-3, "NVIDIA nvgpu, os/linux/sysfs.c, load"),
-    gauge("clock", ("{gpu}/cur_freq",), 1.0, "Linux, ABI/testing/sysfs-class-devfreq"),
-    # -256 degrees: the GPU is switched off.
-    gauge("temperature", ("{zone}/temp",), 1e-3, "Linux, driver-api/thermal/sysfs-api.rst", -256e3),
+    FileSensor("utilisation", ("{gpu}/device/load",), 1e-3, "NVIDIA nvgpu, os/linux/sysfs.c, load"),
+    FileSensor("clock", ("{gpu}/cur_freq",), 1.0, "Linux, ABI/testing/sysfs-class-devfreq"),
+    FileSensor(
+        "temperature",
+        ("{zone}/temp",),
+        1e-3,
+        "Linux, driver-api/thermal/sysfs-api.rst",
+        missing=(-256e3,),  # the GPU is switched off
+    ),
 )
 
 
@@ -67,8 +70,8 @@ def _find(root: Path) -> Iterator[FoundDevice]:
     for device, chip, channel in labelled(root, _CHIPS, _RAILS):
         is_gpu = device.kind == "gpu"
         places = {name: relpath(folder, chip) for name, folder in _gpu_folders(root) if is_gpu}
-        sensors = placed(_SENSORS, channel=channel, **places)
-        yield FoundDevice(device=device, folder=chip, is_integrated=is_gpu, sensors=sensors)
+        places["channel"] = channel
+        yield FoundDevice(device=device, folder=chip, is_integrated=is_gpu, places=places)
 
 
 def _gpu_folders(root: Path) -> Iterator[tuple[str, Path]]:
@@ -84,7 +87,6 @@ JETSON: Final = Family(
     name="Jetson",
     find=_find,
     sensors=_SENSORS,
-    permission_fix=HIDDEN_FIX,
     absence_fix="load the kernel module ina3221",
     covers="each rail: the board, the GPU, and other parts",
     included_kinds=("cpu", "dram"),

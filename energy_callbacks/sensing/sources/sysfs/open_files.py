@@ -1,4 +1,4 @@
-"""Keeps files open, and reads each at most once per call of a source."""
+"""Keeps files open, and reads their present content."""
 
 import os
 import sys
@@ -48,11 +48,6 @@ class OpenFiles:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._numbers: dict[Path, int] = {}
-        self._contents: dict[Path, Content] = {}
-
-    def forget(self) -> None:
-        """Read each file again when its content is next requested."""
-        self._contents.clear()
 
     def add(self, path: Path) -> None:
         """Open a file, if it is not open yet.
@@ -64,23 +59,18 @@ class OpenFiles:
             self._numbers[path] = os.open(path, os.O_RDONLY)
 
     def content(self, path: Path) -> Content:
-        """Return the content of an open file since ``forget``.
+        """Return the present content of an open file.
 
         Raises:
             OSError: if the file cannot be read.
         """
-        found = self._contents.get(path)
-        if found is None:
-            before_s = self._clock.monotonic_s()
-            data = read_start(self._numbers[path], _MOST_BYTES)
-            after_s = self._clock.monotonic_s()
-            found = Content(data, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
-            self._contents[path] = found
-        return found
+        before_s = self._clock.monotonic_s()
+        data = read_start(self._numbers[path], _MOST_BYTES)
+        after_s = self._clock.monotonic_s()
+        return Content(data, (before_s + after_s) / 2.0, (after_s - before_s) / 2.0)
 
     def close(self) -> None:
         """Close all files; safe to call twice."""
-        self.forget()
         numbers, self._numbers = self._numbers, {}
         for number in numbers.values():
             os.close(number)

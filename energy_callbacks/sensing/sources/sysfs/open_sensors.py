@@ -1,8 +1,7 @@
 """Opens the files of a device's sensors, and reads their values."""
 
 import errno
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,15 +9,17 @@ from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.records import Channel, Quantity, Reading, Sensor
-from energy_callbacks.sensing.sources.sysfs.counter import MOST_POWER_W, Counter, CounterReset
-from energy_callbacks.sensing.sources.sysfs.family import FileSensor, FoundDevice, whole_number
-from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
+from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.family import (
+    DeviceSensor,
+    FileSensor,
+    FoundDevice,
+    whole_number,
+)
+from energy_callbacks.sensing.sources.sysfs.open_files import Content, OpenFiles
 
-# Largest increase per second of counters other than energy: seconds for which the clocks were
-# throttled, counted for up to ten reasons at once.
-_MOST_PER_S: Final = 10.0
-POLL_S: Final = 0.1
-"""Time between two readings of a sensor of power with an unknown period, s."""
+# Time between two readings of a sensor of power with an unknown period, s.
+_POLL_S: Final = 0.1
 # "No value" of many drivers: all bits set.
 _ALL_ONES: Final = (2**32 - 1, 2**64 - 1)
 # Errors of a file that was opened, but has no value now, such as while a GPU sleeps or is reset
@@ -32,66 +33,76 @@ class OpenSensor:
 
     Attributes:
         row: the sensor, as a row of the family's table.
+        files: has the open files.
         path: file that has the value.
         factor: file whose value is multiplied with it; ``None`` if there is none.
         added: file whose value is added to it; ``None`` if there is none.
         channel: channel of its readings.
-        due_s: monotonic time of the next reading.
         counter: adds up the increases; ``None`` for a gauge, and before the first value.
     """
 
     row: FileSensor
+    files: OpenFiles
     path: Path
     factor: Path | None
     added: Path | None
     channel: Channel
-    due_s: float = -math.inf
     counter: Counter | None = field(default=None, init=False)
 
-    def read(self, files: OpenFiles) -> Reading:
-        """Return the present value; counters count from the first call.
+    @property
+    def wraps(self) -> int:
+        """See ``DeviceSensor``."""
+        return self.counter.wraps if self.counter else 0
 
-        Raises:
-            ReadingMissed: if there is no value.
-            OSError: if a file cannot be read.
+    def read(self) -> Reading:
+        """See ``DeviceSensor``."""
+        raw, content = self.raw()
+        value, t_error_s = raw * self.row.unit, content.t_error_s
+        if self.row.kind == "counter":
+            value = self._counted(raw, content.t_s)
+            t_error_s += self.row.period_s or 0.0
+        return Reading(self.channel, content.t_s, value, t_error_s)
+
+    def raw(self) -> tuple[float, Content]:
+        """Return the present value in the unit of the files, and the content of the first file.
+
+        Raises errors as ``read`` does.
         """
-        raw, content = self.raw(files), files.content(self.path)
-        if self.row.kind != "counter":
-            return Reading(self.channel, content.t_s, raw * self.row.unit, content.t_error_s)
-        t_error_s = content.t_error_s + (self.row.period_s or 0.0)
-        return Reading(self.channel, content.t_s, self._counted(raw, content.t_s), t_error_s)
-
-    def raw(self, files: OpenFiles) -> float:
-        """Return the present value as the files state it; raises errors as ``read`` does."""
-        raw = self._known(self.row.parse, self.path, files)
+        content = self.files.content(self.path)
+        raw = self._known(self.row.parse(content.data), self.path)
         if self.factor is not None:
-            raw *= self._known(whole_number, self.factor, files)
+            raw *= self._number(self.factor)
         if self.added is not None:
-            raw += self._known(whole_number, self.added, files)
-        return raw
+            raw += self._number(self.added)
+        return raw, content
 
-    def _known(self, parse: Callable[[bytes], float], path: Path, files: OpenFiles) -> float:
-        raw = parse(files.content(path).data)
+    def _number(self, path: Path) -> float:
+        return self._known(whole_number(self.files.content(path).data), path)
+
+    def _known(self, raw: float, path: Path) -> float:
+        """Return a value; raise ``ReadingMissed`` if it means that there is none."""
         can_be_negative = self.row.quantity == "temperature"
         if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
-            which = "it" if path == self.path else path.name
-            raise ReadingMissed(f"{which} contains {raw:g}, which is no value")
+            raise ReadingMissed(f"{path.name} contains {raw:g}, which is no value")
         return raw
 
     def _counted(self, raw: float, t_s: float) -> float:
-        """Return the increase since the first value, or 0 if the counter starts or was reset."""
-        if self.counter is not None:
-            with suppress(CounterReset):
-                return self.counter.advance(raw, t_s)
-        self.counter = Counter(
-            raw,
-            t_s,
-            unit=self.row.unit,
-            wrap=_wrap(self.row, self.path),
-            most_per_s=MOST_POWER_W if self.row.quantity == "energy" else _MOST_PER_S,
-            stale_s=self.row.stale_s,
-        )
-        return 0.0
+        """Return the energy since the first value, J."""
+        if self.counter is None:
+            row = self.row
+            self.counter = Counter(raw, t_s, unit=row.unit, wrap=row.wrap, stale_s=row.stale_s)
+            return 0.0
+        return self.counter.advance(raw, t_s)
+
+
+def wrap_remarks(sensors: Iterable[DeviceSensor]) -> list[str]:
+    """Return a message for each counter that restarted at the end of its range."""
+    return [
+        f"the counter of {one.channel.device.name} restarted at the end of its range "
+        f"{one.wraps} {'time' if one.wraps == 1 else 'times'}; no energy is lost"
+        for one in sensors
+        if one.wraps
+    ]
 
 
 class Opening:
@@ -112,17 +123,14 @@ class Opening:
         self._found = found
         self._files = files
 
-    def sensors(self, rows: Sequence[FileSensor]) -> dict[Quantity, OpenSensor]:
-        """Return the first sensor of each quantity that has a value."""
-        opened: dict[Quantity, OpenSensor] = {}
+    def sensors(self, rows: Sequence[FileSensor]) -> Iterator[OpenSensor]:
+        """Yield the first sensor of each quantity that has a value."""
+        opened: set[Quantity] = set()
         for row in rows:
-            if row.quantity not in self._found.excluded and row.quantity not in opened:
-                one = self._first(row)
-                if one is not None:
-                    opened[row.quantity] = one
-        for quantity in opened:
-            self.forbidden.pop(quantity, None)
-        return opened
+            if row.quantity not in opened and (one := self._first(row)) is not None:
+                opened.add(row.quantity)
+                self.forbidden.pop(row.quantity, None)
+                yield one
 
     def _first(self, row: FileSensor) -> OpenSensor | None:
         """Return the sensor of the first file that has a value; ``None`` if none has."""
@@ -137,7 +145,9 @@ class Opening:
 
     def _paths(self, patterns: Sequence[str]) -> Iterator[Path]:
         for pattern in patterns:
-            yield from sorted(self._found.folder.glob(pattern))
+            with suppress(KeyError):  # the device has no such place
+                placed = pattern.format_map(self._found.places)
+                yield from sorted(self._found.folder.glob(placed))
 
     def _open(self, row: FileSensor, path: Path) -> OpenSensor:
         factor = next(self._paths(row.times), None)
@@ -146,9 +156,10 @@ class Opening:
         added = next(self._paths(row.plus), None)
         for needed in filter(None, (path, factor, added)):
             self._files.add(needed)
-        one = OpenSensor(row, path, factor, added, _channel(row, path, self._found))
+        channel = _channel(row, path, self._found)
+        one = OpenSensor(row, self._files, path, factor, added, channel)
         try:
-            one.raw(self._files)
+            one.raw()
         except OSError as error:
             if error.errno not in _NOT_NOW:
                 raise
@@ -159,7 +170,7 @@ def _channel(row: FileSensor, path: Path, found: FoundDevice) -> Channel:
     sensor = Sensor(
         name=str(path),
         # With an unknown period, a gap between readings of power could not be recognised.
-        period_s=row.period_s or (POLL_S if row.quantity == "power" else None),
+        period_s=row.period_s or (_POLL_S if row.quantity == "power" else None),
         window_s=row.window_s,
         lag_s=row.lag_s,
         relative_error=row.relative_error,
@@ -167,12 +178,3 @@ def _channel(row: FileSensor, path: Path, found: FoundDevice) -> Channel:
         citation=row.citation,
     )
     return Channel(device=found.device, quantity=row.quantity, kind=row.kind, sensor=sensor)
-
-
-def _wrap(row: FileSensor, path: Path) -> float | None:
-    """Return the largest value of a counter; ``None`` if it does not wrap or if it is not known."""
-    if row.wrap_file is None:
-        return row.wrap
-    with suppress(OSError, ReadingMissed, StopIteration):
-        return whole_number(next(path.parent.glob(row.wrap_file)).read_bytes())
-    return None

@@ -8,13 +8,13 @@ from random import Random
 from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
-from energy_callbacks.core.records import Channel, Device, Reading
+from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s, until_reading_s
 from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged
-from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
+from energy_callbacks.sensing.sources.sysfs.family import DeviceSensor, Family, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
-from energy_callbacks.sensing.sources.sysfs.open_sensors import POLL_S, Opening, OpenSensor
+from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening, wrap_remarks
 
 # Time between two readings after a change of phase, s; as for RAPL.
 _QUICK_S: Final = 0.05
@@ -27,7 +27,7 @@ _RARE_BEATS: Final = 6
 _SHORTEST_POLL_S: Final = 0.05
 _SWING: Final = 0.5
 # Quantities that a device must have.
-_METERING: Final = ("power", "energy")
+_METERING: Final = {"power", "energy"}
 # Errors of files whose device is gone. Linux returns ENODEV for files of sysfs.
 _GONE: Final = (errno.ENODEV, errno.ENXIO)
 
@@ -36,8 +36,8 @@ class SysfsSource:
     """Reads all quantities that a device has files for.
 
     Power and energy are read in each call, the other quantities at longer intervals. Energy counts
-    from the first reading. After a reset of its counter, it counts from 0 again. The time of the
-    reset then has no energy, because a counter that decreases has none (``EnergyCurve``).
+    from the first reading. After a reset of its counter, it continues at a lower value. The time of
+    the reset then has no energy, because a counter that decreases has none (``EnergyCurve``).
 
     Args:
         clock: clock that gives the times of the readings.
@@ -51,7 +51,8 @@ class SysfsSource:
         self._family = family
         self._found = found
         self._files = OpenFiles(clock)
-        self._sensors: tuple[OpenSensor, ...] = ()
+        self._sensors: list[DeviceSensor] = []
+        self._due_s: dict[Quantity, float] = {}
         self._read_s = clock.monotonic_s()
         self._poll_s = BEAT_S
         self._has_energy = False
@@ -83,17 +84,20 @@ class SysfsSource:
         """
         self.close()
         opening = Opening(self._found, self._files)
-        sensors = tuple(opening.sensors(self._found.sensors or self._family.sensors).values())
-        is_metering = any(one.row.quantity in _METERING for one in sensors)
-        if not is_metering and not (sensors and self._found.energy_pci):
+        sensors: list[DeviceSensor] = list(opening.sensors(self._family.sensors))
+        if self._family.library is not None:
+            known: set[Quantity] = {one.channel.quantity for one in sensors}
+            sensors += self._family.library(self._clock, self._found, known)
+        channels = {one.channel.quantity: one.channel for one in sensors}
+        if not channels.keys() & _METERING and not (sensors and self._found.energy_pci):
             self.close()
             raise self._unavailable(opening)
         device = self._device(sensors, opening)
         for one in sensors:
             one.channel = replace(one.channel, device=device)
         self._sensors = sensors
-        powers = (one.row for one in sensors if one.row.quantity == "power")
-        self._poll_s = next(map(_poll_s, powers), BEAT_S)
+        power = channels.get("power")
+        self._poll_s = max(_period_s(power), _SHORTEST_POLL_S) if power else BEAT_S
         return [one.channel for one in sensors]
 
     def _unavailable(self, opening: Opening) -> SourceUnavailable:
@@ -104,16 +108,15 @@ class SysfsSource:
         what = f"{self._found.device.name} reports neither power nor energy in {self._found.folder}"
         return SourceUnavailable("; ".join((what, *opening.empty)), self._family.absence_fix)
 
-    def _device(self, sensors: Sequence[OpenSensor], opening: Opening) -> Device:
-        """Return the device with the notes of its sensors and with its power limit."""
+    def _device(self, sensors: Sequence[DeviceSensor], opening: Opening) -> Device:
+        """Return the device with its power limit, and with notes about files without permission."""
         device = self._found.device
-        notes = [one.row.note for one in sensors if one.row.note]
-        notes += [f"cannot read {path}: permission denied" for path in opening.forbidden.values()]
+        notes = (f"cannot read {path}: permission denied" for path in opening.forbidden.values())
         limit_w = device.limit_w
         for one in sensors:
-            if one.row.quantity == "power_limit":
+            if one.channel.quantity == "power_limit":
                 with suppress(OSError, ReadingMissed):
-                    limit_w = one.read(self._files).value
+                    limit_w = one.read().value
         return replace(device, notes=(*device.notes, *notes), limit_w=limit_w)
 
     def read(self) -> Sequence[Reading]:
@@ -128,57 +131,55 @@ class SysfsSource:
         self._read_s = self._clock.monotonic_s()
         if not self._found.folder.exists():
             raise SourceLost(f"{self.name} is gone: {self._found.folder} does not exist any more")
-        self._files.forget()
         readings: list[Reading] = []
         missed: list[str] = []
         for one in self._sensors:
-            if self._read_s >= one.due_s - PUNCTUAL_S:
+            if self._read_s >= self._due_s.get(one.channel.quantity, 0.0) - PUNCTUAL_S:
                 self._read_one(one, readings, missed)
         self._has_energy = any(one.channel.quantity == "energy" for one in readings)
         if missed and not readings:
             raise ReadingMissed("; ".join(missed))
         return readings
 
-    def _read_one(self, one: OpenSensor, readings: list[Reading], missed: list[str]) -> None:
+    def _read_one(self, one: DeviceSensor, readings: list[Reading], missed: list[str]) -> None:
         """Append the reading of a sensor, or the message of its failure."""
-        one.due_s = _next_s(one.row, self._read_s)
+        self._due_s[one.channel.quantity] = _next_s(one.channel, self._read_s)
         try:
-            readings.append(one.read(self._files))
+            readings.append(one.read())
         except CounterUnchanged:
             pass
         except (OSError, ReadingMissed) as error:
             if isinstance(error, OSError) and error.errno in _GONE:
-                raise SourceLost(f"{self.name} is gone: {one.path}: {error}") from error
-            missed.append(f"{one.path}: {error}")
+                raise SourceLost(f"{self.name} is gone: {_name(one)}: {error}") from error
+            missed.append(f"{_name(one)}: {error}")
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
-        return [
-            f"the counter {one.path} restarted at the end of its range "
-            f"{one.counter.wraps} {'time' if one.counter.wraps == 1 else 'times'}; nothing is lost"
-            for one in self._sensors
-            if one.counter is not None and one.counter.wraps
-        ]
+        return wrap_remarks(self._sensors)
 
     def close(self) -> None:
         """See ``Source.close``."""
-        self._sensors = ()
+        self._sensors, self._due_s = [], {}
         self._files.close()
 
 
-def _next_s(row: FileSensor, now_s: float) -> float:
+def _name(one: DeviceSensor) -> str:
+    return one.channel.sensor.name if one.channel.sensor else ""
+
+
+def _period_s(channel: Channel) -> float:
+    """Return the period of the sensor of a channel, s; 0 if it is not known."""
+    return (channel.sensor and channel.sensor.period_s) or 0.0
+
+
+def _next_s(channel: Channel, now_s: float) -> float:
     """Return the time of the next reading of a sensor that is read now.
 
     Slow sensors of power are left out of some quick readings: a reading may call the firmware.
     """
-    if row.quantity == "power":
-        return now_s + min(row.period_s or 0.0, BEAT_S) / 2.0
-    if row.quantity == "energy":
+    if channel.quantity == "power":
+        return now_s + min(_period_s(channel), BEAT_S) / 2.0
+    if channel.quantity == "energy":
         return now_s
-    is_rare = row.kind == "counter" or row.quantity == "power_limit"
+    is_rare = channel.kind == "counter" or channel.quantity == "power_limit"
     return next_reading_s(now_s, _RARE_BEATS if is_rare else _GAUGE_BEATS)
-
-
-def _poll_s(power: FileSensor) -> float:
-    """Return the mean time between two readings of a sensor of power, s."""
-    return max(power.period_s or POLL_S, _SHORTEST_POLL_S)

@@ -1,9 +1,11 @@
 """Commands are ended in time, together with their children, and never wait for input."""
 
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -13,11 +15,13 @@ from energy_callbacks.core.errors import SourceLost, SourceUnavailable
 from energy_callbacks.sensing.sources.commands.command import Command
 from tests.sensing.sources.commands.recordings import python, refused
 
-# Starts a child that sleeps, writes the process ids of both, ignores the polite signal, and sleeps.
+# Starts a child that writes now and then, writes the process ids of both, ignores the polite
+# signal, and sleeps.
 STUBBORN = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+writer = "import time\\nwhile True: print('+', end='', flush=True); time.sleep(0.01)"
+child = subprocess.Popen([sys.executable, "-c", writer])
 print(os.getpid(), child.pid, flush=True)
 time.sleep(600)
 """
@@ -55,7 +59,7 @@ def test_a_command_that_hangs_is_killed_with_its_children() -> None:
     """It ignores the polite signal; neither it nor its child is left, also not as a zombie."""
     command = Command(python(STUBBORN))
     [line] = command.documents(b"\n", 30.0)
-    pid, child = map(int, line.split())
+    pid, child = map(int, line.strip(b"+").split())
     assert is_running(pid)
     assert is_running(child)
     with pytest.raises(SourceLost, match=r"has not ended within 0.1 s"):
@@ -80,6 +84,20 @@ def test_documents_are_returned_when_they_are_complete(tmp_path: Path) -> None:
         command.documents(b";", 30.0)
     command.close()
     command.close()
+
+
+def test_a_process_with_many_open_files_reads_the_output() -> None:
+    """File descriptors may be above 1024, the largest number that ``select`` takes."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1200), limits[1]))
+    with ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        for _ in range(1100):
+            opened.enter_context(Path(os.devnull).open())
+        command = Command(python("print('one;')"))
+        opened.callback(command.close)
+        assert command.documents(b";", 30.0) == [b"one"]
+        assert Command(python("print(1)")).output(30.0) == b"1\n"
 
 
 def test_a_command_ends_if_this_process_is_killed() -> None:

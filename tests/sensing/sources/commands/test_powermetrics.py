@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -37,10 +38,9 @@ class Recording:
     def awaited(self) -> list[Reading]:
         """The readings of the next documents, once the command has written one."""
         while True:
-            try:
-                return list(self.source.read())
-            except ReadingMissed:
-                continue
+            with suppress(ReadingMissed):
+                if readings := list(self.source.read()):
+                    return readings
 
     def reopen(self) -> None:
         """Do what the sampler does with a lost source."""
@@ -56,9 +56,8 @@ class Recording:
 
 
 @pytest.fixture
-def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
-    """The recording, read as root."""
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+def recording(tmp_path: Path) -> Iterator[Recording]:
+    """The recording."""
     found = Recording(tmp_path)
     yield found
     found.close()
@@ -93,9 +92,12 @@ def test_energies_are_the_sums_of_all_samples_since_open(recording: Recording) -
     assert readings[-1].value == pytest.approx(0.8)
 
 
-def test_without_a_new_document_the_reading_is_missed(recording: Recording) -> None:
-    """That is not an energy of 0."""
+def test_a_late_document_is_a_missed_reading(recording: Recording) -> None:
+    """It is late after two of its periods, and never an energy of 0."""
     recording.source.open()
+    recording.clock.advance(0.8)
+    assert recording.source.read() == []
+    recording.clock.advance(0.2)
     with pytest.raises(ReadingMissed, match="no new sample"):
         recording.source.read()
 
@@ -129,20 +131,16 @@ def test_a_damaged_document_is_a_gap_and_not_a_zero(recording: Recording) -> Non
     assert energy.coverage == pytest.approx(1.0 / 2.5)
 
 
-def test_a_user_without_permission_is_told_the_line_for_sudo(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_user_without_permission_is_told_the_line_for_sudo() -> None:
     """The command is run by sudo, which does not ask for a password."""
-    monkeypatch.setattr(os, "geteuid", lambda: 501)
-    monkeypatch.setattr(powermetrics, "_SUDO", refused("sudo: a password is required"))
+    assert powermetrics.POWERMETRICS[:3] == ("sudo", "-n", "powermetrics")
     with pytest.raises(SourceUnavailable, match="a password is required") as caught:
-        PowermetricsSource(FakeClock()).open()
+        PowermetricsSource(FakeClock(), refused("sudo: a password is required")).open()
     assert "NOPASSWD: /usr/bin/powermetrics" in caught.value.fix
 
 
-def test_an_intel_mac_has_no_energies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_intel_mac_has_no_energies(tmp_path: Path) -> None:
     """Its documents have other fields; the source is unavailable and leaves no process."""
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     text = (DATA / "powermetrics.plist").read_text().replace("_energy", "_joules")
     (tmp_path / "intel.plist").write_text(text)
     (tmp_path / "orders").touch()

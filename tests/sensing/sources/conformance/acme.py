@@ -33,7 +33,7 @@ FAMILY: Final = Family(
             kind="counter",
             files=("energy_uj",),
             unit=1e-6,
-            wrap_file="energy_range_uj",
+            wrap=WRAP,
             period_s=0.001,
             relative_error=0.05,
             stale_s=5.0,
@@ -93,7 +93,6 @@ def _anvil(tree: Tree, index: int, *, start_j: float) -> LiveDevice:
     folder = f"class/acme/anvil{index}"
     fixed = {
         "slot": f"0000:{3 + index:02x}:00.0",
-        "energy_range_uj": WRAP,
         "limit_mw": 300_000,
         "sensor4/temp_mc": 56_000,
     }

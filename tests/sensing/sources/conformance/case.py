@@ -56,7 +56,7 @@ class Case:
 
     def rows(self, found: FoundDevice) -> Sequence[FileSensor]:
         """Return the sensors of a device."""
-        return found.sensors or self.family.sensors
+        return self.family.sensors
 
     @property
     def has_energy(self) -> bool:

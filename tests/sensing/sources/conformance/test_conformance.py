@@ -200,6 +200,23 @@ def test_stopped_counter(case, tmp_path):
     sampled.assert_right(30.0, 40.0)
 
 
+@every_counter
+def test_counter_without_change_at_the_start(case, tmp_path):
+    """Until the first change, the energy of the counter is not known, rather than 0 J."""
+    lab = Lab(case, tmp_path)
+    if not any(row.stale_s for row in case.rows(lab.found[0]) if row.quantity == "energy"):
+        pytest.skip("the counter may stand still")
+    path = lab.live[0].path("energy")
+    lab.running.change(path, (lab.running.tree.root / path).read_bytes())
+    sampled = Sampled(lab)
+    sampled.advance(14.0)
+    lab.running.change(path, None)
+    sampled.advance(14.0)
+    sampled.stop()
+    sampled.assert_gap(1.0, 13.0, has_shape=True)
+    sampled.assert_right(17.0, 27.0)
+
+
 # --- no value
 
 

@@ -15,7 +15,7 @@ from energy_callbacks.testing import FakeClock
 from tests.fake_nvml.signals import Constant, Signal, Square
 from tests.sensing.sources.trees import LiveDevice, RunningTree, Tree, amd_gpu, intel_gpu
 from tests.sensing.sources.trees.amd_gpus import GIB, apu, mi250x, mi300x, navi
-from tests.sensing.sources.trees.gpu_metrics import FIELDS
+from tests.sensing.sources.trees.gpu_metrics import FIELDS, gpu_metrics
 
 Make = Callable[[Tree], LiveDevice]
 
@@ -146,6 +146,25 @@ def test_an_unknown_table_leaves_power(tmp_path: Path, content: bytes) -> None:
     assert "energy" not in {one.quantity for one in machine.channels}
     machine.run(20.0)
     assert machine.curve().energy(1001.0, 1019.0).energy_j == pytest.approx(5400.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("value", [0, 2**32 - 1, 2**64 - 1])
+@pytest.mark.parametrize("revision", [(1, 3), (1, 5)])
+def test_a_counter_that_the_driver_does_not_have_is_missing(
+    tmp_path: Path, revision: tuple[int, int], value: int
+) -> None:
+    """Zero and all ones mean that there is no counter; they are not energies."""
+
+    def make(tree: Tree) -> LiveDevice:
+        card = mi300x(tree)
+        content = gpu_metrics(revision, energy_accumulator=value)
+        tree.set(f"{card.folder}/gpu_metrics", content)
+        return LiveDevice(folder=card.folder, files=card.files[:1])
+
+    machine = Machine(tmp_path, make, STEADY)
+    quantities = {one.quantity for one in machine.channels}
+    assert "power" in quantities
+    assert "energy" not in quantities
 
 
 def test_the_mean_is_preferred_and_the_file_is_named(tmp_path: Path) -> None:

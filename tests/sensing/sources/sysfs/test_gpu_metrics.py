@@ -30,16 +30,6 @@ def test_an_unknown_layout_has_no_counter(revision: tuple[int, int]) -> None:
         energy_units(content)
 
 
-@pytest.mark.parametrize("value", [0, 2**32 - 1, 2**64 - 1])
-@pytest.mark.parametrize("revision", [(1, 3), (1, 5)])
-def test_a_counter_that_the_driver_does_not_have_is_missing(
-    revision: tuple[int, int], value: int
-) -> None:
-    """Zero and all ones mean that there is no counter; they are not energies."""
-    with pytest.raises(ReadingMissed, match="no energy counter"):
-        energy_units(gpu_metrics(revision, energy_accumulator=value))
-
-
 @pytest.mark.parametrize("length", [0, 3, 4, 31])
 def test_a_file_that_is_cut_off_is_missed(length: int) -> None:
     """Less than a whole structure is not read."""

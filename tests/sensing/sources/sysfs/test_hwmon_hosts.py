@@ -3,7 +3,7 @@
 import pytest
 
 from energy_callbacks.core.errors import ReadingMissed
-from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER, GRACE, gauge, placed
+from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER, GRACE
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
 from tests.sensing.sources.trees.described import described, devices, values
@@ -78,11 +78,3 @@ def test_of_several_meters_none_is_used(tmp_path):
     second = {"name": "power_meter", "power1_oem_info": "PSU 2", "power1_average": 1}
     tree.write(second, "class/hwmon/hwmon5")
     assert devices(ACPI_METER, tree.root) == {}
-
-
-def test_places():
-    """Names in braces are replaced, and sensors with an unknown name are left out."""
-    rows = (gauge("power", ("{chip}/a", "b"), 1.0, ""), gauge("clock", ("{other}/a",), 1.0, ""))
-    assert [(row.quantity, row.files) for row in placed(rows, chip="hwmon3")] == [
-        ("power", ("hwmon3/a", "b"))
-    ]

@@ -21,9 +21,7 @@ from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
 from tests.sensing.sources.trees import Tree
 
-POWER = FileSensor(
-    quantity="power", kind="gauge", files=("power",), unit=1e-6, citation="test", note="of all"
-)
+POWER = FileSensor(quantity="power", kind="gauge", files=("power",), unit=1e-6, citation="test")
 ENERGY = FileSensor(
     quantity="energy", kind="counter", files=("energy",), unit=1e-6, citation="test"
 )
@@ -146,14 +144,11 @@ def test_first_file_with_a_value_is_used(machine):
 
 def test_first_sensor_of_a_quantity_is_used(machine):
     """Two sensors of one quantity are alternatives: energy of the card, else of the package."""
-    second = replace(POWER, files=("second",), note="of a part")
+    second = replace(POWER, files=("second",))
     machine.tree.set("second", 5_000_000)
     assert read(opened(machine.source(POWER, second))) == {"power": 200.0}
     machine.tree.remove("power")
-    source = machine.source(POWER, second)
-    (channel,) = source.open()
-    assert channel.device.notes == ("of a part",)
-    assert read(source) == {"power": 5.0}
+    assert read(opened(machine.source(POWER, second))) == {"power": 5.0}
 
 
 def opened(source):
@@ -172,33 +167,24 @@ def test_product_of_two_files(machine):
         machine.source(sensor).open()
 
 
-def test_files_are_read_once_per_call(machine, monkeypatch):
-    """Several quantities of one file are from the same content."""
-    count = []
-    really_read = os.pread
-    monkeypatch.setattr(os, "pread", lambda *a: count.append(a) or really_read(*a))
-    other = replace(CLOCK, files=("power",))
-    source = opened(machine.source(POWER, other))
-    count.clear()
-    assert len(source.read()) == 2
-    assert len(count) == 1
-
-
-def test_range_of_a_counter_from_a_file(machine):
-    """The range is beside the counter; without it, a decrease is a reset."""
-    sensor = replace(ENERGY, wrap_file="range")
-    machine.tree.write({"energy": 99_000_000, "range": 99_999_999})
-    source = opened(machine.source(sensor))
+def test_range_of_a_counter(machine):
+    """With a range, a counter starts again at its end; without it, a decrease is a reset."""
+    machine.tree.set("energy", 99_000_000)
+    source = opened(machine.source(replace(ENERGY, wrap=99_999_999)))
     source.read()
     machine.tree.set("energy", 500_000)
     machine.clock.advance(1.0)
     assert read(source)["energy"] == pytest.approx(1.5)
     assert "1 time;" in source.remarks()[0]
-    machine.tree.remove("range")
     machine.tree.set("energy", 99_000_000)
-    opened(source).read()
-    machine.tree.set("energy", 500_000)
+    source = opened(machine.source(ENERGY))
     assert read(source)["energy"] == 0.0
+    machine.tree.set("energy", 500_000)
+    assert read(source)["energy"] < 0.0
+    machine.tree.set("energy", 2_500_000)
+    after_j = read(source)["energy"]
+    machine.tree.set("energy", 4_500_000)
+    assert read(source)["energy"] - after_j == pytest.approx(2.0)
 
 
 def test_limit_is_a_property_of_the_device(machine):
@@ -208,16 +194,12 @@ def test_limit_is_a_property_of_the_device(machine):
     assert machine.source(POWER, LIMIT).open()[0].device.limit_w is None
 
 
-def test_excluded_quantities(machine):
-    """A quantity that this device measures wrongly is not read."""
-    source = opened(machine.source(POWER, CLOCK, excluded=frozenset({"clock"})))
-    assert read(source) == {"power": 200.0}
-
-
-def test_sensors_of_one_device(machine):
-    """A device can have sensors of its own."""
-    own = replace(POWER, unit=1.0)
-    assert read(opened(machine.source(POWER, sensors=(own,)))) == {"power": 200_000_000.0}
+def test_places_of_one_device(machine):
+    """Names in braces are those of the device; files with other names are left out."""
+    machine.tree.set("in3_input", 7)
+    sensor = replace(POWER, files=("{other}", "in{channel}_input"), unit=1.0)
+    source = machine.source(sensor, replace(CLOCK, files=("{other}",)), places={"channel": "3"})
+    assert read(opened(source)) == {"power": 7.0}
 
 
 def test_a_sleeping_gpu_is_opened(machine, monkeypatch):

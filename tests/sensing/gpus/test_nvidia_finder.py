@@ -9,7 +9,8 @@ import pytest
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.frameworks import cuda_driver
-from energy_callbacks.sensing.gpus.used_gpus import UsedGpus
+from energy_callbacks.sensing.gpus.nvidia_finder import NvidiaFinder
+from energy_callbacks.sensing.gpus.used_gpus import KnownUse, UsedGpus
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.testing import FakeClock
@@ -73,7 +74,9 @@ def card(*pids: int) -> Card:
 def opened(used: tuple[int, ...] | None = None, **settings: bool) -> tuple[UsedGpus, FakeClock]:
     """The open source and its clock."""
     clock = FakeClock(start_s=100.0)
-    source = UsedGpus(clock, used, **settings)
+    names = None if used is None else [f"cuda:{ordinal}" for ordinal in used]
+    finder = NvidiaFinder(clock, KnownUse(devices=names, **settings))
+    source = UsedGpus(clock, finder, set(), uses_none=used == ())
     assert source.open() == ()
     return source, clock
 
@@ -253,3 +256,44 @@ def test_card_that_comes_back_later(play: Play, cuda: Callable[..., None]) -> No
     nvml.time.advance(1.0)
     look(source)
     assert names(look(source)) == [name(0)]
+
+
+def test_cards_of_another_program(
+    play: Play, cuda: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another program is measured, all cards that the mask shows count from the start."""
+    play(card(), card(), card())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    source, _ = opened(takes_visible=True)
+    found = look(source)
+
+    assert names(found) == [name(2), name(0)]
+    assert found.since_s == float("-inf")
+    assert names(look(source)) == []
+
+
+def test_look_that_fails(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that is found after a look that failed counts since the last look that did not fail."""
+    play(card())
+    source, clock = opened((0,))
+    with monkeypatch.context() as patch:
+        patch.setattr(cuda_driver, "active_ordinals", lambda: pytest.fail("a fault"))
+        with pytest.raises(pytest.fail.Exception):
+            source.read()
+    clock.advance(0.8)
+    found = look(source)
+
+    assert names(found) == [name(0)]
+    assert found.since_s == float("-inf")
+
+
+def test_ambiguous_mask_of_a_run_without_gpu(
+    play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As long as no GPU is in use, it does not matter what a mask means."""
+    play(card(), h200(Constant(100.0), name="another GPU"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+
+    assert look(opened()[0]) == DiscoveredSources()
+    assert caplog.text == ""

@@ -6,8 +6,9 @@ import pytest
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.frameworks import hip_runtime, xpu_devices
-from energy_callbacks.sensing.gpus import drm_gpus, used_drm_gpus
-from energy_callbacks.sensing.gpus.used_drm_gpus import UsedDrmGpus
+from energy_callbacks.sensing.gpus import drm_finder, drm_gpus
+from energy_callbacks.sensing.gpus.drm_finder import DrmFinder
+from energy_callbacks.sensing.gpus.used_gpus import KnownUse, UsedGpus
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
@@ -32,7 +33,7 @@ VARIABLES = (
     "ONEAPI_DEVICE_SELECTOR", "ZE_FLAT_DEVICE_HIERARCHY", "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
 )  # fmt: skip
 
-Open = Callable[..., UsedDrmGpus]
+Open = Callable[..., UsedGpus]
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
 @pytest.fixture(autouse=True)
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of processes."""
-    monkeypatch.setattr(used_drm_gpus, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(drm_finder, "_PROC", tmp_path / "proc")
     return tmp_path / "proc"
 
 
@@ -64,17 +65,19 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def opened(tree: Tree) -> Open:
     """``opened(used, ...)``: the open source."""
 
-    def play(used: Sequence[str] | None = None, **settings: bool) -> UsedDrmGpus:
+    def play(used: Sequence[str] | None = None, **settings: bool) -> UsedGpus:
         clock = settings.pop("clock", None) or FakeClock(start_s=100.0)
-        known = drm_gpus.inventory(tree.root)
-        source = UsedDrmGpus(clock, known, used, **settings)
+        reports_none = settings.pop("reports_none", True)
+        known = KnownUse(devices=used, **settings)
+        finder = DrmFinder(clock, drm_gpus.inventory(tree.root), known)
+        source = UsedGpus(clock, finder, set(), uses_none=used == (), reports_none=reports_none)
         assert source.open() == ()
         return source
 
     return play
 
 
-def look(source: UsedDrmGpus) -> DiscoveredSources:
+def look(source: UsedGpus) -> DiscoveredSources:
     """What a look finds."""
     assert source.read() == ()
     return source.found()
@@ -111,6 +114,18 @@ def test_hip_knows_better(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(hip_runtime, "pci_addresses", lambda: (A, B))
 
     assert names(look(opened(("hip:0",)))) == ["AMD GPU gpu0"]
+
+
+def test_hip_is_asked_until_it_knows(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of HIP's devices never changes, and to ask for it costs time at every look."""
+    answers = [None, (A, B)]
+    monkeypatch.setattr(hip_runtime, "pci_addresses", lambda: answers.pop(0))
+    source = opened(("hip:0",))
+
+    assert names(look(source)) == ["AMD GPU gpu1"]
+    assert names(look(source)) == ["AMD GPU gpu0"]
+    assert names(look(source)) == []
+    assert answers == []
 
 
 def test_devices_of_xpu(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,18 +233,18 @@ def test_other_program(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_run_that_uses_no_gpu(opened: Open) -> None:
     """A run that used no GPU by its end says so if nothing else does; one on the CPU at once."""
-    for is_only in (True, False):
-        source = opened(is_only=is_only)
+    for reports_none in (True, False):
+        source = opened(reports_none=reports_none)
         source.finish()
         unused = [one for one in source.found().unavailable if "no GPU was seen" in one[1]]
-        assert [name for name, _, _ in unused] == (["AMD GPU or Intel GPU"] if is_only else [])
+        assert [name for name, _, _ in unused] == (["AMD GPU or Intel GPU"] if reports_none else [])
     with pytest.raises(SourceUnavailable, match="this run uses no GPU"):
         opened(())
 
 
 def test_run_with_a_gpu_has_no_such_entry(opened: Open) -> None:
     """The last look of a run with a GPU adds nothing."""
-    source = opened(("hip:0",), is_only=True)
+    source = opened(("hip:0",))
     look(source)
     source.finish()
 

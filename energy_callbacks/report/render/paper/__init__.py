@@ -1,0 +1,1 @@
+"""LaTeX table, methods paragraph and BibTeX entries of a training, for papers."""
