@@ -66,6 +66,12 @@ def test_the_changelog_has_the_version() -> None:
     assert re.fullmatch(rf"\[{re.escape(__version__)}\] - \d{{4}}-\d{{2}}-\d{{2}}", headings[1])
 
 
+def test_the_citation_has_the_version() -> None:
+    """``CITATION.cff`` names the version of the package."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == __version__
+
+
 def test_actions_have_versions() -> None:
     """A major version or a commit, never a branch such as ``main``."""
     actions = [step["uses"] for step in steps() if "uses" in step]
