@@ -34,7 +34,7 @@ html_copy_source = False
 
 
 # Files in the root of the repository are pages of the site, which include them.
-_ROOT_LINK = re.compile(r"\]\((?:\.\./)?(CONTRIBUTING|CHANGELOG)\.md")
+_ROOT_LINK = re.compile(r"\]\((?:\.\./)?(CONTRIBUTING|CHANGELOG|SECURITY)\.md")
 
 
 def setup(app: Sphinx) -> None:

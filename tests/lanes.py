@@ -72,6 +72,8 @@ def _keras(backend: str, **environment: str) -> Lane:
 
 # Tests that start commands and wait for them.
 _COMMANDS = ("tests/cli", "tests/matrix", "tests/integrations/notebook", "tests/test_crash.py")
+# Builds the wheel, and runs the package without most of its dependencies.
+RELEASE = Lane(name="release", folders=(Path("tests/release"),), environment=dict(QUIET))
 # All tests that belong to no other lane.
 CORE = Lane(name="core", environment=dict(ONE_THREAD))
 COMMANDS = Lane(name="commands", folders=tuple(map(Path, _COMMANDS)), environment=dict(QUIET))
@@ -84,13 +86,13 @@ FRAMEWORKS = (
     _keras("torch"),
 )
 # Longest first, so that the lanes that begin last are short.
-LANES = (CORE, COMMANDS, *FRAMEWORKS)
+LANES = (CORE, COMMANDS, *FRAMEWORKS, RELEASE)
 
 
 def lanes_of(path: Path) -> list[Lane]:
     """Return the lanes that run the tests in a file or below a folder."""
     path = path.resolve()
-    special = (COMMANDS, *FRAMEWORKS)
+    special = (COMMANDS, *FRAMEWORKS, RELEASE)
     inside = [lane for lane in special if any(map(path.is_relative_to, lane.roots))]
     below = [lane for lane in special if any(one.is_relative_to(path) for one in lane.roots)]
     return inside or [CORE, *below]

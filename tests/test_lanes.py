@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lanes import COMMANDS, FRAMEWORKS, LANES, ROOT, lanes_of
+from tests.lanes import FRAMEWORKS, LANES, ROOT, lanes_of
 from tests.scheduling import LaneScheduling
 
 
@@ -21,7 +21,8 @@ from tests.scheduling import LaneScheduling
         ("tests/integrations/lightning/test_contract.py", ["lightning"]),
         ("tests/integrations/keras", ["keras-jax", "keras-tensorflow", "keras-torch"]),
         ("tests/integrations/test_table.py", ["core"]),
-        ("tests/integrations", [lane.name for lane in LANES]),
+        ("tests/integrations", ["core", "commands", *(lane.name for lane in FRAMEWORKS)]),
+        ("tests/release", ["release"]),
         ("tests", [lane.name for lane in LANES]),
         ("energy_callbacks", ["core"]),
     ],
@@ -33,7 +34,7 @@ def test_the_folder_decides(path: str, names: list[str]) -> None:
 
 def test_folders_of_lanes_are_there() -> None:
     """Every folder of a lane exists."""
-    for lane in (COMMANDS, *FRAMEWORKS):
+    for lane in LANES:
         for folder in lane.folders:
             assert (ROOT / folder).exists(), folder
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FunctionType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from energy_callbacks.core.extras import check_installed
+
 if TYPE_CHECKING:
     from memory_profiler import LineProfiler
 
@@ -63,12 +65,14 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
             and ``"module:Class.method"``.
 
     Raises:
+        MissingExtraError: if memory_profiler is not installed.
         ValueError: if no function is given, or if a function does not exist, is defined inside
             another function, or has no source file.
         TypeError: if an argument is neither a Python function nor the name of a Python function.
     """
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
+        check_installed("memory_profiler", extra="memory")
         if not functions:
             raise ValueError("functions to profile: got none; name at least one")
         self._targets = [_target(function) for function in functions]

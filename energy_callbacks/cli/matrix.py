@@ -12,6 +12,7 @@ from energy_callbacks.accounting.journal import redaction
 from energy_callbacks.cli.common import messages, options
 from energy_callbacks.cli.common.messages import logger
 from energy_callbacks.core.config import is_disabled
+from energy_callbacks.core.extras import is_installed
 from energy_callbacks.matrix import attempts, summary, toml_file
 from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.engines.engine import Engine
@@ -93,9 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _results(plan: MatrixPlan, out: Path | None) -> Results:
     folder = out or plan.folder / "energy_runs" / plan.name
     energy = ((f"--{name.replace('_', '-')}", str(value)) for name, value in plan.energy.items())
+    draws = plan.graphs and is_installed("matplotlib")
     return Results(
         folder=folder.resolve(),
-        run_options=[*chain.from_iterable(energy), *(["--graphs"] if plan.graphs else [])],
+        run_options=[*chain.from_iterable(energy), *(["--graphs"] if draws else [])],
         cool_down_s=plan.cool_down_s,
         working_folder=plan.folder,
     )

@@ -22,6 +22,7 @@ from energy_callbacks.cli.common.run_folders import newest_at
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.extras import check_installed
 from energy_callbacks.core.settings import texts
 from energy_callbacks.core.signals import ENDING, SignalHold, existing
 from energy_callbacks.meter import EnergyMeter
@@ -29,6 +30,7 @@ from energy_callbacks.report import FORMATS, EnergyReport, Format, build, load, 
 from energy_callbacks.report.analysis import side_by_side
 from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import gpu_stats_plot
+from energy_callbacks.report.charts.drawing import why_left_out
 from energy_callbacks.report.collect import gpu_stats
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.render.text import summary_line
@@ -133,9 +135,9 @@ def measure(arguments: argparse.Namespace, command: list[str]) -> int:
             several processes of a launcher (``WORLD_SIZE`` above 1), or if the run folder already
             contains a run.
         JournalError: if the older run to compare with cannot be read.
+        MissingExtraError: for ``--graphs`` if matplotlib is not installed.
     """
-    if not command:
-        raise ValueError("there is no command; write it after --: run -- python train.py")
+    _check(arguments, command)
     if is_disabled() or _is_measured():
         if arguments.json:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -300,6 +302,13 @@ def _report(folder: Path, arguments: argparse.Namespace, before: EnergyReport | 
         sys.stdout.write(schema.to_json(report))
 
 
+def _check(arguments: argparse.Namespace, command: list[str]) -> None:
+    if not command:
+        raise ValueError("there is no command; write it after --: run -- python train.py")
+    if arguments.graphs:
+        check_installed("matplotlib")
+
+
 def _save_samples(folder: Path, name: str) -> None:
     """Write the readings of the GPUs as JSON, as a plot, and as a text summary.
 
@@ -312,7 +321,8 @@ def _save_samples(folder: Path, name: str) -> None:
     started = time.strftime("%Y%m%d_%H%M%S", time.localtime(attempts[0].lead.unix_s))
     stem = folder / f"gpu_stats_{_safe(name)}_{started}"
     gpu_stats.write(samples, stem.with_name(f"{stem.name}.json"))
-    gpu_stats_plot.save(samples, stem.with_name(f"{stem.name}_plot.png"))
+    if not why_left_out():
+        gpu_stats_plot.save(samples, stem.with_name(f"{stem.name}_plot.png"))
     atomic_files.write(stem.with_name(f"{stem.name}_summary.txt"), gpu_stats.summary(samples))
 
 

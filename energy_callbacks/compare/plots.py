@@ -24,6 +24,7 @@ from energy_callbacks.report.charts.drawing import (
     panels,
     short_name,
     time_unit,
+    why_left_out,
 )
 from energy_callbacks.report.charts.palette import GRID, INK
 
@@ -43,7 +44,7 @@ _Line = Callable[[RunCurve], tuple[Sequence[float], Sequence[float]]]
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
     """Yield the file name and the PNG data of each chart that can be drawn."""
-    for chart in CHARTS:
+    for chart in () if why_left_out() else CHARTS:
         figure = chart.figure(comparison, PICTURE_IN)
         if figure is not None:
             yield f"{chart.name}.png", figure_png(figure, title=chart.title, dpi=PICTURE_DPI)

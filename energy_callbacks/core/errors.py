@@ -3,7 +3,7 @@
 ::
 
     EnergyCallbacksError
-    ├── MissingExtraError (also ImportError)    an optional package is not installed
+    ├── MissingExtraError (also ImportError)    a package is not installed
     ├── JournalError                            a journal, report, comparison or log cannot be used
     ├── NothingFits                             no batch size fits or can be recommended
     ├── PowerCapError                           a setting of a GPU was not changed
@@ -29,7 +29,7 @@ class EnergyCallbacksError(Exception):
 
 
 class MissingExtraError(EnergyCallbacksError, ImportError):
-    """An optional package is not installed; the message names the extra to install."""
+    """A package is not installed; the message has the command that installs it."""
 
 
 class JournalError(EnergyCallbacksError):

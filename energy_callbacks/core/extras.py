@@ -1,9 +1,11 @@
-"""Replaces import errors for missing optional packages by errors that name the extra to install."""
+"""Replaces import errors for missing packages by errors that name what to install."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -14,7 +16,7 @@ _NAME: Final = "energy-callbacks"
 
 
 @contextmanager
-def requires(*packages: str, extra: str) -> Iterator[None]:
+def requires(*packages: str, extra: str = "") -> Iterator[None]:
     """Replace the import error for a missing package by an error that says how to install it.
 
     The error is replaced only if one of ``packages`` is missing. If one of them is installed but
@@ -22,7 +24,8 @@ def requires(*packages: str, extra: str) -> Iterator[None]:
 
     Args:
         packages: names under which the packages are imported, such as ``"lightning"``.
-        extra: the extra of ``energy-callbacks`` that installs them.
+        extra: the extra of ``energy-callbacks`` that installs them; empty for dependencies, which
+            only an installation with ``--no-deps`` lacks.
 
     Raises:
         MissingExtraError: if one of the packages is not installed.
@@ -32,9 +35,45 @@ def requires(*packages: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in packages:
             raise
-        raise MissingExtraError(
-            f"{error.name!r} is not installed; run: {install_command(extra)}"
-        ) from error
+        raise missing(error.name or packages[0], extra=extra) from error
+
+
+def check_installed(package: str, *, extra: str = "") -> None:
+    """Raise the error of ``requires`` if a package is not installed, without importing it.
+
+    Raises:
+        MissingExtraError: if the package is not installed.
+    """
+    if not is_installed(package):
+        raise missing(package, extra=extra)
+
+
+def is_installed(package: str) -> bool:
+    """Return whether a package can be imported."""
+    return find_spec(package) is not None
+
+
+def missing(package: str, *, extra: str = "") -> MissingExtraError:
+    """Return the error for a package that is not installed; see ``requires``."""
+    command = install_command(extra) if extra else dependency_command(package)
+    return MissingExtraError(f"{package!r} is not installed; run: {command}")
+
+
+def dependency_command(package: str) -> str:
+    """Return the command that installs a dependency of this package.
+
+    The metadata of this package has the versions that it works with. If it is imported from a
+    checkout and is not installed, the command names no version.
+    """
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import requires as requirements
+
+    try:
+        found = requirements(_NAME) or []
+    except PackageNotFoundError:
+        found = []
+    named = (one for one in found if re.match(rf"{re.escape(package)}(?![\w.-])", one))
+    return shlex.join(["pip", "install", next(named, package)])
 
 
 def install_command(extra: str = "", *, upgrade: bool = False) -> str:

@@ -77,7 +77,7 @@ class MatrixPlan:
         baseline: the configuration to compare the others with, as parameter names to values;
             ``None`` is the cheapest configuration (see ``verdict.py``).
         engine: name of the engine that runs the jobs.
-        graphs: whether to save the charts of each job as PNG.
+        graphs: whether to save the charts of each job as PNG, if matplotlib is installed.
         env: environment variables of the command; values may have placeholders, as in ``command``.
         energy: settings ``country``, ``region``, ``pue``, ``price_per_kwh`` and ``currency``, as in
             ``energy-callbacks run``.

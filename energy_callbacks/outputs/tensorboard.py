@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from energy_callbacks.core import atomic_files
+from energy_callbacks.core.extras import check_installed
 from energy_callbacks.outputs import summaries
 
 _serial = iter(range(2**62))
@@ -24,6 +25,9 @@ class TensorBoardOutput:
             events only from the newest event file of a directory.
         opened_unix_s: wall time in the name of the file; ``None`` for the time of the first write.
 
+    Raises:
+        MissingExtraError: if TensorBoard is not installed.
+
     Attributes:
         folder: the run directory.
         prefix: prefix of the tags; always empty.
@@ -34,6 +38,7 @@ class TensorBoardOutput:
     def __init__(
         self, log_dir: str | os.PathLike[str], *, opened_unix_s: float | None = None
     ) -> None:
+        check_installed("tensorboard")
         self.folder = str(Path(log_dir))
         self._opened_unix_s = opened_unix_s
         self._writer: Any = None

@@ -76,7 +76,8 @@ def save(
 
     Raises:
         MissingExtraError: for ``"interactive"`` if Plotly is not installed; for ``"parquet"`` if
-            pandas or PyArrow is not installed.
+            pandas or PyArrow is not installed; for ``"png"`` if matplotlib is not. Without it,
+            the HTML page has no charts and says so.
         ValueError: for an unknown format.
     """
     if unknown := [name for name in formats if name not in _RENDERERS]:

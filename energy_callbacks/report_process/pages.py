@@ -104,8 +104,11 @@ def last_figures(report: "EnergyReport") -> dict[str, float]:
 def _of_report(report: "EnergyReport") -> Iterator[object]:
     """Yield TensorBoard summaries: the report as text, and its charts as pictures."""
     from energy_callbacks.report.charts import catalogue
+    from energy_callbacks.report.charts.drawing import why_left_out
     from energy_callbacks.report.render import text
 
     yield summaries.verbatim("energy_report", text.render(report))
+    if why_left_out():
+        return
     for name, png in catalogue.pictures(report, width_in=_PICTURE_IN, dpi=100.0):
         yield summaries.image(f"energy_report/{name}", png)

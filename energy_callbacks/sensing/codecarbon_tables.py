@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from energy_callbacks.core.extras import missing
+
 
 def table(pattern: str) -> dict[str, Any]:
     """Return the contents of a JSON file; see ``path``."""
@@ -25,7 +27,8 @@ def path(pattern: str) -> Path:
             the path contains a year; the last match in alphabetical order is taken.
 
     Raises:
-        FileNotFoundError: if CodeCarbon is not installed, or does not have the file.
+        MissingExtraError: if CodeCarbon is not installed.
+        FileNotFoundError: if CodeCarbon does not have the file.
     """
     matches = sorted(_folder().glob(pattern))
     if not matches:
@@ -48,7 +51,7 @@ def cpu_rows() -> Iterator[tuple[str, str]]:
 def _folder() -> Path:
     spec = find_spec("codecarbon")  # imports nothing
     if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError("CodeCarbon is not installed")
+        raise missing("codecarbon")
     return Path(spec.submodule_search_locations[0]) / "data"
 
 

@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,31 @@ def test_any_other_error_passes_unchanged(error: Exception, names: tuple[str, ..
     with pytest.raises(type(error)) as caught, requires(*names, extra="lightning"):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("required", "command"),
+    [
+        (["scipy-extra>=3", "scipy>=1.11"], "pip install 'scipy>=1.11'"),
+        (["numpy>=1.26"], "pip install scipy"),
+        (None, "pip install scipy"),
+    ],
+)
+def test_a_missing_dependency_is_installed_in_the_range_of_this_package(
+    required: list[str] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata has the range; other packages whose names begin alike are ignored."""
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: required)
+    assert extras.dependency_command("scipy") == command
+    with pytest.raises(MissingExtraError, match=re.escape(f"run: {command}")), requires("scipy"):
+        raise ModuleNotFoundError(name="scipy")
+
+
+def test_an_installed_package_is_found_without_importing_it() -> None:
+    """``check_installed`` raises only for the missing one."""
+    extras.check_installed("json")
+    with pytest.raises(MissingExtraError, match=re.escape(install_command("phases"))):
+        extras.check_installed("no_such_package", extra="phases")
 
 
 def test_nothing_happens_where_nothing_is_missing() -> None:

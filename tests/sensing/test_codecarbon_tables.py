@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from energy_callbacks.core.errors import MissingExtraError
 from energy_callbacks.sensing import codecarbon_tables
 from energy_callbacks.sensing.codecarbon_tables import path, table
 
@@ -23,9 +24,9 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_without_codecarbon_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CodeCarbon is not installed."""
+    """CodeCarbon is not installed; the message has the command that installs it."""
     monkeypatch.setattr(codecarbon_tables, "find_spec", lambda _: None)
-    with pytest.raises(FileNotFoundError, match="not installed"):
+    with pytest.raises(MissingExtraError, match=r"not installed; run: pip install .*codecarbon"):
         path("hardware/cpu_power.csv")
 
 

@@ -69,6 +69,7 @@ def grid(config: EnergyConfig) -> Grid:
     Raises:
         ValueError: if the country or region is unknown, if the file of intensities is invalid, or
             if CodeCarbon's configuration is.
+        MissingExtraError: if the settings name a country and CodeCarbon is not installed.
         FileNotFoundError: if CodeCarbon's tables are missing.
     """
     given = config.carbon_intensity
@@ -89,6 +90,7 @@ def check_grid(config: EnergyConfig) -> None:
 
     Raises:
         ValueError: see ``grid``.
+        MissingExtraError: see ``grid``.
         FileNotFoundError: see ``grid``.
     """
     try:

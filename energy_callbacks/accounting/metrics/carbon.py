@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from energy_callbacks.accounting.journal.environment import installed
+from energy_callbacks.core.errors import MissingExtraError
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
 from energy_callbacks.sensing.codecarbon_tables import path, table
@@ -27,6 +28,9 @@ from energy_callbacks.sensing.codecarbon_tables import path, table
 # of the differences is 18 %, and their 90th percentile is 43 %.
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
+# That range in CodeCarbon 3.3.2 (data/private_infra/global_energy_mix.json), for installations
+# without CodeCarbon.
+_UNKNOWN_G_PER_KWH: Final = (33.4141, 757.5927)
 # Tables of regions, by country. A folder is named after the year: 2023 in CodeCarbon 3.3.2.
 _REGIONS: Final = {
     "USA": "private_infra/20*/usa_emissions.json",
@@ -130,6 +134,7 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         ValueError: if the country or a given region is unknown (the message suggests similar
             names), if a region is given without a country, or if CodeCarbon's configuration cannot
             be read.
+        MissingExtraError: if a country is given and CodeCarbon is not installed.
     """
     if country is not None:
         return _known_place(country, region, SET_BY_USER)
@@ -223,7 +228,13 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
 
 
 def _known_place(country: str, region: str | None, origin: str) -> Place:
-    code, name = _country(country)
+    try:
+        code, name = _country(country)
+    except MissingExtraError as error:
+        advice = "or set a carbon intensity instead of a country"
+        raise MissingExtraError(
+            f"the country {country!r} needs CodeCarbon's tables: {error}, {advice}"
+        ) from error
     key = None if region is None else _region(code, name, region)
     return Place(country=code, country_name=name, region=key, origin=origin)
 
@@ -308,18 +319,27 @@ def _regions(code: str) -> dict[str, str]:
 
 
 def _unknown_intensity(place: Place) -> Intensity:
-    grams = [row["carbon_intensity"] for row in _countries().values()]
-    from statistics import quantiles
-
-    twentieths = quantiles([value for value in grams if value is not None], n=20)
+    low, high, table_name = _range_of_countries()
     reason = "location not set" if place.country is None else f"no figure for {place.label}"
     return Intensity(
         kg_per_kwh=None,
-        low_kg_per_kwh=kilograms_from_grams(twentieths[0]),
-        high_kg_per_kwh=kilograms_from_grams(twentieths[-1]),
+        low_kg_per_kwh=kilograms_from_grams(low),
+        high_kg_per_kwh=kilograms_from_grams(high),
         place=place.label,
-        source=f"{reason}: {_UNKNOWN_RANGE} in {_table_name()}",
+        source=f"{reason}: {_UNKNOWN_RANGE} in {table_name}",
     )
+
+
+def _range_of_countries() -> tuple[float, float, str]:
+    """Return the 5th and 95th percentile, g/kWh, and the name of the table that they are from."""
+    from statistics import quantiles
+
+    try:
+        grams = [row["carbon_intensity"] for row in _countries().values()]
+    except MissingExtraError:
+        return *_UNKNOWN_G_PER_KWH, "CodeCarbon 3.3.2's table"
+    twentieths = quantiles([value for value in grams if value is not None], n=20)
+    return twentieths[0], twentieths[-1], _table_name()
 
 
 def _kg_per_kwh(place: Place) -> float | None:

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from energy_callbacks.core.errors import MissingExtraError
+from energy_callbacks.core.extras import requires
+
 
 class PrintCompletion(argparse.Action):
     """Prints the completion script of a shell and ends the program."""
@@ -17,8 +20,11 @@ class PrintCompletion(argparse.Action):
         option_string: str | None = None,  # noqa: ARG002
     ) -> None:
         """Print the script for the shell ``values``."""
-        import shtab
-
+        try:
+            with requires("shtab", extra="completion"):
+                import shtab
+        except MissingExtraError as error:
+            parser.exit(1, f"{error}\n")
         if values not in shtab.SUPPORTED_SHELLS:
             known = ", ".join(shtab.SUPPORTED_SHELLS)
             parser.error(f"no completion for the shell {values!r}; choose from {known}")

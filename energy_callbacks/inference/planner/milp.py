@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from energy_callbacks.core import extras
 from energy_callbacks.inference.planner.additive import Array, System
 from energy_callbacks.inference.planner.judge import TOLERANCE
 from energy_callbacks.inference.planner.problem import GpuSetting, Objective
@@ -173,8 +174,8 @@ def _milp(
     The bound is ``-inf`` if no counts are allowed, and ``inf`` if the solver has stopped without a
     bound.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
+    with extras.requires("scipy", extra="powercap"):
+        from scipy.optimize import Bounds, LinearConstraint, milp
     result = milp(
         -gains,
         constraints=[
@@ -206,8 +207,8 @@ def _most(system: System) -> Array:
 
 def _relaxation(system: System, gains: Array) -> float:
     """Return the largest gain if numbers of tenants may be fractions; ``-inf`` if none exist."""
-    from scipy.optimize import linprog
-
+    with extras.requires("scipy", extra="powercap"):
+        from scipy.optimize import linprog
     if not system.tenants:
         return -np.inf
     matrix, bounds = _scaled(system.matrix, system.bounds)

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from energy_callbacks.core import extras
 from energy_callbacks.inference.predictor.rows import Array, Rows
 
 
@@ -181,7 +182,8 @@ def fit(measured: Estimate, rows: Rows, scales: Scales, means: Array, stds: Arra
         means: means of the prior.
         stds: standard deviations of the prior.
     """
-    from scipy.optimize import least_squares
+    with extras.requires("scipy", extra="powercap"):
+        from scipy.optimize import least_squares
 
     def errors(theta: Array) -> Array:
         found = estimate(theta, scales, rows)

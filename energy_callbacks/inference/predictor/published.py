@@ -176,8 +176,8 @@ def _memory_alone(p: Array, points: Array) -> Array:
 
 def _fitted(form: _Form, start: Sequence[float], points: Array, targets: Array) -> Array:
     """Return the parameters of a form with the least squares; the start if there are no points."""
-    from scipy.optimize import least_squares
-
+    with extras.requires("scipy", extra="powercap"):
+        from scipy.optimize import least_squares
     if not len(points):
         return np.array(start)
     found: Array = least_squares(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from energy_callbacks.core import extras
 from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.inference.predictor.rows import Array
 
@@ -118,8 +119,8 @@ class Residual:
 
 def fitted(features: Array, jacobian: Array, variances: Array, targets: Array) -> Residual:
     """Return the process whose amplitude, lengths and noise explain the measurements best."""
-    from scipy.optimize import minimize
-
+    with extras.requires("scipy", extra="powercap"):
+        from scipy.optimize import minimize
     means, _ = _prior(features.shape[1])
     known: dict[str, Any] = {
         "features": features,
@@ -150,8 +151,8 @@ def _prior(features: int) -> tuple[Array, Array]:
 
 
 def _matern(one: Array, other: Array, hyper: Array) -> Array:
-    from scipy.spatial.distance import cdist
-
+    with extras.requires("scipy", extra="powercap"):
+        from scipy.spatial.distance import cdist
     lengths = np.exp(hyper[1:-1]) / np.sqrt(5)
     distance = cdist(one / lengths, other / lengths)
     kernel: Array = np.exp(2 * hyper[0] - distance) * (1 + distance + distance**2 / 3)

@@ -8,6 +8,7 @@ import numpy as np
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import forks
 from energy_callbacks.core.config import check_positive
+from energy_callbacks.core.extras import check_installed
 from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.phases.errors import PhaseSplit
@@ -62,6 +63,7 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
             the host's clock is used.
 
     Raises:
+        MissingExtraError: if SciPy is not installed.
         TypeError: if ``follow_s`` is not a number.
         ValueError: if ``follow_s`` is not positive.
     """
@@ -70,6 +72,7 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
     device_events: bool = True
 
     def __post_init__(self) -> None:
+        check_installed("scipy", extra="phases")
         check_positive("follow_s", self.follow_s)
 
     def _begin(self, meter: ActiveAttempt) -> "_PhaseRun":

@@ -10,6 +10,7 @@ from typing import Final
 
 from energy_callbacks.accounting.journal.previous_attempts import with_total
 from energy_callbacks.core import formatting
+from energy_callbacks.core.extras import dependency_command
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.model import figure_format
@@ -245,7 +246,7 @@ def _of_place(report: EnergyReport, recorded: Sequence[ReportWarning]) -> Iterat
             code="emissions_unknown",
             message="The emissions are not known: CodeCarbon's table of carbon intensities cannot "
             "be read.",
-            fix="run: pip install --force-reinstall 'codecarbon>=2.8,<4'",
+            fix=f"run: {dependency_command('codecarbon')} --force-reinstall",
         )
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from energy_callbacks.core import formatting
+from energy_callbacks.core import extras, formatting
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 from energy_callbacks.report.charts.palette import CSS_VARIABLES, GRID, INK, PAPER, css_colour
 
@@ -77,6 +77,13 @@ class Chart:
         return self.draw(shown if self.data is None else self.data, width_in=width_in)
 
 
+def why_left_out() -> str:
+    """Return why pages have no charts; empty if matplotlib is installed."""
+    if extras.is_installed("matplotlib"):
+        return ""
+    return f"Charts are left out: {extras.missing('matplotlib')}"
+
+
 @contextmanager
 def style(salt: str = "energy-report") -> Iterator[None]:
     """Use matplotlib's defaults and the settings of all charts in a ``with`` block.
@@ -85,9 +92,12 @@ def style(salt: str = "energy-report") -> Iterator[None]:
 
     Args:
         salt: seed of the ids in an SVG; the same salt results in the same ids.
-    """
-    import matplotlib as mpl
 
+    Raises:
+        MissingExtraError: if matplotlib is not installed; the same applies to ``panels``.
+    """
+    with extras.requires("matplotlib"):
+        import matplotlib as mpl
     with mpl.rc_context(), warnings.catch_warnings():
         # Matplotlib warns if the font has no glyph for a character of a name. The warning is
         # hidden: in an SVG, the browser draws the character in another font.
@@ -111,9 +121,9 @@ def panels(
         columns: number of columns of panels.
         **options: passed to ``matplotlib.figure.Figure.subplots``.
     """
-    from matplotlib.figure import Figure as Canvas
-
     with style():
+        from matplotlib.figure import Figure as Canvas
+
         canvas = Canvas(figsize=(width_in, height_in), layout="constrained")
         yield canvas, canvas.subplots(rows, columns, squeeze=False, **options).ravel().tolist()
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from energy_callbacks.accounting.metrics.energy_sums import total
+from energy_callbacks.core.extras import requires
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
@@ -20,8 +21,11 @@ def write(report: EnergyReport, path: Path) -> None:
 
     As in CodeCarbon, energies (kWh), powers (W) and emissions (kg) include the PUE.
     Unknown values are empty cells, never 0.
+
+    Raises:
+        MissingExtraError: if CodeCarbon is not installed.
     """
-    with quiet_codecarbon():
+    with requires("codecarbon"), quiet_codecarbon():
         from codecarbon.output_methods.emissions_data import EmissionsData
     columns = [field.name for field in fields(EmissionsData)]
     with path.open("w", newline="", encoding="utf-8") as file:

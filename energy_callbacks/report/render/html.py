@@ -113,7 +113,11 @@ def template(name: str) -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"formatting": formatting, "figure_format": figure_format}
+    environment.globals |= {
+        "formatting": formatting,
+        "figure_format": figure_format,
+        "why_no_charts": drawing.why_left_out,
+    }
     environment.filters["short"] = formatting.clipped
     return environment.get_template(name)
 
@@ -161,7 +165,7 @@ def _section(section: Section, name: str = "") -> dict[str, Any]:
 
 
 def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
-    """Return a chart as SVG markup; ``None`` if there is nothing to draw.
+    """Return a chart as SVG markup; ``None`` if there is nothing to draw, or no matplotlib.
 
     Args:
         chart: the chart.
@@ -171,7 +175,7 @@ def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
     """
     from markupsafe import Markup
 
-    figure = chart.figure(shown, width_in)
+    figure = None if drawing.why_left_out() else chart.figure(shown, width_in)
     if figure is None:
         return None
     # figure_svg escapes every text itself.

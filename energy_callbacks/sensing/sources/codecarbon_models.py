@@ -10,7 +10,8 @@ import re
 from functools import cache
 from typing import Final
 
-from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.errors import MissingExtraError, SourceUnavailable
+from energy_callbacks.core.extras import dependency_command
 from energy_callbacks.core.yielding import yield_if_due
 from energy_callbacks.sensing import codecarbon_tables
 
@@ -41,9 +42,12 @@ def tdp_w(model: str) -> float | None:
     try:
         found = _entry(model)
         return None if found is None else float(found)
+    except MissingExtraError as error:
+        reason = "CodeCarbon, whose table has the power of CPUs, is not installed"
+        raise SourceUnavailable(reason, f"run: {dependency_command('codecarbon')}") from error
     except (OSError, KeyError, TypeError, ValueError) as error:
         reason = f"CodeCarbon's CPU table cannot be read: {error!r}"
-        raise SourceUnavailable(reason, "run: pip install 'codecarbon>=2.8,<4'") from error
+        raise SourceUnavailable(reason, f"run: {dependency_command('codecarbon')}") from error
 
 
 def _entry(model: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from codecarbon.core.emissions import Emissions
@@ -11,6 +12,7 @@ from codecarbon.input import DataSource
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place, emissions, intensity, place
+from energy_callbacks.core.errors import MissingExtraError
 from energy_callbacks.core.records import Energy
 
 KWH_J = 3.6e6
@@ -259,3 +261,18 @@ def test_it_leaves_no_trace(tmp_path):
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(version("codecarbon") != "3.3.2", reason="constants of CodeCarbon 3.3.2")
+def test_the_range_without_codecarbon_is_that_of_its_table(monkeypatch):
+    """An unknown place has the same intensity in an installation without CodeCarbon."""
+    with_tables = intensity(Place())
+
+    def countries():
+        raise MissingExtraError("codecarbon")
+
+    monkeypatch.setattr(carbon, "_countries", countries)
+    without = intensity(Place())
+    assert without.low_kg_per_kwh == pytest.approx(with_tables.low_kg_per_kwh, rel=1e-6)
+    assert without.high_kg_per_kwh == pytest.approx(with_tables.high_kg_per_kwh, rel=1e-6)
+    assert without.source == with_tables.source
