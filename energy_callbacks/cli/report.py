@@ -177,8 +177,14 @@ def _print_repeats(arguments: argparse.Namespace) -> int:
 
 
 def _document(reports: Sequence[EnergyReport], arguments: argparse.Namespace) -> str | None:
-    """Return what is printed instead of the report; ``None`` if the report is printed."""
+    """Return what is printed instead of the report; ``None`` if the report is printed.
+
+    Raises:
+        ValueError: if a number is given that the document would not contain.
+    """
     (first, *_), embodied = reports, papers.embodied(arguments)
+    if arguments.flops is not None and not arguments.annex_xi:
+        raise ValueError("--flops needs --annex-xi; no other output contains operations")
     if arguments.latex:
         return latex(reports, embodied=embodied)
     if arguments.bibtex:

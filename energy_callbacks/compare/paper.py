@@ -45,7 +45,8 @@ def latex(comparison: Comparison, groups: Groups, *, embodied: Embodied | None =
 def bibtex(comparison: Comparison, groups: Groups, *, embodied: Embodied | None = None) -> str:
     """Return the BibTeX entries that ``latex`` cites; the arguments are the same."""
     keys = [key for one in measurement(groups, embodied) for key in one.keys]
-    return bibliography.bibtex(keys, comparison.tool_version)
+    first = groups[comparison.groups[0].name][0]
+    return bibliography.bibtex(keys, first.tool_version)
 
 
 def _groups(groups: Groups, embodied: Embodied | None) -> str:

@@ -214,6 +214,20 @@ def test_embodied_emissions_need_a_lifetime(run_folder, capsys):
     assert found["embodied_emissions_kg"]["value"] == pytest.approx(80.0 / 86400.0)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--model-card", "--embodied-kg", "9", "--lifetime-years", "4"], "--embodied-kg needs"),
+        (["--embodied-kg", "9", "--lifetime-years", "4"], "--latex or --bibtex or --annex-xi"),
+        (["--latex", "--flops", "1e20"], "--flops needs --annex-xi"),
+    ],
+)
+def test_numbers_that_no_document_contains_are_refused(run_folder, capsys, given, message):
+    """A model card would state that embodied emissions are not included."""
+    assert main(["report", str(run_folder), *given]) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.charts
 def test_figures_for_papers(run_folder, tmp_path, capsys):
     """--figures writes a vector graphic per chart and prints the paths."""

@@ -11,6 +11,8 @@ LATEX = (
     "print a table (booktabs) and a paragraph on the methods as LaTeX, and write no other files "
     "unless --out is given"
 )
+# Options that print a document which contains embodied emissions.
+_DOCUMENTS = ("latex", "bibtex", "annex_xi")
 BIBTEX = "print the BibTeX entries that --latex cites"
 
 
@@ -53,11 +55,18 @@ def embodied(arguments: argparse.Namespace) -> Embodied | None:
     """Return the value of both options; ``None`` if they are not given.
 
     Raises:
-        ValueError: if only one of them is given, or if a number is out of range.
+        ValueError: if only one of them is given, if a number is out of range, or if the printed
+            document does not contain embodied emissions.
     """
     kg, lifetime_years = arguments.embodied_kg, arguments.lifetime_years
     if kg is None and lifetime_years is None:
         return None
+    documents = [name for name in _DOCUMENTS if hasattr(arguments, name)]
+    if not any(getattr(arguments, name) for name in documents):
+        options = " or ".join(f"--{name.replace('_', '-')}" for name in documents)
+        raise ValueError(
+            f"--embodied-kg needs {options}; no other output contains embodied emissions"
+        )
     if kg is None or lifetime_years is None:
         missing = "--embodied-kg" if kg is None else "--lifetime-years"
         raise ValueError(f"{missing} is missing; give both --embodied-kg and --lifetime-years")
