@@ -94,15 +94,17 @@ class ReportQueue:
 
 
 def _figures(output: str) -> dict[str, float]:
-    """Return the last figures; empty if another module printed something after them.
+    """Return the last figures, which are the last line that is a JSON object.
 
-    An exception would end the thread that makes all reports of this process.
+    Other modules may print text after it. If there is no such line, the result is empty: an
+    exception would end the thread that makes all reports of this process.
     """
-    try:
-        return dict(json.loads(output.splitlines()[-1]))
-    except (ValueError, TypeError, IndexError) as error:
-        logger.warning("the figures of a report cannot be read from its process: %s", error)
-        return {}
+    for line in reversed(output.splitlines()):
+        with contextlib.suppress(ValueError):
+            if isinstance(figures := json.loads(line), dict):
+                return figures
+    logger.warning("the figures of a report cannot be read from its process")
+    return {}
 
 
 def make_here(job: ReportJob) -> None:

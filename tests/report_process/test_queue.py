@@ -72,14 +72,15 @@ def test_one_report_at_a_time_and_only_the_newest(
 def test_text_after_the_figures_does_not_stop_later_reports(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The files of the report are published without figures, and the next report is made."""
+    """The figures are found, or the report is published without them, and the next is made."""
     reports, published = ReportQueue(), []
     process = FakeProcess(lambda _: None)
-    monkeypatch.setattr(process, "communicate", lambda *_, **__: ("\n{}\ngoodbye\n", ""))
+    outputs = iter(['\n{"final/total_wh": 1.0}\n0\ngoodbye\n', "goodbye\n"])
+    monkeypatch.setattr(process, "communicate", lambda *_, **__: (next(outputs), ""))
     monkeypatch.setattr(queue, "_started", lambda: process)
     for name in "ab":
         reports.make(ReportJob(Path(name), on_report=lambda *values: published.append(values)))
-    assert published == [({}, Path("a")), ({}, Path("b"))]
+    assert published == [({"final/total_wh": 1.0}, Path("a")), ({}, Path("b"))]
     assert "the figures of a report cannot be read" in caplog.text
 
 

@@ -37,7 +37,6 @@ _FLOPS_UNKNOWN: Final = (
     "example from the architecture and the number of tokens"
 )
 _NOT_COUNTED: Final = "not counted in this training"
-_NO_ENERGY: Final = "the energy is not known"
 _ENERGY_UNKNOWN: Final = (
     "no readings of these devices; the Annex permits an estimate from the computational resources"
 )
@@ -78,14 +77,15 @@ def _resources(report: EnergyReport, flops: float | None) -> Iterator[Disclosure
     time = "measured time of all attempts, without the pauses between them"
     done = report.throughput
     steps = done.steps + done.replayed_steps or None
-    for name, title, value, method, reason in (
+    rows: tuple[tuple[str, str, float | str | None, str, str], ...] = (
         ("flops", "Floating point operations", flops, "stated by the user", _FLOPS_UNKNOWN),
         ("training_time_h", "Training time (h)", hours(report.run.duration_s), time, ""),
         ("hardware", "Hardware", equipment(report), "names that the drivers report", ""),
         ("steps", "Optimizer steps", steps, "counted, with repeated steps", _NOT_COUNTED),
         ("samples", "Processed samples", done.samples, "counted", _NOT_COUNTED),
         ("tokens", "Processed tokens", done.tokens, "counted", _NOT_COUNTED),
-    ):
+    )
+    for name, title, value, method, reason in rows:
         yield Disclosure("d", name, title, value, reason if value is None else method)
 
 
@@ -102,10 +102,11 @@ def _energies(report: EnergyReport) -> Iterator[Disclosure]:
     )
     building = "Energy with the overhead of the building (kWh)"
     yield _energy("energy_kwh", "Energy of the training (kWh)", energy.total, method)
-    yield _energy("gpu_energy_kwh", "of which GPU (kWh)", energy.gpu, part, exists="gpu" in scopes)
-    yield _energy(
-        "host_energy_kwh", "of which host (kWh)", energy.host, part, exists="host" in scopes
-    )
+    for scope, title, figure in (
+        ("gpu", "of which GPU (kWh)", energy.gpu),
+        ("host", "of which host (kWh)", energy.host),
+    ):
+        yield _energy(f"{scope}_energy_kwh", title, figure, part, exists=scope in scopes)
     yield _energy("building_energy_kwh", building, energy.total, overhead, factor=pue)
     inference = "the report covers a training; measure inference separately"
     yield Disclosure("e", "inference_energy_kwh", "Energy of inference (kWh)", None, inference)
@@ -125,8 +126,11 @@ def _energy(
 def _emissions(report: EnergyReport, embodied: Embodied | None) -> Iterator[Disclosure]:
     found, title = report.emissions, "Emissions of the electricity (kgCO2e)"
     method = ". ".join(one.text for one in methods.emissions([report]))
-    figures = (found.kg, method, found.low_kg, found.high_kg) if found else (None, _NO_ENERGY)
-    yield Disclosure("other", "emissions_kg", title, *figures)
+    if found is None:
+        yield Disclosure("other", "emissions_kg", title, None, "the energy is not known")
+    else:
+        ends_kg = (found.low_kg, found.high_kg)
+        yield Disclosure("other", "emissions_kg", title, found.kg, method, *ends_kg)
     share_kg = embodied.share_kg(report.run.duration_s) if embodied else None
     method = hardware_emissions.METHOD if embodied else hardware_emissions.NOT_INCLUDED
     title = "Share of embodied emissions (kgCO2e)"
@@ -150,7 +154,7 @@ def annex_xi(
         embodied: embodied emissions of the hardware; ``None`` if not known.
 
     Raises:
-        ValueError: if ``flops`` is not positive, or for an unknown form.
+        ValueError: if ``flops`` is not positive and finite, or for an unknown form.
     """
     if form not in ("markdown", "json"):
         raise ValueError(f"form must be 'markdown' or 'json', got {form!r}")
