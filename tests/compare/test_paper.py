@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -93,3 +94,11 @@ def test_it_compiles_with_its_sources(comparison, groups, tmp_path) -> None:
     log = compiled(tmp_path, latex(comparison, groups), bibtex(comparison, groups))
     assert "undefined" not in log
     assert "Overfull" not in log
+
+
+def test_bibtex_has_the_version_that_measured(comparison, groups) -> None:
+    """The version that compares may be newer."""
+    older = {
+        name: [replace(run, tool_version="0.0.9") for run in runs] for name, runs in groups.items()
+    }
+    assert "Version 0.0.9" in bibtex(comparison, older)
