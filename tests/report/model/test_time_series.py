@@ -83,7 +83,7 @@ def test_the_dictionary_is_the_json_file(report: EnergyReport, tmp_path: Path) -
 def test_an_unknown_format_is_refused(report: EnergyReport, tmp_path: Path) -> None:
     """The message has all formats, and nothing is written."""
     with pytest.raises(
-        ValueError, match="unknown format 'pdf'; formats must be a list of html, json"
+        ValueError, match="unknown format 'docx'; formats must be a list of html, json"
     ):
-        save(report, tmp_path, ["json", "pdf"])  # type: ignore[list-item]
+        save(report, tmp_path, ["json", "docx"])  # type: ignore[list-item]
     assert not list(tmp_path.iterdir())
