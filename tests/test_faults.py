@@ -230,7 +230,7 @@ def test_slow_start_of_nvml(fake_nvml: Play, tmp_path: Path) -> None:
 def test_codecarbon_raises(
     fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
-    """Emissions are unknown if CodeCarbon fails at the start; the energy is right.
+    """Emissions are a range if CodeCarbon fails at the start; the energy is right.
 
     After the start, the carbon intensity is in the journal, and CodeCarbon is not needed.
     """

@@ -208,7 +208,7 @@ class FaultsContract:
         monkeypatch: pytest.MonkeyPatch,
         begins: str,
     ) -> None:
-        """At the start: the report has no emissions, and a warning. Later, it does not matter."""
+        """At the start: emissions are a range, with the reason. Later, it does not matter."""
         faulty = FaultyTraining(bench, faults.clock_of(fake_nvml, h200(LOAD)))
         if begins == "at the start":
             faults.break_codecarbon(monkeypatch)
