@@ -83,7 +83,8 @@ def figures(outputs: list[Any]) -> dict[str, Any]:
 def assert_trained(found: dict[str, Any]) -> None:
     """The phase of training ends where the batches ended, and not where the user looked."""
     assert found["trained_s"] - 0.9 <= found["train_s"] <= found["fit_s"]
-    assert found["train_j"] == pytest.approx(POWER_W * found["train_s"], rel=0.01)
+    # On a busy machine the first reading, before which no energy is known, may be 0.1 s late.
+    assert found["train_j"] == pytest.approx(POWER_W * found["train_s"], abs=POWER_W * 0.1)
 
 
 def test_an_exception_ends_the_measuring(cells: dict) -> None:
