@@ -14,7 +14,6 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.gpus import drm_gpus, gpu_sources
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
-from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
 from energy_callbacks.sensing.sources.perf_energy import PerfEnergySource
@@ -104,6 +103,8 @@ def _named_machine(clock: Clock, machine_power: MachinePower) -> DiscoveredSourc
     if machine_power == "auto":
         return DiscoveredSources()
     if machine_power == "ipmi":
+        from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource  # takes 10 ms
+
         return DiscoveredSources(sources=(IpmiSource(clock),))
     found = [SysfsSource(clock, ACPI_METER, one) for one in ACPI_METER.find(sysfs_root())]
     reason = "this machine has no ACPI power meter, or several that may overlap"
