@@ -45,14 +45,15 @@ def _prediction(
     source: Source,
 ) -> Prediction:
     tenants = tuple(rates[tenant] for tenant in configuration.tenants)
+    latencies = {
+        tenant: Interval(*(1e3 * tenant.batch / rate[at] for at in (0, 2, 1)))
+        for tenant, rate in rates.items()
+    }
     return Prediction(
         throughput_per_s=_total(tenants),
         power_w=others["power"],
         tenant_throughputs_per_s=tenants,
-        tenant_latencies_ms=tuple(
-            Interval(*(1e3 * tenant.batch / rates[tenant][at] for at in (0, 2, 1)))
-            for tenant in configuration.tenants
-        ),
+        tenant_latencies_ms=tuple(latencies[tenant] for tenant in configuration.tenants),
         sm_util_pct=others.get("sm_util"),
         mem_util_pct=others.get("mem_util"),
         source=source,

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 SETTINGS = Settings(gpu="steady", window_s=1.0, points=4)
 COMMAND = (
     *("powercap", "bench", "--gpu", "sim:a100"),
-    *("--task-id", "20", "29", "--algorithm", "model", "--seeds", "2", "--iterations", "20"),
+    *("--task-id", "20", "29", "--algorithm", "model", "--iterations", "20"),
     *("--points", "4", "--interleave", "--save-summary", "--resume", "-q"),
 )
 
@@ -195,12 +195,12 @@ def test_kill_9(times: int, tmp_path: Path) -> None:
     assert main([*COMMAND, "--out", str(whole)]) == 0
     expected = contents(whole)
     broken, chance = tmp_path / "broken", random.Random(times)
-    ends = [killed(broken, chance.randint(1, 70 // times)) for _ in range(times)]
+    ends = [killed(broken, chance.randint(1, 40 // times)) for _ in range(times)]
     assert False in ends  # it was killed at least once
     assert main([*COMMAND, "--out", str(broken)]) == 0
     assert contents(broken) == expected
     runs_ = [name for name in expected if name.startswith("sim-a100_model")]
-    assert len(runs_) == 4
+    assert len(runs_) == 2
     for name in runs_:
         with (broken / name).open(newline="") as file:
             numbers = [int(line["iter"]) for line in csv.DictReader(file)]
