@@ -3,7 +3,6 @@
 import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,57 +15,12 @@ from energy_callbacks.sensing.sources.sysfs.amd_gpu import AMD_GPU
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml.signals import Constant
+from tests.sensing.sources.fake_amdsmi import Library
 from tests.sensing.sources.trees import LiveDevice, RunningTree, Tree, amd_gpu
 from tests.sensing.sources.trees.amd_gpus import mi300x
 
 RESOLUTION_UJ = 15.300000190734863  # as the library returns it
 POWER_W = 300.0
-
-
-class AmdSmiLibraryException(Exception):
-    """The error of the library."""
-
-
-@dataclass
-class Library:
-    """The module ``amdsmi``: functions and fields of the "AMD SMI Python API reference".
-
-    Attributes:
-        clock: virtual time.
-        energy: returns the answer of ``amdsmi_get_energy_count``, given the seconds since start.
-        metrics: returns that of ``amdsmi_get_gpu_metrics_info``.
-        fault: whether all calls fail.
-    """
-
-    clock: FakeClock
-    energy: Callable[[float], dict[str, Any]]
-    metrics: Callable[[float], dict[str, Any]] = lambda _: {}
-    fault: bool = False
-    addresses: dict[str, str] = field(default_factory=lambda: {"a": "0000:03:00.0"})
-
-    def amdsmi_init(self) -> None:
-        self._check()
-
-    def amdsmi_get_processor_handles(self) -> list[str]:
-        return list(self.addresses)
-
-    def amdsmi_get_gpu_device_bdf(self, handle: str) -> str:
-        return self.addresses[handle].upper()
-
-    def amdsmi_get_energy_count(self, handle: str) -> dict[str, Any]:
-        return self._answer(handle, self.energy)
-
-    def amdsmi_get_gpu_metrics_info(self, handle: str) -> dict[str, Any]:
-        return self._answer(handle, self.metrics)
-
-    def _answer(self, handle: str, make: Callable[[float], dict[str, Any]]) -> dict[str, Any]:
-        self._check()
-        assert handle == "a"
-        return make(self.clock.monotonic_s() - 1000.0)
-
-    def _check(self) -> None:
-        if self.fault:
-            raise AmdSmiLibraryException("AMDSMI_STATUS_NOT_SUPPORTED")
 
 
 def counted(t_s: float) -> int:
