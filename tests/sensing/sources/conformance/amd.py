@@ -42,7 +42,6 @@ _APU: Final = {
 _ZERO: Final = {"zero": lambda right: b"0\n" if len(right) < 64 else right[:16] + bytes(16)}
 
 
-
 def _amdsmi_card(tree: Tree, index: int = 0, *, start_j: float = 0.0) -> LiveDevice:
     """Add a card without a counter in its files; the library has the one in ``amdsmi_energy``."""
     card = amd_gpu(tree, index)
@@ -55,8 +54,9 @@ class _LibraryOfFiles(Library):
 
     def amdsmi_get_energy_count(self, handle: str) -> dict[str, Any]:
         try:
-            with open(f"{handle}/amdsmi_energy", opener=os.open) as file:  # noqa: PTH123
-                value = file.read().strip()
+            number = os.open(f"{handle}/amdsmi_energy", os.O_RDONLY)
+            with os.fdopen(number):
+                value = os.pread(number, 64, 0).decode().strip()
         except OSError as error:
             raise AmdSmiLibraryException(str(error)) from error
         return {"energy_accumulator": int(value) if value.isdigit() else value}
@@ -75,6 +75,7 @@ _AMDSMI: Final = family_case(
     name="AMD amdsmi",
     gauges=_CARD,
     sources=_amdsmi_sources,
+    has_library=True,
     no_values={name: NO_TEXT[name] for name in NO_TEXT if name != "negative"} | _ZERO,
 )
 CASES: Final = (

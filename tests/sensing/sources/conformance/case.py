@@ -56,23 +56,27 @@ class Case(ABC):
         source: class of the source.
         gauges: value that each quantity except power and energy has, in SI units.
         scope: scope of the device.
+        load: power that is played, unless a test gives another.
         share: power of the device to test as a share of the power that is played.
         no_values: ways in which the sensor may say that it has no value.
         impossible: for each of ``FAULTS`` that cannot occur, the reason.
         fixes: for a sensor that is ``missing``, and for one without ``permission``, a part of what
             the user can do.
         gone: part of the message about a device that has gone away.
+        quiet: those of ``no_values`` without a notice, because other quantities have readings.
     """
 
     name: str
     source: type[Source]
     gauges: Mapping[Quantity, float] = field(default_factory=dict)
     scope: Scope = "gpu"
+    load: Signal = LOAD
     share: float = 1.0
     no_values: Collection[str] = ()
     impossible: Mapping[str, str] = field(default_factory=dict)
     fixes: Mapping[str, str] = field(default_factory=dict)
     gone: str = "is gone"
+    quiet: Collection[str] = ()
 
     @abstractmethod
     def lab(
@@ -122,10 +126,12 @@ class FamilyCase(FileCase):
     Attributes:
         family: the family.
         named: part of the name of the device to test, if a device of the tree has several.
+        has_library: whether the energy counter is that of the family's library.
     """
 
     family: Family
     named: str = ""
+    has_library: bool = False
 
     def found(self, root: Path) -> list[FoundDevice]:
         """Return the devices of the case with keys as the list of all GPUs gives them."""
@@ -164,6 +170,7 @@ def family_sources(lab: "FileLab") -> tuple[list[Source], list[str]]:
     """Return a source for each device that the family finds, and their keys."""
     found = lab.case.found(lab.running.tree.root)
     keys = [one.device.key for one in found]
+    lab.place = str(found[0].folder) if found else ""
     return [SysfsSource(lab.clock, lab.case.family, one) for one in found], keys
 
 
@@ -188,17 +195,19 @@ class Lab(ABC):
         clock: virtual time.
         sources: sources of the devices.
         keys: keys of the devices to test, one for each power that is played.
+        place: folder that the message about a sensor that cannot be read names; may be empty.
 
     Args:
         case: the case.
         clock: virtual time.
     """
 
-    def __init__(self, case: Case, clock: FakeClock) -> None:
+    def __init__(self, case: Any, clock: FakeClock) -> None:
         self.case = case
         self.clock = clock
         self.sources: list[Source] = []
         self.keys: list[str] = []
+        self.place = ""
 
     @property
     def source(self) -> Source:
@@ -303,7 +312,7 @@ class FileLab(Lab):
 
     def _pread(self, descriptor: int, size: int, offset: int) -> bytes:
         """Read a file as Linux does: if its device is gone, this is an error."""
-        if "unplugged" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+        if "/sys unplugged/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         return _PREAD(descriptor, size, offset)
 

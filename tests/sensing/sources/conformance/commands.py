@@ -14,7 +14,7 @@ from energy_callbacks.sensing.sources.commands.ipmi import IpmiSource
 from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.testing import FakeClock
-from tests.fake_nvml.signals import Signal
+from tests.fake_nvml.signals import Signal, Sine
 from tests.sensing.sources.commands.fake_powermetrics import FakePowermetrics
 from tests.sensing.sources.commands.recordings import DATA
 from tests.sensing.sources.conformance.case import Case, FileCase, FileLab, Lab
@@ -50,7 +50,7 @@ class _Ipmitool:
     def output(self, patience_s: float) -> bytes:
         """Return the output."""
         try:
-            with open(self._path, "rb", opener=os.open) as file:  # noqa: PTH123
+            with open(self._path, "rb", opener=os.open) as file:
                 return file.read()
         except OSError as error:
             raise SourceLost(f"ipmitool has ended: Could not open device: {error}") from error
@@ -68,6 +68,8 @@ _IPMI: Final = FileCase(
     make=_controller,
     sources=_ipmi,
     scope="machine",
+    # Readings are 1 s apart, which is too long for steps.
+    load=Sine(mean_w=250.0, amplitude_w=150.0, period_s=28.0),
     no_values={
         "N/A": lambda right: right.replace(b" Watts", b" N/A", 1),
         "zero": lambda _: _TEXT.replace(b"220 Watts", b"0 Watts"),

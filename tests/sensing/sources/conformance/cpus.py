@@ -21,8 +21,9 @@ _PACKAGE: Final = 2
 
 def _rapl(lab: FileLab) -> tuple[list[Source], list[str]]:
     """Return one source for all packages."""
-    source = RaplSource(lab.clock, lab.running.tree.root / "class/powercap")
-    return [source], [f"cpu{index}" for index, _ in enumerate(lab.live)]
+    zones = lab.running.tree.root / "class/powercap"
+    lab.place = str(zones)
+    return [RaplSource(lab.clock, zones)], [f"cpu{index}" for index, _ in enumerate(lab.live)]
 
 
 def _event(tree: Tree, index: int = 0, *, start_j: float = 0.0) -> LiveDevice:
@@ -41,6 +42,7 @@ def _event(tree: Tree, index: int = 0, *, start_j: float = 0.0) -> LiveDevice:
 def _perf(lab: FileLab) -> tuple[list[Source], list[str]]:
     """Return one source for all packages; opening an event opens its file."""
     root = lab.running.tree.root
+    lab.place = str(root / _PMU)
 
     def open_event(kind: int, config: int, cpu: int) -> int:
         return os.open(root / f"events/{cpu}/{config}", os.O_RDONLY)

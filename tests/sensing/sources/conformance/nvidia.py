@@ -65,11 +65,18 @@ class _NvidiaLab(Lab):
             self._replace("nvmlDeviceGetPowerUsage", lambda _: 2**32 - 1)
             self._replace("nvmlDeviceGetSamples", self._samples_of_ones)
         else:
-            ask = self._right["nvmlDeviceGetTotalEnergyConsumption"]
-            now_mj = ask(pynvml.nvmlDeviceGetHandleByIndex(0))
-            is_reset = fault == "reset"
-            value = (lambda handle: ask(handle) - now_mj) if is_reset else (lambda _: now_mj)
-            self._replace("nvmlDeviceGetTotalEnergyConsumption", value)
+            self._change_counter(is_stopped=fault == "stopped")
+
+    def _change_counter(self, *, is_stopped: bool) -> None:
+        """Let the counter restart at 0, or stand still, from its next value on."""
+        ask = self._right["nvmlDeviceGetTotalEnergyConsumption"]
+        found: list[int] = []
+
+        def changed_mj(handle: Any) -> int:
+            found.append(ask(handle))
+            return found[0] if is_stopped else found[-1] - found[0]
+
+        self._replace("nvmlDeviceGetTotalEnergyConsumption", changed_mj)
 
     def _samples_of_ones(self, *arguments: Any) -> tuple[int, Any]:
         kind, samples = self._right["nvmlDeviceGetSamples"](*arguments)
@@ -84,6 +91,8 @@ class _NvidiaLab(Lab):
         """See ``Lab``."""
         for name, function in self._right.items():
             self._replace(name, function)
+        if fault == "unplugged":
+            self._change_counter(is_stopped=False)
 
     def close(self) -> None:
         """See ``Lab``."""
@@ -124,6 +133,7 @@ class NvidiaCase(Case):
     card: Callable[[Signal], Card]
     source: type[NvmlSource] = NvmlSource
     no_values: Sequence[str] = ("no answer", "all ones")
+    quiet: Sequence[str] = ("all ones",)
     fixes: Mapping[str, str] = field(
         default_factory=lambda: {"missing": "modprobe nvidia", "permission": "/dev/nvidiactl"}
     )
@@ -149,13 +159,13 @@ CASES: Final = (
     NvidiaCase(
         name="NVIDIA a100",
         card=a100,
-        gauges=_GAUGES | {"memory_clock": 1.593e9, "power_limit": 400.0},
+        gauges=_GAUGES | {"clock": 1.41e9, "memory_clock": 1.593e9, "power_limit": 400.0},
         impossible=_ALWAYS,
     ),
     NvidiaCase(
         name="NVIDIA p100",
         card=pascal,
-        gauges=_GAUGES | {"memory_clock": 0.715e9, "power_limit": 250.0},
+        gauges=_GAUGES | {"clock": 1.328e9, "memory_clock": 0.715e9, "power_limit": 250.0},
         impossible=_ALWAYS | _NO_COUNTER,
     ),
 )
