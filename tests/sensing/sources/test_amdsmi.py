@@ -1,9 +1,7 @@
 """What AMD's library adds to a GPU, with a module that answers as its documentation says."""
 
-import pickle
 import sys
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,20 +184,6 @@ def test_values_that_go_backward_are_not_used(
     assert machine.energy(20.0, 35.0) == (pytest.approx(POWER_W * 15.0, rel=1e-5), "counter")
 
 
-def test_a_reset_counter_counts_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a reset of the GPU, power readings give the energy until the counter starts again."""
-
-    def fields(t_s: float) -> dict[str, Any]:
-        return new_fields(t_s if t_s < 20.0 else t_s - 36.0)
-
-    machine = Machine(tmp_path, monkeypatch, fields)
-    machine.run(60.0)
-    energy = machine.values("energy")
-    assert sum(after < before for before, after in pairwise(energy)) == 1
-    assert machine.energy(35.0, 55.0) == (pytest.approx(POWER_W * 20.0, rel=1e-5), "counter")
-    assert machine.energy(15.0, 30.0)[0] == pytest.approx(POWER_W * 15.0, rel=1e-5)
-
-
 def test_a_counter_that_stands_still_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,11 +254,3 @@ def test_the_counter_of_the_files_is_preferred(
     machine.run(2.0)
     names = [one.sensor.name for one in machine.channels if one.quantity == "energy" and one.sensor]
     assert [name.endswith("gpu_metrics") for name in names] == [True]
-
-
-def test_it_can_be_sent_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it is opened, a source has no file and no library."""
-    machine = Machine(tmp_path, monkeypatch)
-    copy = pickle.loads(pickle.dumps(machine.source))
-    assert copy.name == machine.source.name
-    assert {"power", "clock"} < {one.quantity for one in copy.open()}

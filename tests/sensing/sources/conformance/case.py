@@ -32,6 +32,9 @@ NO_TEXT: Final[Mapping[str, Change]] = {
 }
 """Contents of a text file by which a driver may say that it has no value."""
 
+# Interval at which files follow the clock, s; sensors are read at most as often.
+_STEP_S: Final = 0.05
+
 FAULTS: Final[Mapping[str, str]] = {
     "wrap": "the energy counter continues at 0 after the end of its range",
     "reset": "the energy counter restarts at 0",
@@ -214,7 +217,7 @@ class Lab(ABC):
         """The source of the first device."""
         return self.sources[0]
 
-    def start(self) -> None:
+    def start(self) -> None:  # noqa: B027 - a simulated library follows the clock by itself
         """From now on, the sensors follow the clock."""
 
     def close(self) -> None:
@@ -269,7 +272,7 @@ class FileLab(Lab):
 
     def start(self) -> None:
         """See ``Lab``."""
-        self.running.start()
+        self.running.start(_STEP_S)
 
     def truth_j(self, start_s: float, end_s: float, index: int = 0) -> float:
         """See ``Lab``."""
