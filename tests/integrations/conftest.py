@@ -8,6 +8,7 @@ import pytest
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking
+from tests.integrations.selection import select_cases
 from tests.trackers.fixtures import (  # noqa: F401 - fixtures
     mlflow_uri,
     mlflow_url,
@@ -17,13 +18,18 @@ from tests.trackers.fixtures import (  # noqa: F401 - fixtures
 
 pytest.register_assert_rewrite("tests.integrations.contract")
 
-# The scripts of these tests run in forks of the test process; for Keras see keras/conftest.py.
-FORKED = [Path(__file__).parent / name for name in ("lightning", "huggingface")]
+# The scripts of these tests run in forks of the test process.
+FORKED = [Path(__file__).parent / name for name in ("keras", "lightning", "huggingface")]
 SERVER = pytest.StashKey[Forking]()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run all cases of tests of the meter with one framework only, if several run."""
+    select_cases(config, items)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fork the server: this process has imported the framework, but has not trained yet."""
+    """Fork the server: this process has imported the framework, but computed nothing."""
     if any(item.path.is_relative_to(folder) for item in session.items for folder in FORKED):
         session.stash[SERVER] = Forking.this_process()
 

@@ -1,6 +1,5 @@
 """Each test in an empty folder: without a TensorBoard callback the run folder is ./energy_runs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,36 +11,31 @@ with lean_keras():
 
 from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND
-from tests.integrations.processes import Forking, Scripts, Spawning
+from tests.integrations.selection import OF_THE_METER, is_another_case, select
 from tests.lanes import FRAMEWORKS
-
-two_devices.offer()
 
 # Where several backends run side by side: the one that runs what does not depend on it, and the one
 # that runs long trainings such as those of the examples, of which torch traces no step.
 _ONE, _FOR_LONG_TRAININGS = "torch", "jax"
 
-# Their cases differ in what our meter meets, not in what Keras does: other backends run one each.
-_OF_THE_METER = frozenset(
-    {
-        "test_a_faulty_gpu_changes_no_step_and_is_reported",
-        "test_the_wall_clock_may_be_set",
-        "test_no_driver_at_the_start",
-        "test_codecarbon_may_raise",
-        "test_the_disk_may_be_full",
-        "test_only_the_profiler_that_fails_stops",
-        "test_a_sensor_may_return_garbage",
-        "test_a_logger_may_reject_energy_rows",
-        "test_what_a_handler_of_sigterm_raises_ends_the_training",
-        "test_ctrl_c_twice",
-        "test_a_wrong_setting_raises_an_error_at_once",
-        "test_a_handler_of_sigterm_that_exits_leaves_a_saved_report",
-    }
-)
+# Of these tests, other backends run one case each.
+_OF_KERAS = OF_THE_METER | {
+    "test_a_logger_may_reject_energy_rows",
+    "test_what_a_handler_of_sigterm_raises_ends_the_training",
+    "test_ctrl_c_twice",
+    "test_a_wrong_setting_raises_an_error_at_once",
+    "test_a_handler_of_sigterm_that_exits_leaves_a_saved_report",
+}
 # Callbacks of Keras that keep or write what is the backend's; the others only count and compare.
 _OF_THE_BACKEND = frozenset(
     {"BackupAndRestore", "ModelCheckpoint", "SwapEMAWeights", "TensorBoard"}
 )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Offer two devices, after the fork of the server: JAX starts threads for them."""
+    two_devices.offer()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,9 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     lanes = config.workerinput["lanes"]
     backends = [one.environment.get("KERAS_BACKEND") for one in FRAMEWORKS if one.name in lanes]
-    here = [item for item in items if _runs_here(item, [one for one in backends if one])]
-    config.hook.pytest_deselected(items=[item for item in items if item not in here])
-    items[:] = here
+    select(config, items, lambda item: _runs_here(item, [one for one in backends if one]))
 
 
 def _runs_here(item: pytest.Item, backends: list[str]) -> bool:
@@ -66,8 +58,8 @@ def _runs_here(item: pytest.Item, backends: list[str]) -> bool:
 
 def _is_another_case(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
-    if item.originalname in _OF_THE_METER:
-        return any(item.callspec.indices.values())
+    if item.originalname in _OF_KERAS:
+        return is_another_case(item, _OF_KERAS)
     if "stock" in item.callspec.params:
         return item.callspec.params["stock"].name not in _OF_THE_BACKEND
     return item.callspec.params.get("name") == "hung"  # by SIGTERM: the sensor, not Keras
@@ -99,14 +91,3 @@ def _steps_compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-@pytest.fixture(scope="session")
-def scripts() -> Iterator[Scripts]:
-    """Start scripts; with PyTorch Keras is imported before they begin."""
-    if BACKEND != "torch":
-        yield Spawning()
-        return
-    forking = Forking.importing("tests.integrations.keras.imported")
-    yield forking
-    forking.close()
