@@ -8,7 +8,6 @@ import pytest
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking
-from tests.integrations.selection import select_cases
 from tests.trackers.fixtures import (  # noqa: F401 - fixtures
     mlflow_uri,
     mlflow_url,
@@ -21,11 +20,6 @@ pytest.register_assert_rewrite("tests.integrations.contract")
 # The scripts of these tests run in forks of the test process.
 FORKED = [Path(__file__).parent / name for name in ("keras", "lightning", "huggingface")]
 SERVER = pytest.StashKey[Forking]()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run all cases of tests of the meter with one framework only, if several run."""
-    select_cases(config, items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
