@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.garbage import Freezer
 from tests.integrations.no_tensorflow import keep_tensorflow_out
-from tests.lanes import FRAMEWORKS, LANES, Lane, lanes_of
+from tests.lanes import FRAMEWORKS, LANES, ONE_THREAD, Lane, lanes_of
 from tests.scheduling import LaneScheduling
 from tests.trackers.fixtures import SERVER_KEY
 from tests.trackers.mlflow_server import MlflowServer, is_installed
@@ -19,6 +19,10 @@ from tests.trackers.mlflow_server import MlflowServer, is_installed
 # No deadline for examples of Hypothesis: on a busy machine they take longer.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# Before the conftest files of folders import NumPy, which starts its threads then. They would wait
+# for each other actively, which takes several times the processor time.
+os.environ.update(ONE_THREAD)
 
 TESTS = Path(__file__).parent
 # A worker that dies is replaced; the new one runs the remaining tests of the lane.
