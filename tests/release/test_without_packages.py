@@ -80,9 +80,7 @@ def test_a_command_is_measured(tmp_path: Path, run: Callable[..., str]) -> None:
     assert report_of(tmp_path)["run"]["status"] == "finished"
 
 
-def test_emissions_follow_from_a_given_intensity(
-    tmp_path: Path, run: Callable[..., str]
-) -> None:
+def test_emissions_follow_from_a_given_intensity(tmp_path: Path, run: Callable[..., str]) -> None:
     """A number needs no table; a row that a file lacks counts as unknown, and has the range."""
     code = """
         from energy_callbacks.accounting.grid.grid import grid
