@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ _SERVER = pytest.StashKey[MlflowServer]()
 def pytest_configure(config: pytest.Config) -> None:
     """Start a process for each lane, or choose the lane of this process."""
     _listen_to_ctrl_c()
+    _write_bytecode()
     config.pluginmanager.register(Freezer())
     if hasattr(config, "workerinput"):
         _run_in(config, _by_name(config.workerinput["lane"]))
@@ -50,6 +52,12 @@ def _listen_to_ctrl_c() -> None:
     """Handle SIGINT also if the parent ignores it, as shells do for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _write_bytecode() -> None:
+    """Write bytecode also where images switch it off: tests start many interpreters."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def _asked_for(config: pytest.Config) -> list[Lane]:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -122,12 +122,14 @@ class Forking:
         self._ended: dict[int, int] = {}
 
     @classmethod
-    def importing(cls, *modules: str) -> "Forking":
+    def importing(
+        cls, *modules: str, always: Sequence[str] = _ALWAYS, **environment: str
+    ) -> "Forking":
         """Start a new process as the server, which imports these modules."""
         server = subprocess.Popen(
-            [*_RUN, "--fork-server", *_ALWAYS, *modules],
+            [*_RUN, "--fork-server", *always, *modules],
             cwd=ROOT,
-            env=os.environ | SHARED,
+            env=os.environ | SHARED | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
