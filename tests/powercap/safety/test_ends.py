@@ -17,17 +17,9 @@ FOUND = (700.0, 700.0)
 
 
 @EVERY_KIND
-def test_the_job_is_killed(start: Start, machine: Machine) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_signal(number: signal.Signals, start: Start, machine: Machine) -> None:
     """The watchdog restores all cards within two seconds, and the state files are gone."""
-    _ended_by(signal.SIGKILL, start, machine)
-
-
-def test_the_job_is_terminated(start: Start, machine: Machine) -> None:
-    """SIGTERM, which the job does not handle, is as SIGKILL."""
-    _ended_by(signal.SIGTERM, start, machine)
-
-
-def _ended_by(number: signal.Signals, start: Start, machine: Machine) -> None:
     machine.write(1, 600.0)
     job = start(count=2)
     assert machine.limits == (500.0, 500.0)
@@ -75,6 +67,7 @@ def test_the_watchdog_is_killed_too(start: Start, machine: Machine) -> None:
         assert machine.limits == FOUND
 
 
+@EVERY_KIND
 def test_two_jobs_on_one_card(
     start: Start, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
