@@ -106,7 +106,7 @@ def passes(copy: Path, arguments: tuple[str, ...]) -> bool:
     """Return whether tests pass in a copy of the repository."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     paths = os.pathsep.join(map(str, (copy, copy / "integrations")))
-    # Bytecode of the previous change is outdated: Python compares times in s, and a run takes longer.
+    # Bytecode of the previous change is outdated: Python compares times, in s, and a run is longer.
     environment = os.environ | {"PYTHONPATH": paths}
     try:
         ended = subprocess.run(
