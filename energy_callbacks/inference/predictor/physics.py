@@ -120,13 +120,14 @@ def estimate(theta: Array, scales: Scales, rows: Rows) -> Estimate:
     """Evaluate the form.
 
     Args:
-        theta: parameters, in the order of ``prior``.
+        theta: (..., parameters) in the order of ``prior``; the estimate has the same first axes.
         scales: their units.
         rows: configurations.
     """
-    device = {one.name: np.exp(theta[at]) for at, one in enumerate(OF_DEVICE, -len(OF_DEVICE))}
-    table = theta[: -len(OF_DEVICE)].reshape(-1, len(OF_MODEL))
-    of = {one.name: np.exp(table[rows.model, at]) for at, one in enumerate(OF_MODEL)}
+    of_models, of_device = np.split(np.exp(theta), [-len(OF_DEVICE)], axis=-1)
+    device = {one.name: of_device[..., at, None] for at, one in enumerate(OF_DEVICE)}
+    table = of_models.reshape(*theta.shape[:-1], -1, len(OF_MODEL))
+    of = {one.name: table[..., rows.model, at] for at, one in enumerate(OF_MODEL)}
     times = _Times(of, scales, rows)
     joules = (of["e_batch"] * scales.batch[rows.model] + of["e_sample"] * rows.batch) * (
         scales.sample_j[rows.model]
@@ -161,13 +162,10 @@ def estimate(theta: Array, scales: Scales, rows: Rows) -> Estimate:
 
 def jacobian(theta: Array, scales: Scales, rows: Rows) -> tuple[Estimate, Estimate]:
     """Return the estimate, and its derivatives by all parameters in the last axis."""
-    center = estimate(theta, scales, rows)
-    sides = [estimate(theta + step, scales, rows) for step in np.eye(len(theta)) * _STEP]
-    slopes = (
-        np.stack([(one - at) / _STEP for one in each], axis=-1)
-        for at, *each in zip(center, *sides, strict=True)
-    )
-    return center, Estimate(*slopes)
+    steps = np.vstack([np.zeros(len(theta)), np.eye(len(theta)) * _STEP])
+    every = estimate(theta + steps, scales, rows)
+    slopes = (((one[1:] - one[0]) / _STEP).T.copy() for one in every)
+    return Estimate(*(one[0] for one in every)), Estimate(*slopes)
 
 
 def fit(measured: Estimate, rows: Rows, scales: Scales, means: Array, stds: Array) -> Array:
@@ -213,7 +211,7 @@ class _Times:
 
     def slow(self, clock: Array) -> Array:
         beta = self._of["beta"] / (1 + self._of["beta"])
-        slow: Array = beta / clock[self._rows.row] + 1 - beta
+        slow: Array = beta / clock[..., self._rows.row] + 1 - beta
         return slow
 
     def at(self, clock: Array) -> Array:
@@ -221,11 +219,11 @@ class _Times:
         alone_s = _soft_max(
             self._host_s, work_s / (self._rows.share + self._of["r0"]), self._sharpness
         )
-        load = self._rows.sums(self._of["shared"] * work_s / alone_s)[self._rows.row]
+        load = self._rows.sums(self._of["shared"] * work_s / alone_s)[..., self._rows.row]
         return alone_s * _soft_max(np.ones_like(load), load, self._sharpness)
 
 
 def _soft_max(one: Array, other: Array, softness: Array) -> Array:
     """Return ``(one ** p + other ** p) ** (1 / p)``, where ``p`` is ``1 / softness``."""
     top = np.maximum(one, other)
-    return top * ((one / top) ** (1 / softness) + (other / top) ** (1 / softness)) ** softness
+    return top * (1 + (np.minimum(one, other) / top) ** (1 / softness)) ** softness

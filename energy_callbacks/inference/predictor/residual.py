@@ -97,8 +97,13 @@ class Residual:
     def _measured_covariance(self, hyper: Array) -> Array:
         noise = np.exp(2 * hyper[-1]) * np.eye(len(self.targets))
         smooth = _matern(self.features, self.features, hyper)
-        total: Array = (self.jacobian * self.variances) @ self.jacobian.T + smooth + noise
+        total: Array = self._linear + smooth + noise
         return total
+
+    @cached_property
+    def _linear(self) -> Array:
+        linear: Array = (self.jacobian * self.variances) @ self.jacobian.T
+        return linear
 
     def lists(self) -> dict[str, Any]:
         """Return the arrays as lists for a file, except for the variances."""

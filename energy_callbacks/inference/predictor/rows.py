@@ -1,5 +1,6 @@
 """Arrays of configurations and of what was measured, as the physical form needs them."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,9 +39,12 @@ class Rows:
     limit_w: Array
 
     def sums(self, values: Array) -> Array:
-        """Return the sum over the tenants of each configuration; ``values``: (groups,)."""
-        total: Array = np.bincount(self.row, values * self.count, self.n)
-        return total
+        """Return the sum over the tenants of each configuration; ``values``: (..., groups)."""
+        first = values.shape[:-1]
+        places = np.arange(0, math.prod(first) * self.n, self.n)[:, None] + self.row
+        weights = (values * self.count).ravel()
+        sums = np.bincount(places.ravel(), weights, math.prod(first) * self.n)
+        return sums.reshape(*first, self.n)
 
     def means(self, values: Array) -> Array:
         """Return the mean over the tenants of each configuration, weighted by their shares."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from energy_callbacks.inference.simulated.failures import Failures
 from energy_callbacks.inference.simulated.physics import (
     Array,
     Card,
+    Running,
     Workload,
     memory_gib,
     running,
@@ -104,6 +106,8 @@ class SimulatedGpu:
         self._usual_mode: Mode = mode
         self._mode: Mode = mode
         self._is_waiting = False
+        # Servers repeat the same tenants and batches, and each takes as long as 20 ms of the GPU.
+        self._running = lru_cache(maxsize=1024)(self._run)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -367,15 +371,16 @@ class SimulatedGpu:
             raise ActuatorError(f"{self.uuid}: the GPU is lost (simulated)")
 
     def _start(self) -> None:
+        memory_mhz = self._settings["memory_clock"]
         self._state.run(
-            running(
-                self.card,
-                [(one, self._workload(one)) for one in self._tenants],
-                mode=self._mode,
-                memory_mhz=self._settings["memory_clock"],
-                is_waiting=self._is_waiting,
-            )
+            self._running(self._tenants, self._mode, memory_mhz, is_waiting=self._is_waiting)
         )
+
+    def _run(
+        self, tenants: tuple[Tenant, ...], mode: Mode, memory_mhz: float | None, *, is_waiting: bool
+    ) -> Running:
+        pairs = [(one, self._workload(one)) for one in tenants]
+        return running(self.card, pairs, mode=mode, memory_mhz=memory_mhz, is_waiting=is_waiting)
 
     def _workload(self, tenant: Tenant) -> Workload:
         if tenant.model not in self._workloads:

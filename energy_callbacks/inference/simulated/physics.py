@@ -16,6 +16,7 @@ second of a tenant. ``v`` is the energy of a sample relative to that at ``F``: i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -128,9 +129,7 @@ class Card:
     @property
     def ladder_mhz(self) -> Array:
         """All clocks of the multiprocessors, MHz, in ascending order."""
-        lowest, highest = self.clocks_mhz
-        steps = np.arange(int((highest - lowest) / self.step_mhz), -1, -1)
-        return np.asarray(highest - self.step_mhz * steps, dtype=np.float64)
+        return _ladder_mhz(*self.clocks_mhz, self.step_mhz)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +155,14 @@ class Running:
     busy: Array
     memory_use: Array
     pause: Array
+
+
+@cache
+def _ladder_mhz(lowest: float, highest: float, step_mhz: float) -> Array:
+    steps = np.arange(int((highest - lowest) / step_mhz), -1, -1)
+    found = np.asarray(highest - step_mhz * steps, dtype=np.float64)
+    found.flags.writeable = False
+    return found
 
 
 def running(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from energy_callbacks.cli import main
 from energy_callbacks.inference.bench import benchmark
 from energy_callbacks.inference.bench.results import Results, Settings
 from energy_callbacks.inference.bench.runs import Run, runs
@@ -23,9 +24,9 @@ from tests.inference.bench import stand_ins
 ROOT = Path(__file__).parents[3]
 SETTINGS = Settings(gpu="steady", window_s=1.0, points=4)
 COMMAND = (
-    *(sys.executable, "-m", "energy_callbacks", "powercap", "bench", "--gpu", "sim:a100"),
+    *("powercap", "bench", "--gpu", "sim:a100"),
     *("--task-id", "20", "29", "--algorithm", "model", "--seeds", "2", "--iterations", "20"),
-    *("--points", "8", "--interleave", "--save-summary", "--resume", "-q"),
+    *("--points", "4", "--interleave", "--save-summary", "--resume", "-q"),
 )
 
 
@@ -177,7 +178,8 @@ def rows(folder: Path) -> int:
 
 def killed(folder: Path, count: int) -> bool:
     """Start the command, kill it after some more rows, and return whether it had ended before."""
-    job = subprocess.Popen([*COMMAND, "--out", str(folder)], cwd=ROOT, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "energy_callbacks", *COMMAND, "--out", str(folder)]
+    job = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     goal = rows(folder) + count
     while job.poll() is None and rows(folder) < goal:
         time.sleep(0.001)
@@ -190,12 +192,12 @@ def killed(folder: Path, count: int) -> bool:
 def test_kill_9(times: int, tmp_path: Path) -> None:
     """However often it is killed, all files are byte for byte those of a run without."""
     whole = tmp_path / "whole"
-    subprocess.run([*COMMAND, "--out", str(whole)], cwd=ROOT, check=True, capture_output=True)
+    assert main([*COMMAND, "--out", str(whole)]) == 0
     expected = contents(whole)
     broken, chance = tmp_path / "broken", random.Random(times)
     ends = [killed(broken, chance.randint(1, 70 // times)) for _ in range(times)]
     assert False in ends  # it was killed at least once
-    subprocess.run([*COMMAND, "--out", str(broken)], cwd=ROOT, check=True, capture_output=True)
+    assert main([*COMMAND, "--out", str(broken)]) == 0
     assert contents(broken) == expected
     runs_ = [name for name in expected if name.startswith("sim-a100_model")]
     assert len(runs_) == 4

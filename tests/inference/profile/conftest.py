@@ -13,6 +13,7 @@ import pytest
 
 from energy_callbacks.inference.profile import cleaner
 from tests.fake_nvml import Constant, FakeNvml, Scenario, fixtures, h200
+from tests.fake_nvml.build import build
 
 fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]
@@ -79,6 +80,7 @@ def machine(
     program.write_text(f"#!{sys.executable} -SE\n{FAKE_MPS.read_text()}")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_NVML_CACHE", str(build().parents[1]))  # not compiled for each test
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)  # it is read again
     scenario = Scenario(cards=(h200(Constant(300.0)),), epoch_unix_s=time.time() - 60.0)

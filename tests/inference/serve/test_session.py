@@ -139,9 +139,9 @@ def test_other_rates_need_another_plan(has_plan: bool, caplog: pytest.LogCapture
             raise ValueError("no plan for so many requests")
         return Proportional(FOUR if len(asked) == 1 else equal("resnet50", 50.0, 16, 2))
 
-    rates = Poisson(StepsOverTime.parse("0:1000,5:1100,10:3000"))
-    report = serve(server({"resnet50": rates}), make, CapSchedule.fixed(400.0), seconds=20)
-    assert asked == [{"resnet50": 1000.0}, {"resnet50": 3000.0}]
+    rates = Poisson(StepsOverTime.parse("0:100,3:110,6:300"))
+    report = serve(server({"resnet50": rates}), make, CapSchedule.fixed(400.0), seconds=16)
+    assert asked == [{"resnet50": 100.0}, {"resnet50": 300.0}]
     tenants = report.windows[-1][0].point.configuration.tenants
     assert len(tenants) == (2 if has_plan else 4)
     assert report.total.answered + report.total.waiting == report.total.arrived
