@@ -391,10 +391,21 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
     assert not (measured.folder / "ignored").exists()
 
 
-def test_trainings_at_once_are_said(measured: Measured) -> None:
+# Waits until two processes have begun to wait; their arguments begin with a folder.
+MEETING = """
+import os, pathlib
+folder = pathlib.Path(sys.argv.pop(1))
+(folder / f"{os.getpid()}.ready").touch()
+while len(list(folder.glob("*.ready"))) < 2:
+    time.sleep(0.01)
+"""
+
+
+def test_trainings_at_once_are_said(measured: Measured, tmp_path: Path) -> None:
     """Energy is counted once for all; a warning says which training the phases are of."""
-    script = f'{sys.executable} -c "$0" 30 & {sys.executable} -c "$0" 30; wait'
-    wait(measured("sh", "-c", script, TRAININGS))
+    python = f'{sys.executable} -c "$0" "$1" 30'
+    trainings = TRAININGS.replace("time.sleep(1.0)", MEETING)
+    wait(measured("sh", "-c", f"{python} & {python}; wait", trainings, str(tmp_path)))
     report = measured.report
     assert "trainings_at_once" in [warning.code for warning in report.warnings]
     assert report.throughput.steps == 30
