@@ -102,6 +102,8 @@ A family needs three things:
 2. A line in `families.py`, in the list of GPUs or of sensors of the machine.
 3. A case in `tests/sensing/sources/conformance/`: a function that makes a tree of files for a device, and the values that its gauges have. The file `acme.py` there has a made-up family with its cases. The suite then tests the family with wraps, resets, missing values, missing files, missing permissions, stopped counters, two devices, and devices that are unplugged while they are read.
 
+The same suite tests all other sources: NVML, RAPL, perf events, `amdsmi`, `ipmitool` and `powermetrics`. Each case states which of these faults cannot occur at its sensor, and why; a source without a case fails the suite.
+
 `python docs/build_reference.py` adds the family to this page.
 """
 QUANTITIES = {

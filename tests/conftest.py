@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.garbage import Freezer
 from tests.integrations.no_tensorflow import keep_tensorflow_out
-from tests.lanes import FRAMEWORKS, LANES, Lane, lanes_of
+from tests.lanes import FRAMEWORKS, LANES, ONE_THREAD, Lane, lanes_of
 from tests.scheduling import LaneScheduling
 from tests.trackers.fixtures import SERVER_KEY
 from tests.trackers.mlflow_server import MlflowServer, is_installed
@@ -19,6 +20,10 @@ from tests.trackers.mlflow_server import MlflowServer, is_installed
 # No deadline for examples of Hypothesis: on a busy machine they take longer.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# Before the conftest files of folders import NumPy, which starts its threads then. They would wait
+# for each other actively, which takes several times the processor time.
+os.environ.update(ONE_THREAD)
 
 TESTS = Path(__file__).parent
 # A worker that dies is replaced; the new one runs the remaining tests of the lane.
@@ -29,6 +34,7 @@ _SERVER = pytest.StashKey[MlflowServer]()
 def pytest_configure(config: pytest.Config) -> None:
     """Start a process for each lane, or choose the lane of this process."""
     _listen_to_ctrl_c()
+    _write_bytecode()
     config.pluginmanager.register(Freezer())
     if hasattr(config, "workerinput"):
         _run_in(config, _by_name(config.workerinput["lane"]))
@@ -46,6 +52,12 @@ def _listen_to_ctrl_c() -> None:
     """Handle SIGINT also if the parent ignores it, as shells do for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _write_bytecode() -> None:
+    """Write bytecode also where images switch it off: tests start many interpreters."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def _asked_for(config: pytest.Config) -> list[Lane]:

@@ -72,10 +72,14 @@ def _keras(backend: str, **environment: str) -> Lane:
 
 # Tests that start commands and wait for them.
 _COMMANDS = ("tests/cli", "tests/matrix", "tests/integrations/notebook", "tests/test_crash.py")
+_REPORTS = ("tests/compare", "tests/docs", "tests/golden", "tests/report", "tests/report_process")
 # Builds the wheel, and runs the package without most of its dependencies.
 RELEASE = Lane(name="release", folders=(Path("tests/release"),), environment=dict(QUIET))
 # All tests that belong to no other lane.
 CORE = Lane(name="core", environment=dict(ONE_THREAD))
+# Two lanes without a framework, so that no lane takes much longer than the others.
+INFERENCE = Lane(name="inference", folders=(Path("tests/inference"),), environment=dict(ONE_THREAD))
+REPORTS = Lane(name="reports", folders=tuple(map(Path, _REPORTS)), environment=dict(ONE_THREAD))
 COMMANDS = Lane(name="commands", folders=tuple(map(Path, _COMMANDS)), environment=dict(QUIET))
 FRAMEWORKS = (
     # Compiling a step takes longer than these trainings.
@@ -86,13 +90,13 @@ FRAMEWORKS = (
     _keras("torch"),
 )
 # Longest first, so that the lanes that begin last are short.
-LANES = (CORE, COMMANDS, *FRAMEWORKS, RELEASE)
+LANES = (CORE, REPORTS, COMMANDS, INFERENCE, *FRAMEWORKS, RELEASE)
 
 
 def lanes_of(path: Path) -> list[Lane]:
     """Return the lanes that run the tests in a file or below a folder."""
     path = path.resolve()
-    special = (COMMANDS, *FRAMEWORKS, RELEASE)
+    special = [lane for lane in LANES if lane is not CORE]
     inside = [lane for lane in special if any(map(path.is_relative_to, lane.roots))]
     below = [lane for lane in special if any(one.is_relative_to(path) for one in lane.roots)]
     return inside or [CORE, *below]

@@ -18,6 +18,7 @@ from tests.scheduling import LaneScheduling
     [
         ("tests/sensing/test_schedule.py", ["core"]),
         ("tests/cli", ["commands"]),
+        ("tests/report/charts", ["reports"]),
         ("tests/integrations/lightning/test_contract.py", ["lightning"]),
         ("tests/integrations/keras", ["keras-jax", "keras-tensorflow", "keras-torch"]),
         ("tests/integrations/test_table.py", ["core"]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import geometric_mean
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -134,7 +135,7 @@ def _group_reports(
     ordered = repeats if keeps_order else in_time
     runs = [_run_values(repeat, judged) for repeat in ordered]
     means = {
-        one.name: float(np.exp(np.mean([np.log(run.values[one.name]) for run in runs])))
+        one.name: geometric_mean([run.values[one.name] for run in runs])
         for one in QUANTITIES
         if all(one.name in run.values for run in runs)
     }

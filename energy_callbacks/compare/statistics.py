@@ -114,7 +114,7 @@ def ratio_of_runs(
     if min(len(old), len(new)) < 2:
         return None
     rng = np.random.default_rng(_SEED)
-    before, after = (np.log(np.asarray(values, dtype=float)) for values in (old, new))
+    before, after = _logarithms(old), _logarithms(new)
     return _interval(_difference(before, after, rng, in_pairs=in_pairs), rng)
 
 
@@ -133,7 +133,9 @@ def ratio_of_blocks(old: Blocks, new: Blocks) -> RatioInterval | None:
         value = math.log(blocks.amount.sum() / blocks.work.sum())
         n = len(blocks.amount)
         chosen = rng.integers(n, size=(REPLICATES, n))
-        replicates = np.log(blocks.amount[chosen].sum(axis=1) / blocks.work[chosen].sum(axis=1))
+        replicates = _logarithms(
+            blocks.amount[chosen].sum(axis=1) / blocks.work[chosen].sum(axis=1)
+        )
         deviations = (replicates - value) * math.sqrt(n / (n - 1.0))
         values.append(value)
         drawn.append(deviations)
@@ -242,6 +244,11 @@ def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
         p=p,
         detectable=_exp(float(needed) * math.sqrt(change.variance)) - 1.0,
     )
+
+
+def _logarithms(values: Sequence[float] | Array) -> Array:
+    """Return natural logarithms; NumPy's differ in the last digit between kinds of processors."""
+    return np.array([math.log(value) for value in np.asarray(values).tolist()])
 
 
 def _exp(value: float) -> float:

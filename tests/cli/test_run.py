@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 import pytest
@@ -73,6 +74,17 @@ class Measured:
         self._running = self._forking.start(self._script)
         return self._running
 
+    def piped(self, *command: str) -> BinaryIO:
+        """Start a command whose output goes to a pipe, and return the pipe."""
+        os.mkfifo(self.folder / "output")
+        self(*command)
+        return (self.folder / "output").open("rb")
+
+    def wait(self) -> int:
+        """Wait for the end of the command, and return the exit status of ``run``."""
+        assert self._running is not None
+        return wait(self._running)
+
     def python(self, script: str, *arguments: str) -> Running:
         """Run a Python program."""
         return self(sys.executable, "-u", "-c", script, *arguments)
@@ -105,56 +117,18 @@ def _wait_until(is_so: Callable[[], object], patience_s: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture
-def piped(tmp_path: Path) -> Iterator["Piped"]:
-    """Start commands inside ``run``, with their own pipes."""
-    one = Piped(tmp_path)
-    yield one
-    one.close()
-
-
-class Piped:
-    """Runs commands inside ``run``, each in a new process, without the fake card.
-
-    Attributes:
-        run: the program: ``energy-callbacks run``, or the same without charts.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.out = folder / "run"
-        self.run = (*RUN_SCRIPT, "energy_callbacks", "run")
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __call__(self, *command: str) -> subprocess.Popen[bytes]:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            self.words(*command), env=os.environ | SHARED, stdin=pipe, stdout=pipe, stderr=pipe
-        )
-        self._processes.append(process)
-        return process
-
-    def words(self, *command: str) -> list[str]:
-        """Return the command line."""
-        return [*self.run, "--out", str(self.out), "--", *command]
-
-    def close(self) -> None:
-        """Kill all processes."""
-        for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-
-
-def test_exit_code_and_output_are_the_commands_own(piped: Piped) -> None:
+def test_exit_code_and_output_are_the_commands_own(tmp_path: Path) -> None:
     """Both streams, the input and the exit code are unchanged; our summary is on standard error."""
-    piped.run = RUN
-    process = piped("sh", "-c", "cat; printf 'a\\377b'; printf err >&2; sleep 1; exit 7")
-    out, err = process.communicate(b"typed\n")
-    assert process.returncode == 7
-    assert out == b"typed\na\xffb"
-    assert err.startswith(b"errenergy: failed")
-    assert err.count(b"\n") == 1
-    report = load(piped.out / "energy_report.json")
+    script = "cat; printf 'a\\377b'; printf err >&2; sleep 1; exit 7"
+    ended = subprocess.run(
+        [*RUN, "--out", tmp_path / "run", "--", "sh", "-c", script],
+        env=os.environ | SHARED, input=b"typed\n", capture_output=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 7
+    assert ended.stdout == b"typed\na\xffb"
+    assert ended.stderr.startswith(b"errenergy: failed")
+    assert ended.stderr.count(b"\n") == 1
+    report = load(tmp_path / "run" / "energy_report.json")
     assert (report.run.status, report.run.error) == ("failed", "ChildProcessError: exit code 7")
     assert report.run.name == "sh"
 
@@ -235,7 +209,7 @@ def test_a_signal_that_our_parent_ignores() -> None:
     _wait_until(lambda: process.poll() == 0)
 
 
-def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
+def test_the_terminals_signal_arrives_once(tmp_path: Path) -> None:
     """Ctrl-C reaches all programs of the terminal: a signal passed on would be a second one."""
     master, slave = pty.openpty()
     script = (
@@ -248,10 +222,11 @@ def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
         "print('heard', len(heard), flush=True)\n"
     )
     # ``setsid --ctty`` makes it the session leader of the terminal.
-    words = ["setsid", "--ctty", "--wait", *piped.words(sys.executable, "-c", script)]
+    words = ["setsid", "--ctty", "--wait", *RUN_SCRIPT, "energy_callbacks", "run"]
     process = subprocess.Popen(
-        words, env=os.environ | SHARED, stdin=slave, stdout=slave, stderr=slave
-    )
+        [*words, "--out", tmp_path / "run", "--", sys.executable, "-c", script],
+        env=os.environ | SHARED, stdin=slave, stdout=slave, stderr=slave,
+    )  # fmt: skip
     os.close(slave)
     said = b""
     is_sent = False
@@ -268,37 +243,33 @@ def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
     assert b"heard 1" in said
 
 
-def test_much_output_passes(piped: Piped) -> None:
-    """A thousand times the capacity of a pipe arrives unchanged."""
-    process = piped("head", "-c", str(64 * MIB), "/dev/zero")
-    assert process.stdout is not None
-    count = 0
-    while chunk := process.stdout.read(16 * MIB):
-        assert not chunk.strip(b"\0")
-        count += len(chunk)
-    assert (process.wait(), count) == (0, 64 * MIB)
+def test_much_output_passes(measured: Measured) -> None:
+    """A thousand times the capacity of a pipe arrives unchanged, before our summary."""
+    with measured.piped("head", "-c", str(64 * MIB), "/dev/zero") as output:
+        for _ in range(4):
+            assert output.read(16 * MIB) == bytes(16 * MIB)
+        assert output.read().startswith(b"energy: ")
+    assert measured.wait() == 0
 
 
-def test_a_reader_that_goes_away(piped: Piped) -> None:
+def test_a_reader_that_goes_away(measured: Measured) -> None:
     """As in ``yes | head``: the command ends by SIGPIPE, and so does ``run``."""
-    process = piped("yes")
-    assert process.stdout is not None
-    process.stdout.read(10)
-    process.stdout.close()
-    process.wait(timeout=600.0)
-    assert process.returncode == -signal.SIGPIPE
+    with measured.piped("yes") as output:
+        output.read(10)
+    assert measured.wait() == -signal.SIGPIPE
 
 
-def test_a_command_finds_the_signals_as_without_us(piped: Piped) -> None:
+def test_a_command_finds_the_signals_as_without_us(measured: Measured) -> None:
     """None is blocked or ignored because of ``run``; two signals of glibc itself do not count."""
 
-    def signals(out: bytes) -> list[int]:
-        return [int(line.split()[1], 16) & 2**31 - 1 for line in out.splitlines()]
+    def signals(out: str) -> list[int]:
+        lines = [line for line in out.splitlines() if line.startswith("Sig")]
+        return [int(line.split()[1], 16) & 2**31 - 1 for line in lines]
 
-    out, _ = piped(*STATUS).communicate()
-    alone = subprocess.run(STATUS, capture_output=True, check=True).stdout
-    assert signals(out) == signals(alone)
-    assert len(signals(out)) == 3
+    assert wait(measured(*STATUS)) == 0
+    alone = subprocess.run(STATUS, capture_output=True, check=True, text=True).stdout
+    assert signals(measured.output) == signals(alone)
+    assert len(signals(alone)) == 3
 
 
 def test_a_command_that_forks(measured: Measured) -> None:
@@ -420,10 +391,21 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
     assert not (measured.folder / "ignored").exists()
 
 
-def test_trainings_at_once_are_said(measured: Measured) -> None:
+# Waits until two processes have begun to wait; their arguments begin with a folder.
+MEETING = """
+import os, pathlib
+folder = pathlib.Path(sys.argv.pop(1))
+(folder / f"{os.getpid()}.ready").touch()
+while len(list(folder.glob("*.ready"))) < 2:
+    time.sleep(0.01)
+"""
+
+
+def test_trainings_at_once_are_said(measured: Measured, tmp_path: Path) -> None:
     """Energy is counted once for all; a warning says which training the phases are of."""
-    script = f'{sys.executable} -c "$0" 30 & {sys.executable} -c "$0" 30; wait'
-    wait(measured("sh", "-c", script, TRAININGS))
+    python = f'{sys.executable} -c "$0" "$1" 30'
+    trainings = TRAININGS.replace("time.sleep(1.0)", MEETING)
+    wait(measured("sh", "-c", f"{python} & {python}; wait", trainings, str(tmp_path)))
     report = measured.report
     assert "trainings_at_once" in [warning.code for warning in report.warnings]
     assert report.throughput.steps == 30

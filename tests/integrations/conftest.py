@@ -17,13 +17,13 @@ from tests.trackers.fixtures import (  # noqa: F401 - fixtures
 
 pytest.register_assert_rewrite("tests.integrations.contract")
 
-# The scripts of these tests run in forks of the test process; for Keras see keras/conftest.py.
-FORKED = [Path(__file__).parent / name for name in ("lightning", "huggingface")]
+# The scripts of these tests run in forks of the test process.
+FORKED = [Path(__file__).parent / name for name in ("keras", "lightning", "huggingface")]
 SERVER = pytest.StashKey[Forking]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fork the server: this process has imported the framework, but has not trained yet."""
+    """Fork the server: this process has imported the framework, but computed nothing."""
     if any(item.path.is_relative_to(folder) for item in session.items for folder in FORKED):
         session.stash[SERVER] = Forking.this_process()
 

@@ -1,7 +1,7 @@
 """Tests of the README, documentation pages, examples and demo, shared by all frameworks.
 
-They run in the test process, which has imported the framework. The README's code blocks also run
-in a new process, which has imported nothing.
+They run in the test process, which has imported the framework; only the README's code blocks run in
+a new process, which has imported nothing.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from energy_callbacks.cli import main
 from energy_callbacks.report import build
 from tests.docs import examples, pages
 from tests.integrations.processes import Script, Spawning, wait
+
+README = pages.ROOT / "README.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class Documented:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run the tests for each page and each example of the framework."""
         if "page" in metafunc.fixturenames:
-            found = pages.pages_of(metafunc.cls.framework)
+            found = [one for one in pages.pages_of(metafunc.cls.framework) if one != README]
             metafunc.parametrize("page", found, ids=[page.name for page in found])
         if "example" in metafunc.fixturenames:
             metafunc.parametrize("example", metafunc.cls.examples)
@@ -65,10 +67,8 @@ class Documented:
 
     def test_the_readme_works_from_nothing(self, tmp_path: Path) -> None:
         """The blocks of the README run in a new process, which has imported nothing."""
-        readme = str(pages.ROOT / "README.md")
-        script = Script(
-            module="tests.docs.pages", folder=tmp_path, arguments=(readme, self.framework)
-        )
+        arguments = (str(README), self.framework)
+        script = Script(module="tests.docs.pages", folder=tmp_path, arguments=arguments)
         assert wait(Spawning().start(script), timeout_s=600.0) == 0, script.output
 
     def test_an_example_leaves_a_report(

@@ -1,9 +1,10 @@
 """Runs scripts in separate processes, as users do, for tests of several ranks and of signals.
 
 Importing a framework takes longer than most of these trainings, so ``Forking`` forks a process that
-has already imported it. This does not work with TensorFlow and JAX, because their threads do not
-survive a fork. For them, ``Spawning`` starts a new interpreter for each script. With both, a script
-ends like an ordinary Python script: with its exit status, its traceback and its exit hooks.
+has already imported it. TensorFlow and JAX start threads, which do not survive a fork, at their
+first computation, so that process computes nothing. ``Spawning`` starts a new interpreter for each
+script. With both, a script ends like an ordinary Python script: with its exit status, its traceback
+and its exit hooks.
 """
 
 import json
@@ -11,10 +12,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol
+from typing import IO, Any, Protocol
 
 from energy_callbacks.report_process.queue import PROCESS_VARIABLE
 from tests.integrations.run_script import import_late_modules, serve_in_a_fork
@@ -83,13 +84,7 @@ def wait(running: Running, timeout_s: float = 600.0) -> int:
 
 
 class Scripts(Protocol):
-    """Starts scripts.
-
-    Attributes:
-        are_quick: whether starting a process takes less time than importing a framework.
-    """
-
-    are_quick: ClassVar[bool]
+    """Starts scripts."""
 
     def start(self, script: Script) -> Running:
         """Start a process that runs the script."""
@@ -97,8 +92,6 @@ class Scripts(Protocol):
 
 class Spawning:
     """Starts each script in a new interpreter."""
-
-    are_quick: ClassVar = False
 
     def start(self, script: Script) -> Running:
         """Start a process that runs the script."""
@@ -122,8 +115,6 @@ class Forking:
         wait: called to wait for the end of the server.
     """
 
-    are_quick: ClassVar = True
-
     def __init__(self, questions: IO[str], answers: IO[str], wait: Callable[[], object]) -> None:
         self._questions = questions
         self._answers = answers
@@ -131,12 +122,14 @@ class Forking:
         self._ended: dict[int, int] = {}
 
     @classmethod
-    def importing(cls, *modules: str) -> "Forking":
+    def importing(
+        cls, *modules: str, always: Sequence[str] = _ALWAYS, **environment: str
+    ) -> "Forking":
         """Start a new process as the server, which imports these modules."""
         server = subprocess.Popen(
-            [*_RUN, "--fork-server", *_ALWAYS, *modules],
+            [*_RUN, "--fork-server", *always, *modules],
             cwd=ROOT,
-            env=os.environ | SHARED,
+            env=os.environ | SHARED | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

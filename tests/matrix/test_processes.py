@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,7 @@ import pytest
 
 from energy_callbacks.matrix.attempts import AlreadyRunning, Results
 from energy_callbacks.report import load
-from tests.fake_nvml import Constant, Scenario, card_uuid, env, h200
+from tests.fake_nvml import Constant, FakeNvml, Scenario, card_uuid, h200
 from tests.matrix.lab import Lab, until
 from tests.matrix.launcher import Launcher
 
@@ -98,16 +99,15 @@ def words(process: psutil.Process) -> list[str]:
         return []
 
 
-def test_each_card_is_measured_with_its_job(tmp_path: Path) -> None:
+def test_each_card_is_measured_with_its_job(
+    tmp_path: Path, fake_nvml: Callable[..., FakeNvml]
+) -> None:
     """On two cards of different power, energies are those of the cards, tags those of the jobs."""
     scenario = Scenario(cards=(h200(Constant(200.0)), h200(Constant(400.0))))
-    lab = Lab(tmp_path, env(scenario.write(tmp_path / "scenario")))
+    lab = Lab(tmp_path, fake_nvml(scenario, virtual=False).env())
     lab.environment.pop("CUDA_VISIBLE_DEVICES", None)
     lab.write(command=[sys.executable, "job.py", NAMED, "3", "0"])
-    try:
-        ended = lab.finish()
-    finally:
-        lab.close()
+    ended = lab.run()
     assert ended.code == 0, ended.err
     assert {mask for _, _, mask in lab.spans()} == {card_uuid(0), card_uuid(1)}
     found = lab.table()

@@ -64,7 +64,8 @@ def test_a_task_that_is_put_into_the_queue_again(lab: Lab) -> None:
     script = lab.results / "slurm" / "1" / "array.sh"
     again = Cluster(lab.folder / "again")
     (again.folder / "state.json").write_text(f'{{"7": {{"script": "{script}", "tasks": [0]}}}}')
-    again.work(run_by_bash(lab))
+    again.work(run_here(lab))
+    assert not again.jobs["7"]["tasks"]
     assert lab.log == ["x-1-1"]
 
 

@@ -2,13 +2,16 @@
 
 import os
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integrations.processes import Forking, Script, wait
 from tests.lanes import ROOT
-from tests.release.programs import COMMAND, LOOP, python, report_of
+from tests.release.programs import LOOP, report_of
 
+PROGRAM = "tests.release.programs"  # the module that runs a program
 HIDING = Path(__file__).parent / "hiding"
 HIDDEN = (
     "codecarbon", "pycountry", "pandas", "matplotlib", "tensorboard", "scipy", "shtab",
@@ -16,42 +19,68 @@ HIDDEN = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def without(tmp_path: Path) -> dict[str, str]:
-    """Return the environment of a process without the packages in ``HIDDEN``."""
-    paths = (HIDING, ROOT, ROOT / "integrations")
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "HIDDEN_PACKAGES": " ".join(HIDDEN),
-        "HOME": str(tmp_path),
-    }
+# Of the processes that are forked, and of those that they start.
+ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join(map(str, (HIDING, ROOT, ROOT / "integrations"))),
+    "HIDDEN_PACKAGES": " ".join(HIDDEN),
+}
 
 
-def test_the_packages_are_hidden(tmp_path: Path, without: dict[str, str]) -> None:
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    """Start programs in forks of a process without the packages in ``HIDDEN``."""
+    one = Forking.importing("energy_callbacks.cli.run", always=(), **ENVIRONMENT)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def run(forking: Forking) -> Callable[..., str]:
+    """Return a function that runs a module in a folder until it ends, and returns its output."""
+
+    def one(folder: Path, module: str, *arguments: str) -> str:
+        environment = {**ENVIRONMENT, "HOME": str(folder)}
+        script = Script(module=module, folder=folder, arguments=arguments, environment=environment)
+        assert wait(forking.start(script)) == 0, script.output
+        return script.output
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def loops(run: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which ``LOOP`` has run in the folders ``a`` and ``b``."""
+    folder = tmp_path_factory.mktemp("loops")
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        run(folder / name, PROGRAM, LOOP)
+    return folder
+
+
+def test_the_packages_are_hidden(tmp_path: Path, run: Callable[..., str]) -> None:
     """Python does not find them; this shows that the other tests can fail."""
-    code = "import sys\nfrom importlib.util import find_spec\nprint(*map(find_spec, sys.argv[1:]))"
-    assert python(["-c", code, *HIDDEN], tmp_path, without).split() == ["None"] * len(HIDDEN)
-    assert "numpy" in python(["-c", code, "numpy"], tmp_path, without)
+    code = "from importlib.util import find_spec\nprint(*map(find_spec, sys.argv[2:]))"
+    *hidden, numpy = run(tmp_path, PROGRAM, code, *HIDDEN, "numpy").split(maxsplit=len(HIDDEN))
+    assert hidden == ["None"] * len(HIDDEN)
+    assert "numpy" in numpy
 
 
-def test_a_plain_loop_has_a_report(tmp_path: Path, without: dict[str, str]) -> None:
+def test_a_plain_loop_has_a_report(loops: Path) -> None:
     """The report has text, JSON, and a page without charts; it says what to install."""
-    printed = python(["-c", LOOP], tmp_path, without)
+    printed = (loops / "a" / "output").read_text(encoding="utf-8")
     assert printed.strip().endswith("energy_report.html")
-    report = report_of(tmp_path)
+    report = report_of(loops / "a")
     assert report["throughput"]["samples"] == 20 * 64
     assert "codecarbon" in " ".join(str(one["fix"]) for one in report["unavailable"])
 
 
-def test_a_command_is_measured(tmp_path: Path, without: dict[str, str]) -> None:
+def test_a_command_is_measured(tmp_path: Path, run: Callable[..., str]) -> None:
     """``run`` writes the same files."""
-    words = ["-m", "energy_callbacks", "run", "--", "python", "-c", COMMAND]
-    python(words, tmp_path, without)
+    run(tmp_path, "energy_callbacks", "run", "--", "true")
     assert report_of(tmp_path)["run"]["status"] == "finished"
 
 
-def test_emissions_follow_from_a_given_intensity(tmp_path: Path, without: dict[str, str]) -> None:
+def test_emissions_follow_from_a_given_intensity(tmp_path: Path, run: Callable[..., str]) -> None:
     """A number needs no table; a row that a file lacks counts as unknown, and has the range."""
     code = """
         from energy_callbacks.accounting.grid.grid import grid
@@ -63,7 +92,7 @@ def test_emissions_follow_from_a_given_intensity(tmp_path: Path, without: dict[s
         assert unknown.kg_per_kwh is None
         print(unknown.low_kg_per_kwh, unknown.high_kg_per_kwh)
     """
-    low, high = map(float, python(["-c", textwrap.dedent(code)], tmp_path, without).split())
+    low, high = map(float, run(tmp_path, PROGRAM, textwrap.dedent(code)).split())
     assert 0.02 < low < 0.05
     assert 0.7 < high < 0.8
 
@@ -83,7 +112,7 @@ def test_emissions_follow_from_a_given_intensity(tmp_path: Path, without: dict[s
     ],
 )
 def test_an_option_that_needs_a_package_names_it(
-    statement: str, command: str, tmp_path: Path, without: dict[str, str]
+    statement: str, command: str, tmp_path: Path, run: Callable[..., str]
 ) -> None:
     """The error is raised at construction and has the command that installs the package."""
     code = f"""
@@ -104,34 +133,36 @@ def test_an_option_that_needs_a_package_names_it(
                 assert code == 1, code
         assert re.search({command!r}, written.getvalue()), written.getvalue()
     """
-    python(["-c", textwrap.dedent(code)], tmp_path, without)
+    run(tmp_path, PROGRAM, textwrap.dedent(code))
 
 
-def test_pictures_are_refused(tmp_path: Path, without: dict[str, str]) -> None:
+def test_pictures_are_refused(loops: Path, run: Callable[..., str]) -> None:
     """``report --graphs`` ends with the command that installs matplotlib, without a traceback."""
-    python(["-c", LOOP], tmp_path, without)
-    code = "import sys\nfrom energy_callbacks.cli import main\nsys.exit(main(sys.argv[1:]) != 1)"
-    python(["-c", code, "report", ".", "--graphs"], tmp_path, without)
-    assert not list(tmp_path.rglob("*.png"))
+    code = "from energy_callbacks.cli import main\nsys.exit(main(sys.argv[2:]) != 1)"
+    run(loops, PROGRAM, code, "report", "a", "--graphs")
+    assert not list(loops.rglob("*.png"))
 
 
-def test_comparisons_have_pages(tmp_path: Path, without: dict[str, str]) -> None:
+def test_comparisons_have_pages(loops: Path, run: Callable[..., str]) -> None:
     """The page of two runs says that its charts are left out, and no picture is written."""
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        python(["-c", LOOP], tmp_path / name, without)
-    words = ["-m", "energy_callbacks", "compare", "a", "b", "--out", "comparison"]
-    python(words, tmp_path, without)
-    page = (tmp_path / "comparison" / "comparison.html").read_text(encoding="utf-8")
+    run(loops, "energy_callbacks", "compare", "a", "b", "--out", "comparison")
+    page = (loops / "comparison" / "comparison.html").read_text(encoding="utf-8")
     assert "Charts are left out" in page
-    assert not list(tmp_path.rglob("*.png"))
+    assert not list(loops.rglob("*.png"))
 
 
-def test_a_matrix_runs_without_pictures(tmp_path: Path, without: dict[str, str]) -> None:
+def test_a_matrix_runs_without_pictures(tmp_path: Path, run: Callable[..., str]) -> None:
     """Its jobs have reports, although ``graphs`` is on by default."""
-    plan = 'name = "m"\ncommand = "sleep 0.{tenths}"\nrepeats = 1\n[parameters]\ntenths = [1, 2]\n'
-    (tmp_path / "m.toml").write_text(plan, encoding="utf-8")
-    python(["-m", "energy_callbacks", "matrix", "m.toml"], tmp_path, without)
+    plan = """
+        name = "m"
+        command = "sleep 0.{tenths}"
+        repeats = 1
+        cool_down_s = 0
+        [parameters]
+        tenths = [1, 2]
+    """
+    (tmp_path / "m.toml").write_text(textwrap.dedent(plan), encoding="utf-8")
+    run(tmp_path, "energy_callbacks", "matrix", "m.toml")
     (page,) = tmp_path.rglob("matrix.html")
     assert "Charts are left out" in page.read_text(encoding="utf-8")
     assert len(list(tmp_path.rglob("energy_report.json"))) == 2

@@ -19,6 +19,8 @@ def wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     folder.mkdir()
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    # It would read the metadata of every installed package for each run.
+    monkeypatch.setenv("WANDB_X_SAVE_REQUIREMENTS", "false")
     for name in ("", "DATA_", "CACHE_", "CONFIG_"):
         monkeypatch.setenv(f"WANDB_{name}DIR", str(folder))
     yield folder

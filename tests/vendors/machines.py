@@ -1,8 +1,6 @@
 """Machines with sensors of each vendor, in virtual time; GPU and CPU have known powers."""
 
-import math
-import plistlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +20,7 @@ from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import Constant, FakeNvml, Scenario, Square, h200
 from tests.fake_nvml.test_fake_card import CardClock
 from tests.sensing.gpus.machines import nvidia
-from tests.sensing.sources.commands.recordings import DATA
+from tests.sensing.sources.commands.fake_powermetrics import FakePowermetrics
 from tests.sensing.sources.trees import (
     LiveDevice,
     RunningTree,
@@ -137,45 +135,12 @@ def _nvidia(folder: Path, patch: pytest.MonkeyPatch, stack: ExitStack) -> Machin
     return Machine(clock, {"gpu": gpu_j, "host": cpu_j})
 
 
-class _Powermetrics:
-    """Replaces the command: prints a document of the recording every half second of a clock."""
-
-    PERIOD_S: Final = 0.5
-
-    def __init__(self, clock: FakeClock, arguments: Sequence[str]) -> None:
-        assert "powermetrics" in arguments
-        self._clock = clock
-        self._start_s = self._end_s = clock.monotonic_s()
-        first, *_ = (DATA / "powermetrics.plist").read_bytes().split(b"\0")
-        self._document = plistlib.loads(first)
-
-    def documents(self, end: bytes, patience_s: float = 0.0) -> list[bytes]:
-        """Return the documents since the last call; the first call does not wait."""
-        if patience_s:
-            return [self._next(0.0, end)]
-        count = math.floor((self._clock.monotonic_s() - self._end_s) / self.PERIOD_S + 1e-6)
-        return [self._next(self.PERIOD_S, end) for _ in range(count)]
-
-    def _next(self, length_s: float, end: bytes) -> bytes:
-        begin_s = self._end_s - self._start_s
-        self._end_s += length_s
-        gpu_mj, cpu_mj = (
-            round(1e3 * power.energy_j(begin_s, begin_s + length_s)) for power in (LOAD, CPU)
-        )
-        energies = {"gpu_energy": gpu_mj, "cpu_energy": cpu_mj}
-        processor = self._document["processor"] | energies
-        content = self._document | {"elapsed_ns": round(length_s * 1e9), "processor": processor}
-        return plistlib.dumps(content).strip().removesuffix(end)
-
-    def close(self) -> None:
-        """End the command."""
-
-
 def _apple(folder: Path, patch: pytest.MonkeyPatch, _: object) -> Machine:
     """A Mac with Apple silicon."""
     clock = FakeClock()
+    powers = {"gpu_energy": LOAD, "cpu_energy": CPU}
     patch.setattr(discovery, "sys", SimpleNamespace(platform="darwin"))
-    patch.setattr(powermetrics, "Command", partial(_Powermetrics, clock))
+    patch.setattr(powermetrics, "Command", partial(FakePowermetrics, clock, powers))
     start_s = clock.monotonic_s()
     gpu_j, cpu_j = (
         lambda begin_s, end_s, power=power: power.energy_j(begin_s - start_s, end_s - start_s)

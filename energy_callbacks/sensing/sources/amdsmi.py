@@ -19,7 +19,7 @@ from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading, Sensor
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
-from energy_callbacks.sensing.sources.sysfs.family import DeviceSensor, FoundDevice
+from energy_callbacks.sensing.sources.sysfs.family import ALL_ONES, DeviceSensor, FoundDevice
 from energy_callbacks.sensing.sources.sysfs.gpu_metrics import JOULES
 
 _ENERGY_CALL: Final = "amdsmi_get_energy_count"
@@ -125,7 +125,7 @@ class _Answer:
         """
         for name in names:
             value = self.fields.get(name)
-            if isinstance(value, int | float) and value not in (2**32 - 1, 2**64 - 1):
+            if isinstance(value, int | float) and value not in ALL_ONES:
                 return value
         raise ReadingMissed(f"no value of {' or '.join(names)}")
 
@@ -147,11 +147,10 @@ class _Energy:
         )
         self.channel = Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
         self._card = card
-        answer = card.ask(_ENERGY_CALL)
-        self._newest = _units(answer)
+        self._newest = _units(card.ask(_ENERGY_CALL))
         self._lower = 0
         # The field counter_resolution is the unit, rounded to 15.3 microjoules (rocm_smi.cc).
-        self._counter = Counter(self._newest, answer.t_s, unit=JOULES, wrap=2.0**32 - 1.0)
+        self._counter = Counter(unit=JOULES, wrap=2.0**32 - 1.0)
 
     @property
     def wraps(self) -> int:

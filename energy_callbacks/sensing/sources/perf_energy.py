@@ -17,6 +17,7 @@ from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.sources.rapl import (
+    STALE_S,
     CpuEnergySource,
     OpenCounter,
     energy_channel,
@@ -82,9 +83,9 @@ class PerfEnergySource(CpuEnergySource):
             except OSError:
                 continue  # some kernels list events that the CPU does not have
             device = package_device(device_kind, index, f"package-{index}")
-            name, start_s = f"perf power/{event}/", self._clock.monotonic_s()
+            name = f"perf power/{event}/"
             channel = energy_channel(device, name, self._parents)
-            energy = Counter(0, start_s, unit=unit_j)
+            energy = Counter(unit=unit_j, stale_s=STALE_S)
             self._counters.append(OpenCounter(name, channel, file, _count, energy))
 
 

@@ -15,20 +15,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
-from energy_callbacks.sensing.sources.sysfs.counter import Counter
+from energy_callbacks.sensing.sources.sysfs.counter import Counter, CounterUnchanged, wrap_remarks
 from energy_callbacks.sensing.sources.sysfs.drm import text, whole
-from energy_callbacks.sensing.sources.sysfs.open_files import read_start
+from energy_callbacks.sensing.sources.sysfs.family import ALL_ONES
+from energy_callbacks.sensing.sources.sysfs.open_files import GONE, read_start
 
 POWERCAP = Path("/sys/class/powercap")
 
 # Time between two updates of a counter, s: its register, the energy status register, is updated
 # about every millisecond (Intel SDM volume 3B, 15.10.3).
 PERIOD_S = 0.001
+
+# Time without a change after which a counter has stopped, s, as in some virtual machines. Also an
+# idle package, and its memory, use far more than one unit of the counter in this time.
+STALE_S = 5.0
 
 # Time between two readings after a change of phase, s. Reading a file of this folder takes
 # microseconds. The energy of a phase is then wrong by at most the energy of one such interval at
@@ -104,10 +109,10 @@ class OpenCounter:
 
 
 class CpuEnergySource(ABC):
-    """Reports the energy of each CPU package, and of its memory, since ``open``, J.
+    """Reports the energy of each CPU package, and of its memory, since the first reading, J.
 
-    Values start at 0 and never decrease. If a read of a counter fails, it has no reading at that
-    time, and its next reading includes the missing energy.
+    If a read of a counter fails, it has no reading at that time, and its next reading includes the
+    missing energy.
 
     Args:
         clock: clock that gives the times of the readings.
@@ -140,7 +145,7 @@ class CpuEnergySource(ABC):
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Open all counters and return their channels; energy is counted from now on.
+        """Open all counters and return their channels.
 
         Raises:
             SourceUnavailable: if there is no counter, or none can be read.
@@ -158,31 +163,33 @@ class CpuEnergySource(ABC):
         """Open the counters, and append them to ``_counters``; raises as ``open``."""
 
     def read(self) -> Sequence[Reading]:
-        """Return the energy of each counter since ``open``, J; counters that fail are left out.
+        """Return the energy of each counter, J; counters that fail are left out.
 
         Raises:
             ReadingMissed: if all counters fail.
+            SourceLost: if a counter is gone, for example because its driver was unloaded.
         """
+        if not self._counters:
+            raise ReadingMissed(f"{self.name} is not open; call open() first")
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
         missed: list[str] = []
         for one in self._counters:
             try:
                 readings.append(self._reading(one))
+            except CounterUnchanged:
+                pass
             except (OSError, ReadingMissed) as error:
+                if isinstance(error, OSError) and error.errno in GONE:
+                    raise SourceLost(f"{self.name} is gone: {one.name}: {error}") from error
                 missed.append(f"{one.name}: {error}")
-        if not readings:
-            raise ReadingMissed("; ".join(missed) or f"{self.name} is not open; call open() first")
+        if missed and not readings:
+            raise ReadingMissed("; ".join(missed))
         return readings
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
-        return [
-            f"the counter of {one.channel.device.name} restarted at the end of its range "
-            f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
-            for one in self._counters
-            if (wraps := one.energy.wraps)
-        ]
+        return wrap_remarks((one.channel, one.energy.wraps) for one in self._counters)
 
     def _reading(self, one: OpenCounter) -> Reading:
         before_s = self._clock.monotonic_s()
@@ -216,7 +223,7 @@ class RaplSource(CpuEnergySource):
             raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
         if not self._counters:
             error = failures[0]
-            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
+            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else _ABSENCE_FIX
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
         for one in self._counters:
@@ -232,7 +239,7 @@ class RaplSource(CpuEnergySource):
             path = folder / "energy_uj"
             channel = energy_channel(device, str(path), self._parents)
             try:
-                counter = _opened(path, channel, self._clock.monotonic_s())
+                counter = _opened(path, channel)
             except OSError as error:
                 failures.append(error)
                 continue
@@ -243,13 +250,12 @@ class RaplSource(CpuEnergySource):
         return failures
 
 
-def _opened(path: Path, channel: Channel, t_s: float) -> OpenCounter:
+def _opened(path: Path, channel: Channel) -> OpenCounter:
     """Open an ``energy_uj`` file; each read at offset 0 returns the present value.
 
     Args:
         path: path of the file.
         channel: channel of its readings.
-        t_s: present monotonic time.
 
     Raises:
         OSError: if the file cannot be opened or read; ``filename`` of the error is the path.
@@ -261,14 +267,14 @@ def _opened(path: Path, channel: Channel, t_s: float) -> OpenCounter:
         os.close(file)
         raise OSError(getattr(error, "errno", None), str(error), str(path)) from error
     range_uj = whole(text(path.with_name("max_energy_range_uj"))) or None
-    energy = Counter(start_uj, t_s, unit=joules_from_microjoules(1), wrap=range_uj)
+    energy = Counter(unit=joules_from_microjoules(1), wrap=range_uj, stale_s=STALE_S)
     return OpenCounter(str(path), channel, file, _raw_uj, energy, start_uj)
 
 
 def _raw_uj(file: int) -> int:
     """Return the value of a file, microjoules; raise ``ReadingMissed`` if it is not a number."""
     content = read_start(file, 64).strip()
-    if not content.isdigit():
+    if not content.isdigit() or int(content) in ALL_ONES:
         raise ReadingMissed(f"it contains {content!r} instead of a number; it is read again later")
     return int(content)
 

@@ -37,7 +37,7 @@ def started(
         power_w=lambda t: 200.0 if t <= 1900.0 else 100.0,
         energy_j=lambda t: 200.0 * min(t, 1900.0) + 100.0 * max(t - 1900.0, 0.0),
         kind="mean",
-        interval_s=0.8,
+        interval_s=4.0,
     )
     settings = {"carbon_intensity": path, **settings}
     config = EnergyConfig(report_dir=folder / "energy", **settings)

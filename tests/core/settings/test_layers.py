@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.callback import meter_from
 from energy_callbacks.core.config import (
     DISABLED_VARIABLE,
     NO_COMMAND_VARIABLE,
     RUN_DIR_VARIABLE,
     settings_in_use,
 )
-from energy_callbacks.lightning import GpuEnergyCallback
 
 # A value of each setting in a file, in the environment (as text and as value), and as argument.
 EVERYWHERE: dict[str, tuple[Any, str, Any, Any]] = {
@@ -51,6 +51,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def callback_meter(**settings: Any) -> EnergyMeter:
+    """The meter of a callback with these settings; all frameworks construct it in this way."""
+    return meter_from(settings, own=())
 
 
 def toml(value: Any) -> str:
@@ -150,7 +155,7 @@ def test_a_wrong_setting_in_a_file_is_refused_with_file_key_and_value(
 ) -> None:
     """At the construction of the settings, of a meter and of a callback."""
     path = write(project, **settings)
-    for construct in (EnergyConfig, EnergyMeter, GpuEnergyCallback):
+    for construct in (EnergyConfig, EnergyMeter, callback_meter):
         with pytest.raises(ValueError, match=re.escape(message)) as caught:
             construct()
         assert str(caught.value).startswith(f"{path}: ")
@@ -188,9 +193,9 @@ def test_a_place_that_is_unknown_is_refused_with_its_source(
     with pytest.raises(
         ValueError, match=r"^environment variable ENERGY_CALLBACKS_COUNTRY: country"
     ):
-        GpuEnergyCallback()
+        callback_meter()
     with pytest.raises(ValueError, match=r"^country is not known: got 'Lemuria'"):
-        GpuEnergyCallback(country="Lemuria")
+        callback_meter(country="Lemuria")
 
 
 def test_a_disabled_package_reads_no_settings(
@@ -209,14 +214,13 @@ def test_callbacks_and_meters_use_all_sources(
     """Their keyword arguments are the arguments."""
     write(project, country="DEU", price_per_kwh=0.3, tags={"a": "b"})
     monkeypatch.setenv("ENERGY_CALLBACKS_CURRENCY", "EUR")
-    callback = GpuEnergyCallback(price_per_kwh=0.2, tags=None)
     for config in (
-        callback._meter.config,
+        callback_meter(price_per_kwh=0.2, tags=None).config,
         EnergyMeter(config=EnergyConfig(price_per_kwh=0.2)).config,
     ):
         found = (config.country, config.price_per_kwh, config.currency, config.tags)
         assert found == ("DEU", 0.2, "EUR", {"a": "b"})
-    GpuEnergyCallback(meter=EnergyMeter())  # settings of the file are no arguments
+    callback_meter(meter=EnergyMeter())  # settings of the file are no arguments
 
 
 def test_copies_have_the_values_that_were_found(project: Path) -> None:

@@ -116,8 +116,8 @@ class Stock:
 
     Attributes:
         name: name of its class.
-        make: creates the callback, given a folder for its files; ``None`` if ``settings`` alone
-            enable it.
+        make: creates the callback, or a list of them, given a folder for its files; ``None`` if
+            ``settings`` alone enable it.
         settings: settings of the framework that it needs.
     """
 
@@ -126,8 +126,18 @@ class Stock:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def made(self, folder: Path) -> list[Any]:
-        """Return a list with a new callback; empty if ``settings`` alone enable it."""
-        return [] if self.make is None else [self.make(folder)]
+        """Return a list of new callbacks; empty if ``settings`` alone enable them."""
+        found = [] if self.make is None else self.make(folder)
+        return found if isinstance(found, list) else [found]
+
+
+def together(*stock: Stock) -> Stock:
+    """Return callbacks that only observe a training, so that one training can have all of them."""
+
+    def make(folder: Path) -> list[Any]:
+        return [made for one in stock for made in one.made(folder / one.name)]
+
+    return Stock(name=", ".join(one.name for one in stock), make=make)
 
 
 class Lab(Protocol):

@@ -20,6 +20,8 @@ MODEL = PowerModel(busy_w=650.0, step_s=0.4, memory_time_ratio=1.1)
 FOUND_W = 700.0
 # Enough steps for the search and two windows at the chosen limit.
 PLAN = Plan(epochs=3, samples=240, validation_samples=8, step_s=0.001)
+# Enough steps for the first changes of a search.
+SHORT = replace(PLAN, epochs=2, samples=80)
 
 Load = Callable[..., FakeNvml]
 
@@ -39,12 +41,12 @@ class Machine:
         self.plain = bench
         self.bench = Bench(bench.lab, bench.folder, self.clock)
 
-    def fit(self, **settings: Any) -> Training:
+    def fit(self, plan: Plan, **settings: Any) -> Training:
         """Train with an optimizer."""
         optimizer = PowerLimitOptimizer(window_steps=8, **settings)
         config = EnergyConfig(devices=[0], power_limit=optimizer, country="DEU")
         ours = self.bench.lab.callback(meter=EnergyMeter(clock=self.clock, config=config))
-        plan = replace(PLAN, before_batch=lambda _: self.clock.advance(self.nvml.step_s()))
+        plan = replace(plan, before_batch=lambda _: self.clock.advance(self.nvml.step_s()))
         return self.bench.fit(plan, ours, folder="ours")
 
     def step_j(self, limit_w: float) -> float:
@@ -54,9 +56,9 @@ class Machine:
         power_w = offset_w + factor * MODEL.busy_w
         return power_w * (self.card.step_s(settings) + PLAN.step_s)
 
-    def assert_the_same_as_without_us(self, training: Training) -> None:
+    def assert_the_same_as_without_us(self, training: Training, plan: Plan) -> None:
         """Assert that all weights and losses are bit-identical to those without our callback."""
-        plain, ours = self.plain.without_us(PLAN), training.rows()
+        plain, ours = self.plain.without_us(plan), training.rows()
         assert training.weights() == plain.weights()
         for tag, rows in plain.rows().items():
             assert ours[tag] == rows, tag
@@ -81,7 +83,7 @@ class PowerContract:
     ) -> None:
         """Weights and losses are bit-identical, and the saving in the report is the true one."""
         machine = Machine(bench, fake_nvml, monkeypatch, is_admin=True)
-        training = machine.fit(max_slowdown=0.05, allow_changes=True)
+        training = machine.fit(PLAN, max_slowdown=0.05, allow_changes=True)
         assert machine.nvml.setter_calls()[-1].value == FOUND_W
         search = machine.search()
         assert search is not None
@@ -90,7 +92,7 @@ class PowerContract:
         assert search.is_measured
         assert search.saving.low <= truth <= search.saving.high
         assert search.saving.high - search.saving.low < 0.1
-        machine.assert_the_same_as_without_us(training)
+        machine.assert_the_same_as_without_us(training, PLAN)
 
     def test_without_the_permission_nothing_changes(
         self,
@@ -101,12 +103,12 @@ class PowerContract:
     ) -> None:
         """The message says what each actuator needs; weights and losses are bit-identical."""
         machine = Machine(bench, fake_nvml, monkeypatch, is_admin=False)
-        training = machine.fit(allow_changes=True)
+        training = machine.fit(SHORT, allow_changes=True)
         assert machine.nvml.setter_calls() == []
         assert "CAP_SYS_ADMIN" in caplog.text
         assert "power_limit" in {one.code for one in build(machine.run_folder).warnings}
         assert machine.search() is None
-        machine.assert_the_same_as_without_us(training)
+        machine.assert_the_same_as_without_us(training, SHORT)
 
     def test_without_consent_no_setter_is_called(
         self,
@@ -117,6 +119,6 @@ class PowerContract:
     ) -> None:
         """A message says what would be done."""
         machine = Machine(bench, fake_nvml, monkeypatch, is_admin=True)
-        machine.fit(max_slowdown=0.05)
+        machine.fit(SHORT, max_slowdown=0.05)
         assert machine.nvml.setter_calls() == []
         assert "from 200 to 700 W (now 700 W)" in caplog.text

@@ -1,6 +1,5 @@
 """The contract: SIGTERM, which schedulers send some time before SIGKILL."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -21,7 +20,6 @@ from tests.integrations.contract.sigterm_script import (
     RESUMES,
     STEP_S,
     WITHOUT_US,
-    train,
 )
 from tests.integrations.processes import Script, Scripts
 
@@ -33,11 +31,6 @@ RUNS = {
     "caught": (CATCHES,),
     "hung": (CATCHES, HANGS),
 }
-# Exit statuses of plain Python after SIGTERM. If starting a process is slow, the trainings without
-# our callback do not run, and these statuses are expected in place of theirs.
-OF_PYTHON = {"without": -signal.SIGTERM, "without, caught": 143}
-# If starting a process is slow, only these trainings run at once; others run when requested.
-AT_ONCE = ("with", "caught")
 # An exception that a signal handler raises while native code calls Python is lost, even without our
 # callback: seen once in 100 runs, with Keras on JAX. A training with such a handler that exits with
 # status 0 is therefore repeated, up to this number of runs in total.
@@ -123,12 +116,11 @@ class Terminated:
         self._folder = folder
         self._scripts = scripts
         self._lab = lab
-        self._trainings: dict[str, Training] = {}
-        self._train(RUNS if scripts.are_quick else AT_ONCE)
+        self._train()
         shutil.copytree(folder / "with", folder / "as it was killed")
 
-    def _train(self, names: Iterable[str]) -> None:
-        started = {name: self._start(name) for name in names}
+    def _train(self) -> None:
+        started = {name: self._start(name) for name in RUNS}
         watch(started.values(), terminates=True)
         for _ in range(1, TRIES):
             for name, training in started.items():
@@ -136,7 +128,7 @@ class Terminated:
                     shutil.rmtree(self._folder / name)
                     started[name] = self._start(name)
                     watch([started[name]], terminates=True)
-        self._trainings |= started
+        self._trainings = started
 
     def _start(self, name: str) -> Training:
         return self._begin(name, RUNS[name])
@@ -146,24 +138,14 @@ class Terminated:
         return Training(self._scripts, lab, self._folder / folder, options)
 
     def resume(self) -> None:
-        """Resume the training ``with``; in this process if starting another one would be slow."""
-        if not self._scripts.are_quick:
-            with contextlib.chdir(self._folder / "with"):
-                train(self._lab, [RESUMES])
-            return
+        """Resume the training ``with``."""
         resumed = self._begin("with", (RESUMES,))
         watch([resumed], terminates=False)
         assert resumed.status == 0, resumed.script.output
 
     def training(self, name: str) -> Training:
-        """Return a training by its name in ``RUNS``; run it if it has not run yet."""
-        if name not in self._trainings:
-            self._train([name])
+        """Return a training by its name in ``RUNS``."""
         return self._trainings[name]
-
-    def status_without_us(self, name: str) -> int | None:
-        """Return the exit status of a training without our callback."""
-        return self.training(name).status if self._scripts.are_quick else OF_PYTHON[name]
 
     def report(self, name: str) -> EnergyReport:
         """Return the report of a training, built from its journals."""
@@ -196,7 +178,7 @@ class TerminatedContract:
         """The exit status is the same, with or without a handler, and even if a sensor hangs."""
         found = terminated.training(name)
         assert found.signal_unix_s
-        assert found.status == terminated.status_without_us(reference), found.script.output
+        assert found.status == terminated.training(reference).status, found.script.output
         assert found.end_s < max(LONGEST_END_S, found.lived_s)
         assert "Traceback" not in found.script.output
 

@@ -19,7 +19,7 @@ from transformers.integrations import TensorBoardCallback
 
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
+from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock, together
 from tests.integrations.contract.leaves import leaves, of_json
 from tests.integrations.huggingface.training import boards
 from tests.integrations.reading import scalars
@@ -200,9 +200,11 @@ class HuggingFaceLab:
                 "save_strategy": "epoch",
             },
         ),
-        Stock(name="ProgressCallback", make=lambda _: ProgressCallback()),
+        together(
+            Stock(name="ProgressCallback", make=lambda _: ProgressCallback()),
+            Stock(name="PrinterCallback", make=lambda _: PrinterCallback()),
+        ),
         Stock(name="ProgressCallback by setting", settings={"disable_tqdm": False}),
-        Stock(name="PrinterCallback", make=lambda _: PrinterCallback()),
         Stock(
             name="TensorBoardCallback",
             make=lambda _: TensorBoardCallback(),

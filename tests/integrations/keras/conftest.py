@@ -1,6 +1,5 @@
 """Each test in an empty folder: without a TensorBoard callback the run folder is ./energy_runs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,7 @@ with lean_keras():
 
 from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND
-from tests.integrations.processes import Forking, Scripts, Spawning
 from tests.lanes import FRAMEWORKS
-
-two_devices.offer()
 
 # Where several backends run side by side: the one that runs what does not depend on it, and the one
 # that runs long trainings such as those of the examples, of which torch traces no step.
@@ -42,6 +38,12 @@ _OF_THE_METER = frozenset(
 _OF_THE_BACKEND = frozenset(
     {"BackupAndRestore", "ModelCheckpoint", "SwapEMAWeights", "TensorBoard"}
 )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Offer two devices, after the fork of the server: JAX starts threads for them."""
+    two_devices.offer()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -99,14 +101,3 @@ def _steps_compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-@pytest.fixture(scope="session")
-def scripts() -> Iterator[Scripts]:
-    """Start scripts; with PyTorch Keras is imported before they begin."""
-    if BACKEND != "torch":
-        yield Spawning()
-        return
-    forking = Forking.importing("tests.integrations.keras.imported")
-    yield forking
-    forking.close()

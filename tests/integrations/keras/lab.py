@@ -13,7 +13,7 @@ from keras import callbacks
 
 from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
+from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock, together
 from tests.integrations.contract.leaves import leaves, of_json
 from tests.integrations.keras.models import Compiled, Models, put, values
 from tests.integrations.keras.training import BACKEND, Batches, Loader, Tick, data
@@ -174,7 +174,7 @@ def _array(one: Any) -> Any:
 
 def csv_logger(folder: Path) -> callbacks.CSVLogger:
     """Create the folder and the callback."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return callbacks.CSVLogger(folder / "log.csv")
 
 
@@ -198,8 +198,14 @@ class KerasLab:
             make=lambda f: callbacks.ModelCheckpoint(f / "best.keras", save_best_only=True),
         ),
         Stock(name="EarlyStopping", make=lambda _: callbacks.EarlyStopping("val_loss", 100.0)),
-        Stock(name="TerminateOnNaN", make=lambda _: callbacks.TerminateOnNaN()),
-        Stock(name="CSVLogger", make=csv_logger),
+        together(
+            Stock(name="TerminateOnNaN", make=lambda _: callbacks.TerminateOnNaN()),
+            Stock(name="CSVLogger", make=csv_logger),
+            Stock(
+                name="LambdaCallback",
+                make=lambda _: callbacks.LambdaCallback(on_epoch_end=lambda _, logs: print(logs)),
+            ),
+        ),
         Stock(name="TensorBoard", make=lambda f: callbacks.TensorBoard(f, update_freq=5)),
         Stock(
             name="ReduceLROnPlateau",
@@ -208,10 +214,6 @@ class KerasLab:
         Stock(
             name="LearningRateScheduler",
             make=lambda _: callbacks.LearningRateScheduler(lambda epoch: 0.01 / (epoch + 1)),
-        ),
-        Stock(
-            name="LambdaCallback",
-            make=lambda _: callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: print(logs)),
         ),
         Stock(
             name="BackupAndRestore",

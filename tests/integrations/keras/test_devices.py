@@ -13,7 +13,7 @@ from energy_callbacks.testing import FakeClock
 from energy_callbacks_keras import devices
 from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND, IS_3_6, callback, fit, model
-from tests.integrations.processes import Script, Spawning
+from tests.integrations.processes import Script, Scripts
 from tests.integrations.ranks import assert_ranks_end_well
 from tests.integrations.reading import training_files
 
@@ -147,7 +147,7 @@ def test_two_devices_of_one_process() -> None:
     assert (ours.report().throughput.steps, ours.report().throughput.samples) == (6, 24)
 
 
-def two_processes(folder: Path, *kinds: str) -> Any:
+def two_processes(scripts: Scripts, folder: Path, *kinds: str) -> Any:
     """Return the output of the first of two JAX processes for each kind of data."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -160,15 +160,15 @@ def two_processes(folder: Path, *kinds: str) -> Any:
             folder=folder / f"rank{rank}",
             arguments=(port, str(rank), str(folder), *kinds),
         )
-        started.append((script, Spawning().start(script)))
+        started.append((script, scripts.start(script)))
     assert_ranks_end_well(started)
     lines = started[0][0].output.splitlines()  # warnings of the exit may follow the results
     return json.loads(next(line for line in lines[::-1] if line.startswith("{")))
 
 
-def assert_one_attempt_of_two_ranks(folder: Path, *kinds: str) -> None:
+def assert_one_attempt_of_two_ranks(scripts: Scripts, folder: Path, *kinds: str) -> None:
     """Each rank has its samples; callbacks do not see our figures."""
-    first = two_processes(folder, *kinds)
+    first = two_processes(scripts, folder, *kinds)
     assert set(first) == set(kinds)
     for data, found in first.items():
         assert found["attempts"] == [[0, 6, 24], [1, 6, 24]]
@@ -178,13 +178,13 @@ def assert_one_attempt_of_two_ranks(folder: Path, *kinds: str) -> None:
 
 @only("jax")
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 refuses all but tf.data in several processes")
-def test_two_processes_of_jax(tmp_path: Path) -> None:
+def test_two_processes_of_jax(tmp_path: Path, scripts: Scripts) -> None:
     """Known and unknown batch sizes: one attempt with two ranks."""
-    assert_one_attempt_of_two_ranks(tmp_path, "arrays", "PyDataset")
+    assert_one_attempt_of_two_ranks(scripts, tmp_path, "arrays", "PyDataset")
 
 
 @only("jax")
 @pytest.mark.slow(reason="two processes that import TensorFlow")
-def test_two_processes_of_jax_on_tf_data(tmp_path: Path) -> None:
+def test_two_processes_of_jax_on_tf_data(tmp_path: Path, scripts: Scripts) -> None:
     """One attempt with two ranks."""
-    assert_one_attempt_of_two_ranks(tmp_path, "tf.data")
+    assert_one_attempt_of_two_ranks(scripts, tmp_path, "tf.data")

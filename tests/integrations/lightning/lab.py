@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
+from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock, together
 from tests.integrations.contract.leaves import leaves
 from tests.integrations.reading import scalars
 from tests.integrations.slow_rows import SlowRows
@@ -200,9 +200,13 @@ class LightningLab:
             settings={"enable_checkpointing": True},
         ),
         Stock(name="EarlyStopping", make=lambda _: EarlyStopping("val_loss", 100.0, patience=1)),
-        Stock(name="LearningRateMonitor", make=lambda _: LearningRateMonitor()),
-        Stock(name="DeviceStatsMonitor", make=lambda _: DeviceStatsMonitor(cpu_stats=True)),
-        Stock(name="Timer", make=lambda _: Timer(duration="00:00:01:00")),
+        together(
+            Stock(name="LearningRateMonitor", make=lambda _: LearningRateMonitor()),
+            Stock(name="DeviceStatsMonitor", make=lambda _: DeviceStatsMonitor(cpu_stats=True)),
+            Stock(name="Timer", make=lambda _: Timer(duration="00:00:01:00")),
+            Stock(name="ThroughputMonitor", make=lambda _: ThroughputMonitor(batch_size_fn=len)),
+            Stock(name="LambdaCallback", make=lambda _: LambdaCallback(on_train_start=print)),
+        ),
         Stock(
             name="GradientAccumulationScheduler",
             make=lambda _: GradientAccumulationScheduler({1: 3}),
@@ -211,7 +215,6 @@ class LightningLab:
             name="StochasticWeightAveraging",
             make=lambda _: StochasticWeightAveraging(0.05, swa_epoch_start=1),
         ),
-        Stock(name="ThroughputMonitor", make=lambda _: ThroughputMonitor(batch_size_fn=len)),
         Stock(
             name="TQDMProgressBar",
             make=lambda _: TQDMProgressBar(),
@@ -243,7 +246,6 @@ class LightningLab:
             make=lambda _: LearningRateFinder(num_training_steps=5, attr_name="lr"),
         ),
         Stock(name="ModelPruning", make=lambda _: ModelPruning("l1_unstructured", amount=0.5)),
-        Stock(name="LambdaCallback", make=lambda _: LambdaCallback(on_train_start=print)),
         *newer(),
     )
     callback = GpuEnergyCallback

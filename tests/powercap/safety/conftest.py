@@ -24,6 +24,8 @@ fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]
 # Time in which the watchdog restores the value found, s, as the issue promises.
 RESTORED_S = 2.0
+# For tests of what the actuator does. Locks, processes and sessions do not depend on it.
+EVERY_KIND = pytest.mark.parametrize("machine", ["files", "nvml", "hwmon"], indirect=True)
 
 
 @dataclass(frozen=True)
@@ -117,17 +119,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-@pytest.fixture(params=["files", "nvml", "hwmon"])
+@pytest.fixture
 def machine(
     request: pytest.FixtureRequest,
     folder: Path,
     fake_nvml: Callable[..., FakeNvml],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Machine:
-    """Provide two cards, of each kind in turn."""
-    if request.param == "files":
+    """Provide two cards: in files, or of the kind that ``EVERY_KIND`` gives."""
+    kind = getattr(request, "param", "files")
+    if kind == "files":
         return Machine("files", folder, ("GPU-1", "GPU-2"))
-    if request.param == "hwmon":
+    if kind == "hwmon":
         monkeypatch.setenv(SYSFS_VARIABLE, str(folder.parent / "sys"))
         for address in ADDRESSES:
             amd_card(folder.parent / "sys", address)

@@ -10,12 +10,13 @@ from energy_callbacks.core.errors import CardInUse
 from energy_callbacks.powercap.safety import gpu_lock
 from energy_callbacks.powercap.safety.state_file import all_files
 from energy_callbacks.powercap.settings import Setting
-from tests.powercap.safety.conftest import RESTORED_S, Job, Machine, until
+from tests.powercap.safety.conftest import EVERY_KIND, RESTORED_S, Job, Machine, until
 
 Start = Callable[..., Job]
 FOUND = (700.0, 700.0)
 
 
+@EVERY_KIND
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal(number: signal.Signals, start: Start, machine: Machine) -> None:
     """The watchdog restores all cards within two seconds, and the state files are gone."""
@@ -28,6 +29,7 @@ def test_a_signal(number: signal.Signals, start: Start, machine: Machine) -> Non
     assert not list(all_files(machine.folder))
 
 
+@EVERY_KIND
 @pytest.mark.parametrize(("ending", "code"), [("exits", 0), ("raises", 1)])
 def test_the_end_of_the_interpreter(ending: str, code: int, start: Start, machine: Machine) -> None:
     """The value found is back, by the context or by the watchdog."""
@@ -54,6 +56,7 @@ def test_the_watchdog_is_in_a_session_of_its_own(start: Start, machine: Machine)
     assert until(lambda: machine.limits == FOUND) < RESTORED_S
 
 
+@EVERY_KIND
 def test_the_watchdog_is_killed_too(start: Start, machine: Machine) -> None:
     """The next job on the card restores the value found before it changes anything."""
     job = start()
@@ -64,6 +67,7 @@ def test_the_watchdog_is_killed_too(start: Start, machine: Machine) -> None:
         assert machine.limits == FOUND
 
 
+@EVERY_KIND
 def test_two_jobs_on_one_card(
     start: Start, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +104,7 @@ def test_the_lock_is_held_until_the_watchdog_has_ended(
         assert machine.limits == FOUND
 
 
+@EVERY_KIND
 def test_a_foreign_change(start: Start, machine: Machine) -> None:
     """The watchdog leaves a value that another program has set, and says so."""
     job = start()

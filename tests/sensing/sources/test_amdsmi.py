@@ -1,10 +1,7 @@
 """What AMD's library adds to a GPU, with a module that answers as its documentation says."""
 
-import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,57 +13,12 @@ from energy_callbacks.sensing.sources.sysfs.amd_gpu import AMD_GPU
 from energy_callbacks.sensing.sources.sysfs.source import SysfsSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml.signals import Constant
+from tests.sensing.sources.fake_amdsmi import Library
 from tests.sensing.sources.trees import LiveDevice, RunningTree, Tree, amd_gpu
 from tests.sensing.sources.trees.amd_gpus import mi300x
 
 RESOLUTION_UJ = 15.300000190734863  # as the library returns it
 POWER_W = 300.0
-
-
-class AmdSmiLibraryException(Exception):
-    """The error of the library."""
-
-
-@dataclass
-class Library:
-    """The module ``amdsmi``: functions and fields of the "AMD SMI Python API reference".
-
-    Attributes:
-        clock: virtual time.
-        energy: returns the answer of ``amdsmi_get_energy_count``, given the seconds since start.
-        metrics: returns that of ``amdsmi_get_gpu_metrics_info``.
-        fault: whether all calls fail.
-    """
-
-    clock: FakeClock
-    energy: Callable[[float], dict[str, Any]]
-    metrics: Callable[[float], dict[str, Any]] = lambda _: {}
-    fault: bool = False
-    addresses: dict[str, str] = field(default_factory=lambda: {"a": "0000:03:00.0"})
-
-    def amdsmi_init(self) -> None:
-        self._check()
-
-    def amdsmi_get_processor_handles(self) -> list[str]:
-        return list(self.addresses)
-
-    def amdsmi_get_gpu_device_bdf(self, handle: str) -> str:
-        return self.addresses[handle].upper()
-
-    def amdsmi_get_energy_count(self, handle: str) -> dict[str, Any]:
-        return self._answer(handle, self.energy)
-
-    def amdsmi_get_gpu_metrics_info(self, handle: str) -> dict[str, Any]:
-        return self._answer(handle, self.metrics)
-
-    def _answer(self, handle: str, make: Callable[[float], dict[str, Any]]) -> dict[str, Any]:
-        self._check()
-        assert handle == "a"
-        return make(self.clock.monotonic_s() - 1000.0)
-
-    def _check(self) -> None:
-        if self.fault:
-            raise AmdSmiLibraryException("AMDSMI_STATUS_NOT_SUPPORTED")
 
 
 def counted(t_s: float) -> int:
@@ -232,20 +184,6 @@ def test_values_that_go_backward_are_not_used(
     assert machine.energy(20.0, 35.0) == (pytest.approx(POWER_W * 15.0, rel=1e-5), "counter")
 
 
-def test_a_reset_counter_counts_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a reset of the GPU, power readings give the energy until the counter starts again."""
-
-    def fields(t_s: float) -> dict[str, Any]:
-        return new_fields(t_s if t_s < 20.0 else t_s - 36.0)
-
-    machine = Machine(tmp_path, monkeypatch, fields)
-    machine.run(60.0)
-    energy = machine.values("energy")
-    assert sum(after < before for before, after in pairwise(energy)) == 1
-    assert machine.energy(35.0, 55.0) == (pytest.approx(POWER_W * 20.0, rel=1e-5), "counter")
-    assert machine.energy(15.0, 30.0)[0] == pytest.approx(POWER_W * 15.0, rel=1e-5)
-
-
 def test_a_counter_that_stands_still_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,11 +254,3 @@ def test_the_counter_of_the_files_is_preferred(
     machine.run(2.0)
     names = [one.sensor.name for one in machine.channels if one.quantity == "energy" and one.sensor]
     assert [name.endswith("gpu_metrics") for name in names] == [True]
-
-
-def test_it_can_be_sent_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it is opened, a source has no file and no library."""
-    machine = Machine(tmp_path, monkeypatch)
-    copy = pickle.loads(pickle.dumps(machine.source))
-    assert copy.name == machine.source.name
-    assert {"power", "clock"} < {one.quantity for one in copy.open()}

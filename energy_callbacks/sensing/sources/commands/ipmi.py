@@ -91,12 +91,12 @@ def power_w(text: str) -> float:
     """Return the power that a text of ``ipmitool dcmi power reading`` has, W.
 
     Raises:
-        ReadingMissed: if it has none; 0 W means that the controller does not know the power.
+        ReadingMissed: if it has none; 0 W, or all ones in 16 bits, mean that it is not known.
 
     >>> power_w("Instantaneous power reading: 220 Watts  Power reading state is: activated")
     220.0
     """
     power, state = _POWER.search(text), _STATE.search(text)
-    if power is None or state is None or not int(power[1]):
+    if power is None or state is None or int(power[1]) in (0, 0xFFFF):
         raise ReadingMissed(f"the controller has no power reading: {text.strip()[:200]!r}")
     return float(power[1])

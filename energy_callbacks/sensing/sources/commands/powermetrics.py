@@ -112,8 +112,8 @@ class PowermetricsSource:
 
         Raises:
             ReadingMissed: if a sample is late.
-            SourceLost: if the command has ended, or a sample is damaged, so that its energy is not
-                known.
+            SourceLost: if the command has ended, or a sample is missing or damaged, so that its
+                energy is not known.
         """
         self._read_s = self._clock.monotonic_s()
         if self._command is None:
@@ -122,7 +122,10 @@ class PowermetricsSource:
         if not documents and self._read_s - self._end_s >= _LATEST_S:
             raise ReadingMissed("powermetrics has no new sample")
         readings = [reading for one in documents for reading in self._readings(*_parsed(one))]
-        self._end_s = max(self._end_s, self._read_s - _LATEST_S)
+        behind_s = self._read_s - self._end_s - _LATEST_S
+        if documents and behind_s > _LATEST_S:
+            raise SourceLost(f"powermetrics has no sample of the last {behind_s:.0f} s")
+        self._end_s += max(behind_s, 0.0)
         return readings
 
     def close(self) -> None:

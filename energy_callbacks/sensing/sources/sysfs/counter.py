@@ -1,9 +1,11 @@
 """Converts the values of an energy counter that wraps, is reset or stops to J since the start."""
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from energy_callbacks.core.errors import ReadingMissed
+from energy_callbacks.core.records import Channel
 
 # A counter decreases when it wraps around at the end of its range, or when it is reset. If a reset
 # counted as a wrap, up to the whole range would be added at once: 262 kJ for RAPL's range of
@@ -21,15 +23,27 @@ class CounterUnchanged(ReadingMissed):
     """The counter has its previous value, although it should have changed; it may change soon."""
 
 
+def wrap_remarks(counters: Iterable[tuple[Channel, int]]) -> list[str]:
+    """Return a message for each counter that restarted at the end of its range.
+
+    Args:
+        counters: channel and number of wraps of each counter.
+    """
+    return [
+        f"the counter of {channel.device.name} restarted at the end of its range "
+        f"{wraps} {'time' if wraps == 1 else 'times'}; no energy is lost"
+        for channel, wraps in counters
+        if wraps
+    ]
+
+
 class Counter:
-    """Adds up the increases of an energy counter, J.
+    """Adds up the increases of an energy counter since its first value, J.
 
     Attributes:
         wraps: number of wraps so far.
 
     Args:
-        raw: first value, from which increases count.
-        t_s: monotonic time of the first value.
         unit: one unit of the values, J, such as 1e-6 for microjoules.
         wrap: largest value, after which the counter continues at 0; ``None`` if it is not known or
             if the counter does not wrap: each decrease is then a reset.
@@ -38,20 +52,14 @@ class Counter:
     """
 
     def __init__(
-        self,
-        raw: float,
-        t_s: float,
-        *,
-        unit: float,
-        wrap: float | None = None,
-        stale_s: float | None = None,
+        self, *, unit: float, wrap: float | None = None, stale_s: float | None = None
     ) -> None:
         self.wraps = 0
         self._unit = unit
         self._range = -math.inf if wrap is None else wrap + 1
         self._stale_s = stale_s
-        self._raw, self._total = raw, 0.0
-        self._t_s = self._changed_s = t_s
+        self._raw: float | None = None
+        self._total = self._t_s = self._changed_s = 0.0
         self._same_s = 0.0  # from the last change to the last reading without one
 
     def advance(self, raw: float, t_s: float) -> float:
@@ -68,6 +76,9 @@ class Counter:
             CounterUnchanged: if the counter has not changed, but may not have stopped yet.
             ReadingMissed: if the counter has stopped.
         """
+        if self._raw is None:
+            self._raw, self._t_s, self._changed_s = raw, t_s, t_s
+            return 0.0
         rise, passed_s = raw - self._raw, t_s - self._t_s
         self._raw, self._t_s = raw, t_s
         is_known = self._stale_s is None or self._is_running(rise, t_s, self._stale_s)

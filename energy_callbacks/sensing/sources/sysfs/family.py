@@ -24,6 +24,9 @@ HIDDEN_FIX: Final = (
 )
 """What the user can do if files cannot be read that the kernel makes readable for all users."""
 
+ALL_ONES: Final = (2**32 - 1, 2**64 - 1)
+"""Values of many drivers and libraries for "no value": all bits set."""
+
 
 def sysfs_root() -> Path:
     """Return the folder below which the files are: ``/sys``, or where a container mounts it."""

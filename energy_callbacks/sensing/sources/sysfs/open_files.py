@@ -1,5 +1,6 @@
 """Keeps files open, and reads their present content."""
 
+import errno
 import os
 import sys
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from energy_callbacks.sensing.clock import Clock
 
 # Largest content of a file, byte: one page, the limit of sysfs (Linux, filesystems/sysfs.rst).
 _MOST_BYTES: Final = 4096
+GONE: Final = (errno.ENODEV, errno.ENXIO)
+"""Errors of files whose device is gone; Linux returns ENODEV for files of sysfs."""
 
 
 def read_start(descriptor: int, size: int) -> bytes:

@@ -1,9 +1,9 @@
 """Opens the files of a device's sensors, and reads their values."""
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.records import Channel, Quantity, Reading, Sensor
 from energy_callbacks.sensing.sources.sysfs.counter import Counter
 from energy_callbacks.sensing.sources.sysfs.family import (
-    DeviceSensor,
+    ALL_ONES,
     FileSensor,
     FoundDevice,
     whole_number,
@@ -20,8 +20,6 @@ from energy_callbacks.sensing.sources.sysfs.open_files import Content, OpenFiles
 
 # Time between two readings of a sensor of power with an unknown period, s.
 _POLL_S: Final = 0.1
-# "No value" of many drivers: all bits set.
-_ALL_ONES: Final = (2**32 - 1, 2**64 - 1)
 # Errors of a file that was opened, but has no value now, such as while a GPU sleeps or is reset
 # (EPERM: amdgpu_pm.c, amdgpu_pm_get_access_if_active).
 _NOT_NOW: Final = (errno.EPERM, errno.EBUSY, errno.EAGAIN)
@@ -38,7 +36,7 @@ class OpenSensor:
         factor: file whose value is multiplied with it; ``None`` if there is none.
         added: file whose value is added to it; ``None`` if there is none.
         channel: channel of its readings.
-        counter: adds up the increases; ``None`` for a gauge, and before the first value.
+        counter: adds up the increases; ``None`` for a gauge.
     """
 
     row: FileSensor
@@ -47,7 +45,7 @@ class OpenSensor:
     factor: Path | None
     added: Path | None
     channel: Channel
-    counter: Counter | None = field(default=None, init=False)
+    counter: Counter | None
 
     @property
     def wraps(self) -> int:
@@ -58,8 +56,8 @@ class OpenSensor:
         """See ``DeviceSensor``."""
         raw, content = self.raw()
         value, t_error_s = raw * self.row.unit, content.t_error_s
-        if self.row.kind == "counter":
-            value = self._counted(raw, content.t_s)
+        if self.counter is not None:
+            value = self.counter.advance(raw, content.t_s)
             t_error_s += self.row.period_s or 0.0
         return Reading(self.channel, content.t_s, value, t_error_s)
 
@@ -82,27 +80,9 @@ class OpenSensor:
     def _known(self, raw: float, path: Path) -> float:
         """Return a value; raise ``ReadingMissed`` if it means that there is none."""
         can_be_negative = self.row.quantity == "temperature"
-        if raw in self.row.missing or raw in _ALL_ONES or (raw < 0 and not can_be_negative):
+        if raw in self.row.missing or raw in ALL_ONES or (raw < 0 and not can_be_negative):
             raise ReadingMissed(f"{path.name} contains {raw:g}, which is no value")
         return raw
-
-    def _counted(self, raw: float, t_s: float) -> float:
-        """Return the energy since the first value, J."""
-        if self.counter is None:
-            row = self.row
-            self.counter = Counter(raw, t_s, unit=row.unit, wrap=row.wrap, stale_s=row.stale_s)
-            return 0.0
-        return self.counter.advance(raw, t_s)
-
-
-def wrap_remarks(sensors: Iterable[DeviceSensor]) -> list[str]:
-    """Return a message for each counter that restarted at the end of its range."""
-    return [
-        f"the counter of {one.channel.device.name} restarted at the end of its range "
-        f"{one.wraps} {'time' if one.wraps == 1 else 'times'}; no energy is lost"
-        for one in sensors
-        if one.wraps
-    ]
 
 
 class Opening:
@@ -157,7 +137,10 @@ class Opening:
         for needed in filter(None, (path, factor, added)):
             self._files.add(needed)
         channel = _channel(row, path, self._found)
-        one = OpenSensor(row, self._files, path, factor, added, channel)
+        counter = None
+        if row.kind == "counter":
+            counter = Counter(unit=row.unit, wrap=row.wrap, stale_s=row.stale_s)
+        one = OpenSensor(row, self._files, path, factor, added, channel, counter)
         try:
             one.raw()
         except OSError as error:

@@ -1,6 +1,5 @@
 """Reads one device of a family whose sensors are files (``family``)."""
 
-import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,10 +10,10 @@ from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavai
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s, until_reading_s
-from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged
+from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged, wrap_remarks
 from energy_callbacks.sensing.sources.sysfs.family import DeviceSensor, Family, FoundDevice
-from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
-from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening, wrap_remarks
+from energy_callbacks.sensing.sources.sysfs.open_files import GONE, OpenFiles
+from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening
 
 # Time between two readings after a change of phase, s; as for RAPL.
 _QUICK_S: Final = 0.05
@@ -28,8 +27,6 @@ _SHORTEST_POLL_S: Final = 0.05
 _SWING: Final = 0.5
 # Quantities that a device must have.
 _METERING: Final = {"power", "energy"}
-# Errors of files whose device is gone. Linux returns ENODEV for files of sysfs.
-_GONE: Final = (errno.ENODEV, errno.ENXIO)
 
 
 class SysfsSource:
@@ -149,13 +146,13 @@ class SysfsSource:
         except CounterUnchanged:
             pass
         except (OSError, ReadingMissed) as error:
-            if isinstance(error, OSError) and error.errno in _GONE:
+            if isinstance(error, OSError) and error.errno in GONE:
                 raise SourceLost(f"{self.name} is gone: {_name(one)}: {error}") from error
             missed.append(f"{_name(one)}: {error}")
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
-        return wrap_remarks(self._sensors)
+        return wrap_remarks((one.channel, one.wraps) for one in self._sensors)
 
     def close(self) -> None:
         """See ``Source.close``."""

@@ -13,7 +13,6 @@ from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavai
 from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing.sources.commands import powermetrics
 from energy_callbacks.sensing.sources.commands.powermetrics import PowermetricsSource
-from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.testing import FakeClock
 from tests.sensing.sources.commands.recordings import DATA, STREAM, python, refused
 
@@ -41,11 +40,6 @@ class Recording:
             with suppress(ReadingMissed):
                 if readings := list(self.source.read()):
                     return readings
-
-    def reopen(self) -> None:
-        """Do what the sampler does with a lost source."""
-        self.close()
-        self.source.open()
 
     def close(self) -> None:
         """End the command."""
@@ -111,40 +105,9 @@ def test_a_command_that_ends_is_lost_and_leaves_no_process(recording: Recording)
         recording.awaited()
 
 
-def test_a_damaged_document_is_a_gap_and_not_a_zero(recording: Recording) -> None:
-    """The source is opened again; its counter restarts, and the time between is not covered."""
-    timeline = Timeline()
-    timeline.register(recording.source.open())
-    for _ in range(2):
-        for _ in range(2):
-            recording.clock.advance(0.5)
-            recording.order("next")
-            timeline.extend(recording.awaited())
-        recording.order("damage")
-        with pytest.raises(SourceLost, match="damaged"):
-            recording.awaited()
-        recording.clock.advance(1.0)
-        recording.reopen()
-    timeline.finish()
-    # From 0.5 to 1 s and from 2.5 to 3 s, 1.5 J each; in between, the energy is not known.
-    energy = timeline.energy("cpu0", 1000.5, 1003.0)
-    assert energy.energy_j == pytest.approx(3.0)
-    assert energy.coverage == pytest.approx(1.0 / 2.5)
-
-
 def test_a_user_without_permission_is_told_the_line_for_sudo() -> None:
     """The command is run by sudo, which does not ask for a password."""
     assert powermetrics.POWERMETRICS[:3] == ("sudo", "-n", "powermetrics")
     with pytest.raises(SourceUnavailable, match="a password is required") as caught:
         PowermetricsSource(FakeClock(), refused("sudo: a password is required")).open()
     assert "NOPASSWD: /usr/bin/powermetrics" in caught.value.fix
-
-
-def test_an_intel_mac_has_no_energies(tmp_path: Path) -> None:
-    """Its documents have other fields; the source is unavailable and leaves no process."""
-    text = (DATA / "powermetrics.plist").read_text().replace("_energy", "_joules")
-    (tmp_path / "intel.plist").write_text(text)
-    (tmp_path / "orders").touch()
-    command = python(STREAM, tmp_path / "intel.plist", tmp_path / "orders")
-    with pytest.raises(SourceUnavailable, match="reports no energy"):
-        PowermetricsSource(FakeClock(), command).open()

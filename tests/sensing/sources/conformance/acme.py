@@ -7,7 +7,7 @@ from typing import Final
 
 from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor, FoundDevice
-from tests.sensing.sources.conformance.case import Case
+from tests.sensing.sources.conformance.case import family_case
 from tests.sensing.sources.trees import LiveDevice, Tree, number
 
 WRAP: Final = 2**36 - 1
@@ -103,10 +103,10 @@ def _anvil(tree: Tree, index: int, *, start_j: float) -> LiveDevice:
 
 
 CASES: Final = tuple(
-    Case(
+    family_case(
+        FAMILY,
+        make,
         name=f"acme {make.__name__}",
-        family=FAMILY,
-        make=make,
         gauges={"temperature": 56.0, "power_limit": 300.0},
     )
     for make in (anvil, hammer, chisel)

@@ -1,8 +1,8 @@
-"""Lists the cases of all families; a new family is a line here."""
+"""Lists all cases; a new family is a line here."""
 
 from typing import Final
 
-from tests.sensing.sources.conformance import acme, amd, hosts, intel
+from tests.sensing.sources.conformance import acme, amd, commands, cpus, hosts, intel, nvidia
 from tests.sensing.sources.conformance.case import Case
 
 CASES: Final[tuple[Case, ...]] = (
@@ -10,4 +10,7 @@ CASES: Final[tuple[Case, ...]] = (
     *amd.CASES,
     *intel.CASES,
     *hosts.CASES,
+    *cpus.CASES,
+    *commands.CASES,
+    *nvidia.CASES,
 )

@@ -4,15 +4,21 @@ from typing import Final
 
 from energy_callbacks.sensing.sources.sysfs.hwmon import ACPI_METER, GRACE
 from energy_callbacks.sensing.sources.sysfs.jetson import JETSON
-from tests.sensing.sources.conformance.case import Case
+from tests.sensing.sources.conformance.case import family_case
 from tests.sensing.sources.trees import ina3221
 from tests.sensing.sources.trees.hosts import acpi_meter, grace_module, grace_socket
 
 CASES: Final = (
-    Case(name="jetson board", family=JETSON, make=ina3221, scope="machine", named="VDD_IN"),
-    Case(name="jetson gpu", family=JETSON, make=ina3221, named="VDD_CPU_GPU_CV", share=0.4),
-    Case(name="jetson soc", family=JETSON, make=ina3221, scope="host", named="SOC", share=0.2),
-    Case(name="grace socket", family=GRACE, make=grace_socket, scope="host"),
-    Case(name="grace module", family=GRACE, make=grace_module, scope="machine"),
-    Case(name="acpi meter", family=ACPI_METER, make=acpi_meter, scope="machine", is_only_one=True),
+    family_case(JETSON, ina3221, name="jetson board", scope="machine", named="VDD_IN"),
+    family_case(JETSON, ina3221, name="jetson gpu", named="VDD_CPU_GPU_CV", share=0.4),
+    family_case(JETSON, ina3221, name="jetson soc", scope="host", named="SOC", share=0.2),
+    family_case(GRACE, grace_socket, name="grace socket", scope="host"),
+    family_case(GRACE, grace_module, name="grace module", scope="machine"),
+    family_case(
+        ACPI_METER,
+        acpi_meter,
+        name="acpi meter",
+        scope="machine",
+        impossible={"two devices": "of several meters none is read, because they may overlap"},
+    ),
 )

@@ -1,5 +1,4 @@
 import os
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
@@ -11,7 +10,7 @@ import pytest
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
-from energy_callbacks.sensing.clock import Clock, Periodic, SystemClock
+from energy_callbacks.sensing.clock import Periodic
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml, VirtualTime
@@ -651,25 +650,6 @@ def test_unknown_uuid(play: Play) -> None:
 
     with pytest.raises(SourceUnavailable, match="nvidia-smi -L"):
         bench.open()
-
-
-def test_picklable_until_opened() -> None:
-    """A source that is not open can be pickled."""
-    clock: Clock = SystemClock()
-    copy = pickle.loads(pickle.dumps(NvmlSource(clock, card_uuid(0))))
-
-    assert copy.name == NvmlSource(clock, card_uuid(0)).name
-
-
-def test_close_twice_and_read_closed(play: Play) -> None:
-    """Closing twice is harmless; reading a closed source is refused."""
-    bench = play(presets.h200(WAVE))
-    bench.open()
-    bench.source.close()
-    bench.source.close()
-
-    with pytest.raises(SourceLost, match="not open"):
-        bench.source.read()
 
 
 # --- MIG and shared cards
