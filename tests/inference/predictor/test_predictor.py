@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energy_callbacks.inference.predictor import Predictor
-from energy_callbacks.inference.predictor.physics import OF_MODEL
+from energy_callbacks.inference.predictor import Predictor, rows
+from energy_callbacks.inference.predictor.physics import OF_MODEL, estimate, jacobian
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Tenant
 from tests.inference.predictor.law import HIGHEST_MHZ, STATIC_W, equal, grid, measured
 
@@ -54,6 +54,21 @@ def test_the_highest_clock_is_the_reference(fitted: Predictor) -> None:
     steps = np.diff(np.log(rates))
     assert (steps > -1e-3).all()
     assert steps.max() < 0.03
+
+
+def test_derivatives_are_those_of_each_parameter(fitted: Predictor) -> None:
+    """They are central differences of the form, for configurations of different sizes."""
+    slow = equal("small", 1, 50.0, 16, sm_mhz=900.0)
+    which = [equal("small", 3, 30.0, 8), Configuration(tenants=()), slow]
+    made = rows.of(which, fitted.models, fitted.reference_mhz)
+    center, slopes = jacobian(fitted.theta, fitted.scales, made)
+    alone = estimate(fitted.theta, fitted.scales, made)
+    assert all(map(np.array_equal, center, alone))
+    for at, step in enumerate(np.eye(len(fitted.theta)) * 1e-4):
+        after = estimate(fitted.theta + step, fitted.scales, made)
+        before = estimate(fitted.theta - step, fitted.scales, made)
+        for slope, high, low in zip(slopes, after, before, strict=True):
+            assert slope[:, at] == pytest.approx((high - low) / 2e-4, rel=1e-3, abs=1e-3)
 
 
 def test_a_higher_limit_than_the_power_changes_nothing() -> None:
