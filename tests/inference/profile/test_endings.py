@@ -97,5 +97,5 @@ def test_other_profiles_go_on(machine: Machine) -> None:
         one.start_mps({})
         with RunFolder() as other:
             other.start_mps({})
-            assert len(machine.left()) == 4
+            until(lambda: len(machine.left()) == 4)
         assert len(machine.left()) == 2

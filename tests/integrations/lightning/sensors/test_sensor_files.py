@@ -4,9 +4,8 @@ The training ends as without us, and the report shows each gap. What the reader 
 tested for every family in ``tests/sensing/sources/conformance``.
 """
 
-import errno
 import math
-import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,16 +13,14 @@ import pytest
 
 pytest.importorskip("lightning")
 
-from energy_callbacks.testing import FakeClock
 from tests import faults
+from tests.fake_nvml.signals import Signal
 from tests.faults import ACROSS, AFTER, BEFORE, LOAD
 from tests.integrations.contract.faults import PLAN, FaultyTraining, _assert_all_counted
 from tests.integrations.contract.faults import _assert_same as assert_same
 from tests.integrations.contract.lab import Bench, Training
 from tests.integrations.lightning.lab import LightningLab
 from tests.sensing.sources.conformance import acme
-from tests.sensing.sources.conformance.case import Lab
-from tests.sensing.sources.trees.faults import FAULTS, end
 
 COUNTER, POWER = "acme chisel", "acme hammer"
 FAULT_FOR_S = 15.0
@@ -62,29 +59,41 @@ INJECTED = (
 
 
 class SensorFiles:
-    """A training beside one or two made-up GPUs whose sensors are files."""
+    """A training beside made-up GPUs whose sensors are files."""
 
-    def __init__(self, bench: Bench, device: str, *, count: int = 1, start_j: float = 0.0) -> None:
+    def __init__(
+        self, bench: Bench, patch: pytest.MonkeyPatch, device: str, *signals: Signal, start_j: float
+    ) -> None:
         (case,) = (case for case in acme.CASES if case.name == device)
-        self.files = Lab(case, bench.folder / "machine", *[LOAD] * count, start_j=start_j)
-        clock: FakeClock = self.files.clock
-        self.files.running.start(0.05)
-        self.training = FaultyTraining(bench, clock, sources=self.files.sources)
+        self.files = case.lab(bench.folder / "machine", patch, signals or (LOAD,), start_j)
+        self.training = FaultyTraining(bench, self.files.clock, sources=self.files.sources)
 
     def begin(self, fault: str) -> None:
         """Begin a fault of the first GPU, and end it after 15 s."""
-        running, device = self.files.running, self.files.live[0]
-        end_s = running.now_s + FAULT_FOR_S
-        FAULTS[fault](running, device)
+        end_s = self.files.running.now_s + FAULT_FOR_S
+        self.files.begin(fault)
 
         def check() -> float | None:
-            if running.now_s < end_s:
+            if self.files.running.now_s < end_s:
                 return None
-            end(running, device)
+            self.files.end(fault)
             return math.inf
 
         if fault != "reset":
             self.files.clock.every(0.5, check, "end of the fault")
+
+
+Make = Callable[..., SensorFiles]
+
+
+@pytest.fixture
+def machine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Return a function that makes a training beside GPUs."""
+
+    def make(device: str, *signals: Signal, start_j: float = 0.0) -> SensorFiles:
+        return SensorFiles(bench, monkeypatch, device, *signals, start_j=start_j)
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +110,13 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.mark.parametrize("injected", INJECTED, ids=str)
 def test_a_fault_changes_no_step_and_is_reported(
-    injected: Injected, bench: Bench, without_us: Training
+    injected: Injected, machine: Make, without_us: Training
 ) -> None:
     """Losses and weights are identical, and the energy is right or the report shows a gap."""
-    machine = SensorFiles(bench, injected.device)
-    assert_same(machine.training.fit(lambda: machine.begin(injected.fault)), without_us)
-    run = machine.training.run()
+    gpu = machine(injected.device)
+    gpu.files.start()
+    assert_same(gpu.training.fit(lambda: gpu.begin(injected.fault)), without_us)
+    run = gpu.training.run()
     _assert_all_counted(run)
     faults.assert_right_or_gap(run, BEFORE, may_miss=False)
     faults.assert_right_or_gap(run, ACROSS, may_miss=injected.may_miss)
@@ -116,63 +126,45 @@ def test_a_fault_changes_no_step_and_is_reported(
     assert run.says(injected.says), run.report.warnings
 
 
-def test_a_wrap_loses_nothing(bench: Bench, without_us: Training) -> None:
+def test_a_wrap_loses_nothing(machine: Make, without_us: Training) -> None:
     """A counter that wraps during the training is right, and the report says so."""
     before_j = LOAD.energy_j(0.0, 30.0)
-    machine = SensorFiles(bench, COUNTER, start_j=acme.WRAP * 1e-6 - before_j)
-    assert_same(machine.training.fit(), without_us)
-    run = machine.training.run()
+    gpu = machine(COUNTER, start_j=acme.WRAP * 1e-6 - before_j)
+    gpu.files.start()
+    assert_same(gpu.training.fit(), without_us)
+    run = gpu.training.run()
     _assert_all_counted(run)
     for window in (BEFORE, ACROSS, AFTER):
         faults.assert_right_or_gap(run, window, may_miss=False)
     assert run.says("restarted at the end of its range 1 time")
 
 
-def test_one_of_two_cards_may_go_away(bench: Bench, without_us: Training) -> None:
+def test_one_of_two_cards_may_go_away(machine: Make, without_us: Training) -> None:
     """The other GPU is measured as before."""
-    machine = SensorFiles(bench, COUNTER, count=2)
-    assert_same(machine.training.fit(lambda: machine.begin("unplugged")), without_us)
-    run = machine.training.run()
-    other = run.energy(ACROSS, machine.files.found[1].device.key)
+    gpus = machine(COUNTER, LOAD, LOAD)
+    gpus.files.start()
+    assert_same(gpus.training.fit(lambda: gpus.begin("unplugged")), without_us)
+    run = gpus.training.run()
+    first, second = gpus.files.keys
+    other = run.energy(ACROSS, second)
     assert other.coverage > 0.999
     assert other.energy_j == pytest.approx(run.truth_j(ACROSS), rel=0.01)
-    assert run.energy(ACROSS, machine.files.found[0].device.key).coverage < 0.99
+    assert run.energy(ACROSS, first).coverage < 0.99
     assert run.says("is gone")
 
 
-@pytest.mark.parametrize("why", ["missing", "forbidden"])
-def test_no_files_at_the_start(
-    why: str, bench: Bench, without_us: Training, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("missing", "reports neither power nor energy"), ("permission", "permission denied")],
+)
+def test_no_files_at_the_start(fault: str, says: str, machine: Make, without_us: Training) -> None:
     """Without files, or without permission, the report says what is missing and what to do."""
-    machine = SensorFiles(bench, COUNTER)
-    path = machine.files.metering_paths()[0]
-    machine.files.running.stop()
-    if why == "missing":
-        machine.files.running.tree.remove(path)
-    else:
-        _forbid(monkeypatch, machine.files.running.tree.root / path)
-    assert_same(machine.training.fit(), without_us)
-    run = machine.training.run()
+    gpu = machine(COUNTER)
+    gpu.files.begin(fault)
+    assert_same(gpu.training.fit(), without_us)
+    run = gpu.training.run()
     _assert_all_counted(run)
     assert run.report.energy.gpu.energy_j is None
     sensors = " ".join(str(entry) for entry in run.report.unavailable)
-    family = acme.FAMILY
-    if why == "missing":
-        assert "reports neither power nor energy" in sensors
-        assert family.absence_fix in sensors
-    else:
-        assert "permission denied" in sensors
-        assert family.permission_fix in sensors
-
-
-def _forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
-    """Make a file unreadable, also for root."""
-    really_open = os.open
-
-    def guarded(path, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if str(path) == str(forbidden):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return really_open(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", guarded)
+    assert says in sensors
+    assert gpu.files.case.fixes[fault] in sensors
