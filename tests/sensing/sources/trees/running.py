@@ -23,14 +23,12 @@ class _Played:
         device: the device.
         signal: its power as a function of the time since the start of the tree.
         zero_j: value of its counter at the start of the tree, J; may be less than 0.
-        stopped: state in which its files stand still; ``None`` if they follow the signal.
         is_plugged: whether the device is there.
     """
 
     device: LiveDevice
     signal: Signal
     zero_j: float
-    stopped: State | None = None
     is_plugged: bool = True
 
 
@@ -87,7 +85,7 @@ class RunningTree:
                 self._write(played)
 
     def _write(self, played: _Played) -> None:
-        state = played.stopped or self._state(played)
+        state = self._state(played)
         for file in played.device.files:
             path = f"{played.device.folder}/{file.path}"
             change = self._changes.get(path)
@@ -122,16 +120,6 @@ class RunningTree:
             self._changes.pop(path, None)
         else:
             self._changes[path] = content if callable(content) else lambda _: content
-        self.update()
-
-    def freeze(self, device: LiveDevice) -> None:
-        """Let all files of a device stand still."""
-        played = self._played[device.folder]
-        played.stopped = self._state(played)
-
-    def thaw(self, device: LiveDevice) -> None:
-        """Let the files of a device follow its power again, as if they had never stopped."""
-        self._played[device.folder].stopped = None
         self.update()
 
     def unplug(self, device: LiveDevice) -> None:
