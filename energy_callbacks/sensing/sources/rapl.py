@@ -13,17 +13,19 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.schedule import until_reading_s
-from energy_callbacks.sensing.sources.sysfs.counter import Counter, CounterUnchanged, wrap_remarks
+from energy_callbacks.sensing.sources.sysfs.counter import Counter, wrap_remarks
 from energy_callbacks.sensing.sources.sysfs.drm import text, whole
 from energy_callbacks.sensing.sources.sysfs.family import ALL_ONES
-from energy_callbacks.sensing.sources.sysfs.open_files import GONE, read_start
+from energy_callbacks.sensing.sources.sysfs.open_files import read_start
+from energy_callbacks.sensing.sources.sysfs.read_all import read_all
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -172,20 +174,8 @@ class CpuEnergySource(ABC):
         if not self._counters:
             raise ReadingMissed(f"{self.name} is not open; call open() first")
         self._read_s = self._clock.monotonic_s()
-        readings: list[Reading] = []
-        missed: list[str] = []
-        for one in self._counters:
-            try:
-                readings.append(self._reading(one))
-            except CounterUnchanged:
-                pass
-            except (OSError, ReadingMissed) as error:
-                if isinstance(error, OSError) and error.errno in GONE:
-                    raise SourceLost(f"{self.name} is gone: {one.name}: {error}") from error
-                missed.append(f"{one.name}: {error}")
-        if missed and not readings:
-            raise ReadingMissed("; ".join(missed))
-        return readings
+        counters = ((one.name, partial(self._reading, one)) for one in self._counters)
+        return read_all(self.name, counters)
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""

@@ -1,6 +1,5 @@
 """Keeps files open, and reads their present content."""
 
-import errno
 import os
 import sys
 from dataclasses import dataclass
@@ -11,8 +10,6 @@ from energy_callbacks.sensing.clock import Clock
 
 # Largest content of a file, byte: one page, the limit of sysfs (Linux, filesystems/sysfs.rst).
 _MOST_BYTES: Final = 4096
-GONE: Final = (errno.ENODEV, errno.ENXIO)
-"""Errors of files whose device is gone; Linux returns ENODEV for files of sysfs."""
 
 
 def read_start(descriptor: int, size: int) -> bytes:

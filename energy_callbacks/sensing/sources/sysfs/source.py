@@ -10,10 +10,11 @@ from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavai
 from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s, until_reading_s
-from energy_callbacks.sensing.sources.sysfs.counter import CounterUnchanged, wrap_remarks
+from energy_callbacks.sensing.sources.sysfs.counter import wrap_remarks
 from energy_callbacks.sensing.sources.sysfs.family import DeviceSensor, Family, FoundDevice
-from energy_callbacks.sensing.sources.sysfs.open_files import GONE, OpenFiles
+from energy_callbacks.sensing.sources.sysfs.open_files import OpenFiles
 from energy_callbacks.sensing.sources.sysfs.open_sensors import Opening
+from energy_callbacks.sensing.sources.sysfs.read_all import read_all
 
 # Time between two readings after a change of phase, s; as for RAPL.
 _QUICK_S: Final = 0.05
@@ -128,27 +129,17 @@ class SysfsSource:
         self._read_s = self._clock.monotonic_s()
         if not self._found.folder.exists():
             raise SourceLost(f"{self.name} is gone: {self._found.folder} does not exist any more")
-        readings: list[Reading] = []
-        missed: list[str] = []
-        for one in self._sensors:
-            if self._read_s >= self._due_s.get(one.channel.quantity, 0.0) - PUNCTUAL_S:
-                self._read_one(one, readings, missed)
+        due = [
+            one
+            for one in self._sensors
+            if self._read_s >= self._due_s.get(one.channel.quantity, 0.0) - PUNCTUAL_S
+        ]
+        for one in due:
+            self._due_s[one.channel.quantity] = _next_s(one.channel, self._read_s)
+        self._has_energy = False  # also if all sensors fail
+        readings = read_all(self.name, ((_name(one), one.read) for one in due))
         self._has_energy = any(one.channel.quantity == "energy" for one in readings)
-        if missed and not readings:
-            raise ReadingMissed("; ".join(missed))
         return readings
-
-    def _read_one(self, one: DeviceSensor, readings: list[Reading], missed: list[str]) -> None:
-        """Append the reading of a sensor, or the message of its failure."""
-        self._due_s[one.channel.quantity] = _next_s(one.channel, self._read_s)
-        try:
-            readings.append(one.read())
-        except CounterUnchanged:
-            pass
-        except (OSError, ReadingMissed) as error:
-            if isinstance(error, OSError) and error.errno in GONE:
-                raise SourceLost(f"{self.name} is gone: {_name(one)}: {error}") from error
-            missed.append(f"{_name(one)}: {error}")
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
