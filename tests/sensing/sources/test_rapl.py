@@ -232,6 +232,18 @@ def forbid(monkeypatch, forbidden):
     monkeypatch.setattr(os, "open", guarded)
 
 
+def test_unreadable_counter_says_how_to_open_it(tree, clock, monkeypatch):
+    """A counter that only root may read names the file, the reason and the ways out."""
+    folder = tree.add("0", "package-0", 1)
+    forbid(monkeypatch, {folder / "energy_uj"})
+    with pytest.raises(SourceUnavailable) as caught:
+        RaplSource(clock, tree.root).open()
+    assert str(folder / "energy_uj") in caught.value.reason
+    assert "Permission denied" in caught.value.reason
+    assert "energy_uj = 0444" in caught.value.fix
+    assert "CAP_DAC_READ_SEARCH" in caught.value.fix
+
+
 def test_partly_readable_says_what_is_not_counted(tree, clock, monkeypatch):
     """With one of two packages readable, that one is offered and names the other as missing."""
     tree.add("0", "package-0", 1)

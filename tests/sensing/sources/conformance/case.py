@@ -67,6 +67,8 @@ class Case(ABC):
             the user can do.
         gone: part of the message about a device that has gone away.
         quiet: those of ``no_values`` without a notice, because other quantities have readings.
+        no_value_is: kind of the notice about one of ``no_values``.
+        back_s: seconds after which the energy is right again once a stopped counter counts.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Case(ABC):
     fixes: Mapping[str, str] = field(default_factory=dict)
     gone: str = "is gone"
     quiet: Collection[str] = ()
+    no_value_is: str = "missed"
+    back_s: float = 2.0
 
     @abstractmethod
     def lab(

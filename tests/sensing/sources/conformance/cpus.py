@@ -66,6 +66,7 @@ CASES: Final = (
         sources=_rapl,
         scope="host",
         fixes={"missing": "intel_rapl_msr", "permission": "energy_uj = 0444"},
+        back_s=6.0,
     ),
     FileCase(
         name="perf",
@@ -76,6 +77,7 @@ CASES: Final = (
         no_values={"error state": lambda _: b""},
         # If there are no events, discovery shows what can be done for RAPL's files.
         fixes={"missing": "", "permission": "kernel.perf_event_paranoid=0"},
+        back_s=6.0,
         impossible={
             "wrap": "the kernel counts in 64 bits",
             "reset": "the kernel adds up the increases of the register",
