@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -71,26 +72,33 @@ class Machine:
 
 
 @pytest.fixture
+def short_path() -> Iterator[Path]:
+    """Provide a folder whose path leaves space for MPS's sockets; that of ``tmp_path`` may not."""
+    with tempfile.TemporaryDirectory(prefix="ec-test-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def machine(
-    fake_nvml: Callable[..., FakeNvml], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_nvml: Callable[..., FakeNvml], short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Machine]:
     """Provide a machine; nothing of its profiles is left after the test."""
-    program = tmp_path / "bin" / cleaner.CONTROL
+    program = short_path / "bin" / cleaner.CONTROL
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable} -SE\n{FAKE_MPS.read_text()}")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_NVML_CACHE", str(build().parents[1]))  # not compiled for each test
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(short_path))
     monkeypatch.setattr("tempfile.tempdir", None)  # it is read again
     scenario = Scenario(cards=(h200(Constant(300.0)),), epoch_unix_s=time.time() - 60.0)
-    one = Machine(tmp_path, fake_nvml(scenario, virtual=False))
+    one = Machine(short_path, fake_nvml(scenario, virtual=False))
     yield one
     for job in one.jobs:
         job.kill()
         job.communicate()
     until(lambda: not one.left())
-    until(lambda: not list(tmp_path.glob("ec-*")))
+    until(lambda: not list(short_path.glob("ec-*")))
 
 
 def until(is_true: Callable[[], object], limit_s: float = 20.0) -> None:
