@@ -16,6 +16,8 @@ _NOISE: Final = 0.007
 _PAUSING_NOISE: Final = 0.03
 _NOISE_WINDOWS: Final = 4.0
 _LEAST_NOISE: Final = 1e-3
+# Mean size of a normal variable, in standard deviations.
+_MEAN_SIZE: Final = math.sqrt(2.0 / math.pi)
 # Windows over which the noise is learned; long, because it is a property of sensor and work.
 _NOISE_MEMORY: Final = 60.0
 # Change of the power from one window to the next, relative: temperature changes leakage. A GPU that
@@ -40,24 +42,45 @@ _FORGET: Final = 60
 _LENGTH: Final = 0.6
 
 
-@dataclass(slots=True)
-class Noise:
-    """Learns the noise of windows from differences of successive windows at one point.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Difference between the measured and the expected power of a window.
 
     Attributes:
-        variance: of the logarithm of the power of a window.
+        deviations: its size, in the standard deviations that were expected of it.
+        noise: part of the noise of windows in the expected variance; the rest is the estimate's.
     """
 
-    variance: float = _NOISE**2
+    deviations: float
+    noise: float
+
+
+@dataclass(slots=True)
+class Noise:
+    """Learns the noise of windows from their differences from the expected power.
+
+    The mean size of a difference is learned, not its square, so that a start that was too high is
+    forgotten in fewer windows.
+
+    Attributes:
+        deviation: standard deviation of the power of a window, relative.
+    """
+
+    deviation: float = _NOISE
     _count: float = _NOISE_WINDOWS
 
-    def add(self, difference: float) -> None:
-        """Add the difference of two logarithms of power."""
+    @property
+    def variance(self) -> float:
+        """Variance of the power of a window, relative."""
+        return self.deviation**2
+
+    def add(self, one: Difference) -> None:
+        """Add a window."""
         # A jump of the load is no noise; clipped, it counts little.
-        half = min(difference**2 / 2.0, 9.0 * self.variance)
-        self._count = min(self._count + 1.0, _NOISE_MEMORY)
-        self.variance += (half - self.variance) / self._count
-        self.variance = max(self.variance, _LEAST_NOISE**2)
+        ratio = min(one.deviations, 3.0) / _MEAN_SIZE
+        self._count = min(self._count + one.noise, _NOISE_MEMORY)
+        self.deviation *= 1.0 + one.noise * (ratio - 1.0) / self._count
+        self.deviation = max(self.deviation, _LEAST_NOISE)
 
 
 @dataclass(slots=True)
@@ -128,8 +151,8 @@ class Power:
         ]
         return min(above, default=None)
 
-    def add(self, level: int, measured_w: float, predicted_w: float, noise: float) -> None:
-        """Add a window.
+    def add(self, level: int, measured_w: float, predicted_w: float, noise: float) -> Difference:
+        """Add a window, and return its difference from what was expected.
 
         Args:
             level: its level.
@@ -145,7 +168,11 @@ class Power:
         noise_w2 = noise * measured_w**2 + (_PASSAGE * moved_w) ** 2
         error_w = measured_w - float(self.factors @ parts)
         variance = float(parts @ self.covariance @ parts)
-        if error_w**2 > _JUMP**2 * (variance + noise_w2):
+        expected = variance + noise_w2
+        difference = Difference(
+            deviations=abs(error_w) / math.sqrt(expected), noise=noise * measured_w**2 / expected
+        )
+        if difference.deviations > _JUMP:
             self.covariance = self.covariance + np.eye(2) * error_w**2 / float(parts @ parts)
             variance += error_w**2
         gains = self.covariance @ parts / (variance + noise_w2)
@@ -153,6 +180,7 @@ class Power:
         self.covariance = self.covariance - np.outer(gains, parts @ self.covariance)
         self.last_w = predicted_w
         self._see(level, measured_w, noise)
+        return difference
 
     def _see(self, level: int, measured_w: float, noise: float) -> None:
         """Remember the power at a level; if it is another one than before, forget all levels."""
@@ -193,7 +221,7 @@ class Estimates:
 
     def __init__(self, table: Candidates) -> None:
         self.whole = Noise()
-        self.pausing = Noise(_PAUSING_NOISE**2)
+        self.pausing = Noise(_PAUSING_NOISE)
         self.measured: dict[int, Partition] = {}
         self.table = table
         self._is_whole = np.array([level.duty == 1.0 for level in table.levels])

@@ -38,9 +38,11 @@ class Level:
             tenants=tuple(tenants), sm_mhz=self.sm_mhz, power_limit_w=self.power_limit_w
         )
 
-    def point(self, tenants: Sequence[Tenant]) -> OperatingPoint:
-        """Return the operating point of tenants at this level."""
-        return OperatingPoint(configuration=self.configuration(tenants), duty=self.duty)
+    def point(self, tenants: Sequence[Tenant], budget_w: float | None = None) -> OperatingPoint:
+        """Return the operating point of tenants at this level, with a budget in W."""
+        return OperatingPoint(
+            configuration=self.configuration(tenants), duty=self.duty, budget_w=budget_w
+        )
 
 
 def levels(abilities: Abilities) -> tuple[Level, ...]:

@@ -25,7 +25,7 @@ from energy_callbacks.inference.control.candidates import (
     partitions,
     planned,
 )
-from energy_callbacks.inference.control.estimate import Estimates, Partition
+from energy_callbacks.inference.control.estimate import Difference, Estimates, Partition
 from energy_callbacks.inference.control.levels import levels
 from energy_callbacks.inference.control.protocols import (
     Abilities,
@@ -40,8 +40,11 @@ from energy_callbacks.inference.records import MeasuredWindow, needed
 
 # Quantiles of the normal distribution. 1 % of the windows may be above the cap; a level is left for
 # a higher one only if 0.3 % would be above, so that levels do not alternate.
-_Z: Final = 2.33
-_Z_UP: Final = 2.75
+_Z: Final = (2.33, 2.75)
+# The same if the plant itself ends a window that would be above: 16 and 10 % of the windows.
+_Z_BUDGET: Final = (1.0, 1.28)
+# A window in which tenants paused for a larger part says little about their power.
+_MOST_PAUSED: Final = 0.5
 # Another partition must promise this much more throughput, as a part. Each one that was tried under
 # the same cap raises it by the same, because the more predictions are compared, the more often the
 # best one is wrong.
@@ -100,16 +103,18 @@ class ModelInverse:
         self._at = self._level = 0
         self._held = 0  # windows since the partition or the cap has changed
         self._tried = 0
-        self._last: tuple[OperatingPoint, float] | None = None
+        self._has_learned = False
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
         self._asked = self._problem
+        self._has_budget = "budget" in abilities.can and not {"clock", "limit"} & abilities.can
+        self._z = _Z_BUDGET if self._has_budget else _Z
         if "batch" not in abilities.can:
             self._asked = replace(self._asked, batches=self._asked.batches[-1:])
         self._table = self._tabulate(abilities)
         self._estimates = Estimates(self._table)
-        self._last = None
+        self._has_learned = False
         self._refused = set()
         for row in self._rows:
             self._know(row)
@@ -121,12 +126,12 @@ class ModelInverse:
         self._cap_w = cap_w
         self._tried = 0
         self._is_planned = self._fixed is not None or len(set(self._problem.models)) == 1
-        if self._last is not None:
+        if self._has_learned:
             self._reconsider()
         else:
             self._plan()
             self._at = self._most_promising()
-        self._level = self._highest(_Z)
+        self._level = self._highest(self._z[0])
         return self._point
 
     def step(self, window: Window) -> OperatingPoint:
@@ -135,9 +140,9 @@ class ModelInverse:
         if window.refused is not None and window.refused == self._point.configuration.tenants:
             self._go_back(window)
         is_present = window.point == self._point
-        if is_present and window.is_steady:
-            self._learn(window)
         is_above = window.power_mean_w > self._cap_w
+        if is_present and (window.is_steady or is_above) and window.paused <= _MOST_PAUSED:
+            self._learn(window)
         self._move(window.power_mean_w if is_above and is_present else None)
         if self._held >= _SETTLED and (not is_above or self._level == 0):
             self._reconsider()
@@ -146,7 +151,8 @@ class ModelInverse:
     @property
     def _point(self) -> OperatingPoint:
         table = self._table
-        return table.levels[self._level].point(table.partitions[self._at])
+        budget_w = self._cap_w if self._has_budget else None
+        return table.levels[self._level].point(table.partitions[self._at], budget_w)
 
     def _tabulate(self, abilities: Abilities) -> Candidates:
         choices = levels(abilities)
@@ -200,31 +206,49 @@ class ModelInverse:
             self._at = self._table.partitions.index(present)
         else:
             self._at = self._most_promising()
-        self._level = self._highest(_Z)
+        self._level = self._highest(self._z[0])
         self._held = 0
 
     def _learn(self, window: Window) -> None:
-        """Learn from a window at the present point."""
-        measured_w = max(window.power_mean_w, _LEAST_W)
-        if self._last is not None and self._last[0] == window.point:
-            difference = math.log(measured_w / self._last[1])
-            self._estimates.noise(self._level).add(difference)
-        rates, rate = window.tenant_throughputs_per_s, window.throughput_per_s
-        self._add(self._at, self._level, measured_w, rates, rate)
-        self._last = window.point, measured_w
+        """Learn from a window at the present point; if it is not steady, from its power only.
+
+        If tenants paused because of the budget, it is what they would have done without.
+        """
+        idle_w = float(self._now().power.factors[0]) * self._table.idle_w
+        work = 1.0 / (1.0 - window.paused)
+        power_w = max(window.power_mean_w, _LEAST_W)
+        power_w += max(power_w - idle_w, 0.0) * (work - 1.0)
+        rates = tuple(rate * work for rate in window.tenant_throughputs_per_s)
+        rate = window.throughput_per_s * work
+        if not window.is_steady:
+            rates, rate = (), 0.0
+        difference = self._add(self._at, self._level, power_w, rates, rate)
+        self._estimates.noise(self._level).add(difference)
+        self._has_learned = True
         self._held += 1
 
     def _add(
         self, at: int, level: int, power_w: float, rates_per_s: Sequence[float], total_per_s: float
-    ) -> None:
-        """Correct what is known of a partition by a window at a level."""
+    ) -> Difference:
+        """Correct what is known of a partition by a window at a level.
+
+        Args:
+            at: number of the partition.
+            level: the level.
+            power_w: mean power, W.
+            rates_per_s: samples per second of each tenant.
+            total_per_s: samples per second of all; 0 if they are not known.
+
+        Returns:
+            The difference of the power from what was expected.
+        """
         table, known = self._table, self._estimates.of(at)
         self._estimates.add(at, known)
-        noise = self._estimates.noise(level).variance
-        known.power.add(level, power_w, float(table.powers_w[at, level]), noise)
         rate = weighted(self._problem, table.partitions[at], rates_per_s, total_per_s)
         if rate > 0.0:
             known.rate.add(math.log(rate) - float(table.rates[at, level]))
+        noise = self._estimates.noise(level).variance
+        return known.power.add(level, power_w, float(table.powers_w[at, level]), noise)
 
     def _move(self, above_w: float | None) -> None:
         """Change the level of the present partition, if the estimates say so.
@@ -232,13 +256,13 @@ class ModelInverse:
         Args:
             above_w: power of the last window, if it was above the cap, W.
         """
-        highest = self._highest(_Z)
+        highest = self._highest(self._z[0])
         if above_w is not None:
             self._level = max(min(highest, self._in_proportion(above_w)), 0)
         elif highest < self._level:
             self._level = highest
         else:
-            self._level = max(self._level, self._highest(_Z_UP))
+            self._level = max(self._level, self._highest(self._z[1]))
 
     def _in_proportion(self, above_w: float) -> int:
         """Return the highest level below the present one that is below the cap in proportion."""
@@ -256,7 +280,7 @@ class ModelInverse:
         best = int(gains.argmax())
         if gains[best] > _GAIN * (1 + self._tried):
             self._at = best
-            self._level = self._highest(_Z)
+            self._level = self._highest(self._z[0])
             self._held = 0
             self._tried += 1
 
@@ -286,7 +310,7 @@ class ModelInverse:
         for at, one in estimates.measured.items():
             factors[at], biases[at], errors[at] = one.power.factors, one.rate.value, 0.0
         powers_w = factors[:, :1] * table.idle_w + factors[:, 1:] * (table.powers_w - table.idle_w)
-        is_below = powers_w * (1.0 + _Z * np.sqrt(estimates.variances)) <= self._cap_w
+        is_below = powers_w * (1.0 + self._z[0] * np.sqrt(estimates.variances)) <= self._cap_w
         rates: Array = np.where(is_below, table.rates + biases[:, None], _NEVER).max(axis=1)
         rates[list(self._refused)] = _NEVER
         return rates, errors

@@ -9,7 +9,7 @@ from energy_callbacks.powercap.settings import Knob, KnobRange
 
 Tenants = tuple[Tenant, ...]
 # What a controller may change. A partition is the tenants and their shares.
-Need = Literal["partition", "batch", "clock", "memory_clock", "limit", "duty"]
+Need = Literal["partition", "batch", "clock", "memory_clock", "limit", "duty", "budget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,13 @@ class OperatingPoint:
     Attributes:
         configuration: tenants, clocks and power limit.
         duty: share of time in which tenants may work, in (0, 1].
+        budget_w: largest mean power of a window, W: the plant lets the tenants pause for the rest
+            of a window that would have more; ``None`` for no limit.
     """
 
     configuration: Configuration
     duty: float = 1.0
+    budget_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Window:
         refused: tenants that were asked for and cannot be loaded, while those of ``point`` go on.
         sm_util_pct: time in which a kernel ran, percent.
         mem_util_pct: time in which memory was read or written, percent.
+        paused: part of the window in which all tenants paused because of the budget.
     """
 
     start_s: float
@@ -60,6 +64,7 @@ class Window:
     refused: Tenants | None = None
     sm_util_pct: float | None = None
     mem_util_pct: float | None = None
+    paused: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

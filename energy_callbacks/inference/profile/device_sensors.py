@@ -90,6 +90,11 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
         energies = [self._timeline.energy(key, start_s, end_s) for key in self._keys]
         return whole_window(total(energies))
 
+    def reach_s(self) -> float:
+        """Ask for new readings, and return the time until which there are readings now, s."""
+        self._sampler.ask()
+        return self._seen_s() or -math.inf
+
     @property
     def _keys(self) -> tuple[str, ...]:
         return self._timeline.keys(self._scope)

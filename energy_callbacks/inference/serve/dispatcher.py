@@ -68,7 +68,7 @@ class Dispatcher:
         self._awaited: dict[int, int] = {}  # answers of workers until the change is complete
         self._arrived: Counter[str] = Counter()
         self._returned = 0
-        self._is_stopped = False
+        self._is_stopped = self._is_paused = False
         self.log = BatchLog()
         self.failure: BaseException | None = None
 
@@ -91,6 +91,19 @@ class Dispatcher:
             self._duty, self._meanwhile = duty, meanwhile
             self._asked = self._target = tenants
         self._pool.wake()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Send no batches to any tenant from now on, or send them again."""
+        with self._lock:
+            self._is_paused = is_paused
+        self._pool.wake()
+
+    def busy_until_s(self) -> float:
+        """Return when the tenants will have finished the batches that were sent, s."""
+        with self._lock:
+            now_s = self._pool.now_s()
+            busy = [one for one in self._fleet.serving if one.sent]
+            return max((one.ends_s(now_s) for one in busy), default=now_s)
 
     def stop(self) -> None:
         """End ``run``."""
@@ -190,8 +203,7 @@ class Dispatcher:
         self._awaited = {one.number: len(one.sent) + 1 for one in serving if one.state != "ending"}
 
     def _running(self, worker: Worker, now_s: float) -> Batch:
-        first = worker.sent[0]
-        start_s = max(first.sent_s, worker.last_end_s)
+        first, start_s = worker.sent[0], worker.began_s
         end_s = max(start_s + worker.batch_s, now_s)
         return Batch(worker.number, worker.tenant, len(first.arrivals_s), start_s, end_s)
 
@@ -211,7 +223,8 @@ class Dispatcher:
             for model, arrivals in self._arrivals.items():
                 self._arrive(model, arrivals, now_s)
                 wake_s = min(wake_s, self._start_s + arrivals.next_s())
-                wake_s = min(wake_s, self._dispatch(model, now_s))
+                if not self._is_paused:
+                    wake_s = min(wake_s, self._dispatch(model, now_s))
             # An idle tenant may have finished only now; it may end then.
             self._fleet.progress()
         return wake_s

@@ -25,7 +25,7 @@ from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 _STOP_S: Final = 5.0
 # Time for which the energy of a simulated GPU is kept, s.
 _KEEP_S: Final = 120.0
-WITHOUT_PRIVILEGE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty"})
+WITHOUT_PRIVILEGE: Final[frozenset[Need]] = frozenset({"partition", "batch", "duty", "budget"})
 """What can be changed without privileges, if MPS is available."""
 
 
@@ -38,6 +38,10 @@ class Sensors(Protocol):
 
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Return the energy between two moments."""
+        ...
+
+    def reach_s(self) -> float:
+        """Ask for new readings, and return the time until which there are readings now, s."""
         ...
 
 
@@ -164,7 +168,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
     @property
     def abilities(self) -> Abilities:
         """See ``Machine``."""
-        can: set[Need] = {"batch", "duty", *self._ranges}
+        can: set[Need] = {"batch", "duty", "budget", *self._ranges}
         if self._device.no_mps is None:
             can.add("partition")
         return Abilities(can=frozenset(can), ranges=self._ranges)
@@ -266,3 +270,6 @@ class _SimulatedSensors:
     def energy(self, start_s: float, end_s: float) -> Energy:
         energy_j = self._pool.energy_j(start_s, end_s)
         return Energy(energy_j=energy_j, method="counter", coverage=1.0)
+
+    def reach_s(self) -> float:
+        return self._pool.now_s()

@@ -14,6 +14,7 @@ from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Tenant
 from energy_callbacks.inference.serve import batch_log
 from energy_callbacks.inference.serve.arrivals import Arrivals
+from energy_callbacks.inference.serve.budget import Budget
 from energy_callbacks.inference.serve.dispatcher import Dispatcher, Seen
 from energy_callbacks.inference.serve.machine import Machine
 from energy_callbacks.inference.serve.tenant_energy import TenantEnergyMeter
@@ -117,7 +118,7 @@ class Server:
         if self._end_s is None:
             raise ValueError("apply must be called before the first window")
         start_s, end_s = self._end_s, self._end_s + duration_s
-        self._machine.pass_until(end_s)
+        paused = self._pass_window(start_s, end_s)
         self._check()
         fields = self._machine.sensors.window(start_s, end_s)
         seen = self.dispatcher.seen(start_s, end_s)
@@ -126,10 +127,26 @@ class Server:
             raise SourceUnavailable("the power of the device is not known; name a GPU with --gpu")
         self.energies.add(start_s, end_s, seen.batches)
         found = fields | batch_log.figures(seen.batches, seen.workers, start_s, end_s)
-        window = self._window(start_s, end_s, seen, found)
+        window = replace(self._window(start_s, end_s, seen, found), paused=paused)
         self._write_row(window, found, duration_s)
         self._learn(window, seen)
         return window
+
+    def _pass_window(self, start_s: float, end_s: float) -> float:
+        """Let time pass, and return the part in which tenants paused because of the budget."""
+        point = self._point
+        if point.budget_w is None:
+            self._machine.pass_until(end_s)
+            return 0.0
+        is_other = self.dispatcher.is_changing
+        budget = Budget(
+            machine=self._machine,
+            dispatcher=self.dispatcher,
+            cap_w=point.budget_w,
+            idle_w=self._idle_w,
+            duty=self._meanwhile if is_other else point.duty,
+        )
+        return budget.pass_window(start_s, end_s)
 
     def _start(self, point: OperatingPoint) -> None:
         """Load the first tenants, measure them while they wait, and let requests arrive."""

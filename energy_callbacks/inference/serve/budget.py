@@ -1,0 +1,78 @@
+"""Keeps the mean power of a window below a cap: the tenants pause for the rest of the window."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from energy_callbacks.inference.serve.dispatcher import Dispatcher
+from energy_callbacks.inference.serve.machine import Machine
+
+# The first look is after this part of a window, s; energy is then known to some percent.
+_FIRST: Final = 0.2
+# Least time between two looks, s.
+_LOOK_S: Final = 0.02
+# The power without pauses may become higher than the mean so far by this factor.
+_RISE: Final = 1.2
+# What the tenants are given, as a part of the cap: readings of the last moments come later.
+_AIM: Final = 0.985
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The energy that may be used in a window.
+
+    Attributes:
+        machine: measures the energy, and lets time pass.
+        dispatcher: its tenants pause.
+        cap_w: largest mean power of a window, W.
+        idle_w: power of the tenants while they wait, W.
+        duty: share of time in which they work otherwise.
+    """
+
+    machine: Machine
+    dispatcher: Dispatcher
+    cap_w: float
+    idle_w: float
+    duty: float
+
+    def pass_window(self, start_s: float, end_s: float) -> float:
+        """Let time pass until the end of a window.
+
+        As soon as the energy would be too high although all tenants pause, they pause until the
+        end. Without readings of the power, they never do.
+
+        Args:
+            start_s: start of the window, s.
+            end_s: its end, s.
+
+        Returns:
+            Part of the window in which the tenants paused.
+        """
+        duration_s = end_s - start_s
+        look_s = start_s + _FIRST * duration_s
+        while look_s < end_s:
+            self.machine.pass_until(look_s)
+            left_s = self._left_s(start_s, end_s)
+            now_s = self.machine.pool.now_s()
+            if left_s < min(_LOOK_S, end_s - now_s):
+                self.dispatcher.pause(is_paused=True)
+                self.machine.pass_until(end_s)
+                self.dispatcher.pause(is_paused=False)
+                return max(end_s - now_s, 0.0) / duration_s
+            look_s = now_s + left_s
+        self.machine.pass_until(end_s)
+        return 0.0
+
+    def _left_s(self, start_s: float, end_s: float) -> float:
+        """Return for how long the tenants may work at least before they have to pause, s."""
+        now_s = self.machine.pool.now_s()
+        seen_s = min(self.machine.sensors.reach_s(), now_s)
+        if seen_s <= start_s:
+            return _LOOK_S
+        energy_j = self.machine.sensors.energy(start_s, seen_s).energy_j
+        if energy_j is None:
+            return end_s - now_s
+        mean_w = energy_j / (seen_s - start_s)
+        work_w = _RISE * max(mean_w - self.idle_w, 1.0) / self.duty
+        busy_s = min(self.dispatcher.busy_until_s(), end_s)
+        used_j = energy_j + self.idle_w * (end_s - seen_s) + work_w * (busy_s - seen_s)
+        return (_AIM * self.cap_w * (end_s - start_s) - used_j) / work_w
