@@ -72,33 +72,34 @@ class Machine:
 
 
 @pytest.fixture
-def short_path() -> Iterator[Path]:
-    """Provide a folder whose path leaves space for MPS's sockets; that of ``tmp_path`` may not."""
-    with tempfile.TemporaryDirectory(prefix="ec-test-", dir="/tmp") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
 def machine(
-    fake_nvml: Callable[..., FakeNvml], short_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_nvml: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Machine]:
     """Provide a machine; nothing of its profiles is left after the test."""
-    program = short_path / "bin" / cleaner.CONTROL
+    # Its path leaves space for MPS's sockets; that of tmp_path may not, and is then not used.
+    with tempfile.TemporaryDirectory(prefix="ec-test-", dir="/tmp") as folder:
+        yield from _machine(Path(folder), fake_nvml, monkeypatch)
+
+
+def _machine(
+    folder: Path, fake_nvml: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machine]:
+    program = folder / "bin" / cleaner.CONTROL
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable} -SE\n{FAKE_MPS.read_text()}")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_NVML_CACHE", str(build().parents[1]))  # not compiled for each test
-    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)  # it is read again
     scenario = Scenario(cards=(h200(Constant(300.0)),), epoch_unix_s=time.time() - 60.0)
-    one = Machine(short_path, fake_nvml(scenario, virtual=False))
+    one = Machine(folder, fake_nvml(scenario, virtual=False))
     yield one
     for job in one.jobs:
         job.kill()
         job.communicate()
     until(lambda: not one.left())
-    until(lambda: not list(short_path.glob("ec-*")))
+    until(lambda: not list(folder.glob("ec-*")))
 
 
 def until(is_true: Callable[[], object], limit_s: float = 20.0) -> None:
