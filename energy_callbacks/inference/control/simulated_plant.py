@@ -117,6 +117,7 @@ class SimulatedPlant:
         chosen = point.configuration
         asked: dict[Need, bool] = {
             "duty": point.duty != 1.0,
+            "budget": point.budget_w is not None,
             "clock": chosen.sm_mhz is not None,
             "memory_clock": chosen.mem_mhz is not None,
             "limit": chosen.power_limit_w is not None,

@@ -1,4 +1,4 @@
-"""Keeps the mean power of a window below a cap: the tenants pause for the rest of the window."""
+"""Keeps the mean power of a window below a cap: the tenants pause when its energy is used."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +14,7 @@ _LOOK_S: Final = 0.02
 _RISE: Final = 1.2
 # What the tenants are given, as a part of the cap: readings of the last moments come later.
 _AIM: Final = 0.985
+_ROUNDING_S: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,8 @@ class Budget:
     def pass_window(self, start_s: float, end_s: float) -> float:
         """Let time pass until the end of a window.
 
-        As soon as the energy would be too high although all tenants pause, they pause until the
-        end. Without readings of the power, they never do.
+        As soon as the energy might be too high although all tenants pause, they pause; they go on
+        if less was used than expected. Without readings of the power, they never pause.
 
         Args:
             start_s: start of the window, s.
@@ -47,20 +48,20 @@ class Budget:
         Returns:
             Part of the window in which the tenants paused.
         """
-        duration_s = end_s - start_s
-        look_s = start_s + _FIRST * duration_s
-        while look_s < end_s:
-            self.machine.pass_until(look_s)
+        paused_s, is_paused = 0.0, False
+        now_s, look_s = start_s, start_s + _FIRST * (end_s - start_s)
+        while end_s - now_s > _ROUNDING_S:
+            self.machine.pass_until(min(look_s, end_s))
+            before_s, now_s = now_s, self.machine.pool.now_s()
+            paused_s += is_paused * (min(now_s, end_s) - before_s)
             left_s = self._left_s(start_s, end_s)
-            now_s = self.machine.pool.now_s()
-            if left_s < min(_LOOK_S, end_s - now_s):
-                self.dispatcher.pause(is_paused=True)
-                self.machine.pass_until(end_s)
-                self.dispatcher.pause(is_paused=False)
-                return max(end_s - now_s, 0.0) / duration_s
-            look_s = now_s + left_s
-        self.machine.pass_until(end_s)
-        return 0.0
+            if is_paused != (left_s < min(_LOOK_S, end_s - now_s)):
+                is_paused = not is_paused
+                self.dispatcher.pause(is_paused=is_paused)
+            look_s = now_s + max(left_s, _LOOK_S)
+        if is_paused:
+            self.dispatcher.pause(is_paused=False)
+        return paused_s / (end_s - start_s)
 
     def _left_s(self, start_s: float, end_s: float) -> float:
         """Return for how long the tenants may work at least before they have to pause, s."""
@@ -72,7 +73,8 @@ class Budget:
         if energy_j is None:
             return end_s - now_s
         mean_w = energy_j / (seen_s - start_s)
-        work_w = _RISE * max(mean_w - self.idle_w, 1.0) / self.duty
-        busy_s = min(self.dispatcher.busy_until_s(), end_s)
-        used_j = energy_j + self.idle_w * (end_s - seen_s) + work_w * (busy_s - seen_s)
-        return (_AIM * self.cap_w * (end_s - start_s) - used_j) / work_w
+        work_w = _RISE * max(mean_w - self.idle_w, 1.0)
+        ahead_s = min(self.dispatcher.ahead_s(), end_s - now_s)
+        used_j = energy_j + self.idle_w * (end_s - seen_s)
+        used_j += work_w * (now_s - seen_s + ahead_s / self.duty)
+        return (_AIM * self.cap_w * (end_s - start_s) - used_j) * self.duty / work_w

@@ -98,12 +98,10 @@ class Dispatcher:
             self._is_paused = is_paused
         self._pool.wake()
 
-    def busy_until_s(self) -> float:
-        """Return when the tenants will have finished the batches that were sent, s."""
+    def ahead_s(self) -> float:
+        """Return for how long tenants may work after the last batch was sent, s."""
         with self._lock:
-            now_s = self._pool.now_s()
-            busy = [one for one in self._fleet.serving if one.sent]
-            return max((one.ends_s(now_s) for one in busy), default=now_s)
+            return max((one.most_sent * one.batch_s for one in self._fleet.serving), default=0.0)
 
     def stop(self) -> None:
         """End ``run``."""
@@ -203,7 +201,8 @@ class Dispatcher:
         self._awaited = {one.number: len(one.sent) + 1 for one in serving if one.state != "ending"}
 
     def _running(self, worker: Worker, now_s: float) -> Batch:
-        first, start_s = worker.sent[0], worker.began_s
+        first = worker.sent[0]
+        start_s = max(first.sent_s, worker.last_end_s)
         end_s = max(start_s + worker.batch_s, now_s)
         return Batch(worker.number, worker.tenant, len(first.arrivals_s), start_s, end_s)
 

@@ -72,15 +72,6 @@ class Worker:
         """Number of batches that it may have at once."""
         return 1 + max(math.ceil(AHEAD_S / max(self.batch_s, 1e-4)), 1)
 
-    @property
-    def began_s(self) -> float:
-        """When its oldest batch has begun, s; it must have one."""
-        return max(self.sent[0].sent_s, self.last_end_s)
-
-    def ends_s(self, now_s: float) -> float:
-        """Return when it will have finished all its batches, s; it must have one."""
-        return max(self.began_s + self.batch_s, now_s) + (len(self.sent) - 1) * self.batch_s
-
     def send(self, arrivals_s: tuple[float, ...], now_s: float) -> None:
         """Note a batch that is sent."""
         self.sent.append(Sent(arrivals_s, now_s))

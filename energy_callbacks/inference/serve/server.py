@@ -208,6 +208,8 @@ class Server:
     def _write_row(self, window: Window, found: dict[str, Any], duration_s: float) -> None:
         state = "steady" if window.is_steady else "not steady"
         own = f"duty {window.point.duty:g}, cap {self.cap_w:g} W, {state}"
+        if window.paused:
+            own += f", paused {window.paused:.0%} because of the budget"
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
         row = replace(
             self._machine.row,

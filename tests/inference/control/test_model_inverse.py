@@ -63,12 +63,12 @@ def test_a_window_above_the_cap_lowers_the_clock_at_once() -> None:
 
 
 def test_one_window_above_the_cap_lowers_the_clock_even_if_it_is_noise() -> None:
-    """With noise of 2 %, one window has 10 % more: the next clock is lower, and it comes back."""
+    """One window has 10 % more: the next clock is lower, later by at most a step of 15 MHz."""
     found = _run(LawPlant(noise=0.02, power=lambda t_s: 1.1 if t_s == 200.0 else 1.0), 300)
     clocks = [window.point.configuration.sm_mhz or 0.0 for window, _ in found]
     assert found[200][0].power_mean_w > _CAP_W
     assert clocks[201] < clocks[200]
-    assert clocks[-1] >= clocks[200]
+    assert clocks[-1] >= clocks[200] - 15.0
 
 
 def test_a_lower_cap_holds_from_the_first_window() -> None:
@@ -242,3 +242,71 @@ def test_windows_with_pauses_are_noisier_from_the_start() -> None:
         found = _run(plant, 20, (0.0, 80.0), controller=_controller(partition=fixed))
         assert found[-1][0].point.duty < 1.0
         assert share_above(found[1:]) == 0.0
+
+
+_PAUSES: frozenset[Need] = frozenset({"partition", "batch", "duty", "budget"})
+
+
+def test_the_plant_keeps_the_cap_if_only_pauses_can() -> None:
+    """Without clocks and limits, each point has the cap as its budget; with clocks, none has."""
+    controller = _controller()
+    assert controller.start(100.0, Abilities(can=_PAUSES)).budget_w == 100.0
+    assert controller.cap_changed(80.0).budget_w == 80.0
+    plant = LawPlant(_PAUSES | {"clock"})
+    assert controller.start(100.0, plant.abilities).budget_w is None
+
+
+def test_with_a_budget_the_margin_is_smaller() -> None:
+    """Noise of 3 % ends some windows early, instead of a margin of 7 % in all of them."""
+    fixed = tenants(1, 100.0, 64)
+    found = {}
+    for can in (_PAUSES, _PAUSES - {"budget"}):
+        plant = LawPlant(can, noise=0.03, seed=1)
+        *_, last = _run(plant, 40, (0.0, 80.0), controller=_controller(partition=fixed))
+        found["budget" in can] = last[0].point.duty
+    assert found[True] > found[False]
+
+
+def test_windows_that_end_with_a_pause_are_learned_without_it() -> None:
+    """A pause of 20 % changes power and throughput of the window, and nothing of the next point."""
+    points = []
+    for paused in (0.0, 0.2):
+        controller = _controller(partition=tenants(1, 100.0, 64))
+        point = controller.start(80.0, Abilities(can=_PAUSES))
+        for number in range(5):
+            work = 1.0 - paused
+            window = Window(
+                start_s=float(number),
+                end_s=number + 1.0,
+                point=point,
+                is_steady=True,
+                power_mean_w=50.0 + work * 160.0 * point.duty,
+                power_max_w=210.0,
+                throughput_per_s=work * 1600.0 * point.duty,
+                paused=paused,
+            )
+            point = controller.step(window)
+        points.append(point)
+    assert points[0] == points[1]
+    assert points[0].duty < 1.0
+
+
+def test_power_above_the_cap_is_learned_while_tenants_start() -> None:
+    """Such a window is not steady: the next level is lower, and stays lower."""
+    controller = _controller(partition=tenants(1, 100.0, 64))
+    first = controller.start(_CAP_W, LawPlant().abilities)
+    window = Window(
+        start_s=0.0,
+        end_s=1.0,
+        point=first,
+        is_steady=False,
+        power_mean_w=1.1 * _CAP_W,
+        power_max_w=1.1 * _CAP_W,
+        throughput_per_s=0.0,
+    )
+    lower = controller.step(window)
+    quiet = replace(window, point=lower, power_mean_w=0.9 * _CAP_W)
+    later = controller.step(quiet)
+    clocks = [one.configuration.sm_mhz or 0.0 for one in (first, lower, later)]
+    assert clocks[1] < clocks[0]
+    assert clocks[2] < clocks[0]

@@ -102,6 +102,7 @@ def test_windows_have_the_throughput_of_each_tenant_and_a_latency() -> None:
         (_point(100.0, power_limit_w=150.0), "limit cannot be changed"),
         (_point(100.0, duty=0.5), "duty cannot be changed"),
         (_point(100.0, duty=0.0), "must be above 0"),
+        (replace(_point(100.0), budget_w=80.0), "budget cannot be changed"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(point: OperatingPoint, text: str) -> None:
