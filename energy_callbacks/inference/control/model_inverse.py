@@ -6,6 +6,9 @@ highest at which 99 % of the windows are below the cap::
 
     estimated power + 2.33 * sqrt(variance of the estimate + noise) <= cap
 
+If only the duty can be changed, each point has the cap as its budget, and the margin is one
+standard deviation: the plant then lets tenants pause in windows that would be above.
+
 A cap that changes has another level at once. After a window above the cap, the level is lower than
 before. The partition changes if another one promises more throughput, by predictions that measured
 windows have replaced or corrected.
@@ -39,7 +42,7 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import MeasuredWindow, needed
 
 # Quantiles of the normal distribution. 1 % of the windows may be above the cap; a level is left for
-# a higher one only if 0.3 % would be above, so that levels do not alternate.
+# a higher one only if 0.3 % would be above (second value), so that levels do not alternate.
 _Z: Final = (2.33, 2.75)
 # The same if the plant itself ends a window that would be above: 16 and 10 % of the windows.
 _Z_BUDGET: Final = (1.0, 1.28)
@@ -212,7 +215,7 @@ class ModelInverse:
     def _learn(self, window: Window) -> None:
         """Learn from a window at the present point; if it is not steady, from its power only.
 
-        If tenants paused because of the budget, it is what they would have done without.
+        A window in which tenants paused because of the budget counts as if they had not.
         """
         idle_w = float(self._now().power.factors[0]) * self._table.idle_w
         work = 1.0 / (1.0 - window.paused)
