@@ -64,6 +64,23 @@ def test_batches_follow_each_other(start: Start) -> None:
     assert server.energies.found.total_j > 0.0
 
 
+def test_tenants_pause_when_the_energy_of_a_window_is_used(start: Start) -> None:
+    """The budget is a third of the power: all processes pause, go on later, and lose nothing."""
+    configuration = equal(STEADY, 50.0, 4, 2)
+    server = start(configuration)
+    free = [server.window(0.5) for _ in range(2)][-1]
+    budget_w = free.power_mean_w / 3.0
+    server.apply(OperatingPoint(configuration=configuration, budget_w=budget_w))
+    tight = [server.window(0.5) for _ in range(2)][-1]
+    assert tight.paused > 0.4
+    assert tight.throughput_per_s < 0.7 * free.throughput_per_s
+    server.apply(OperatingPoint(configuration=configuration))
+    later = [server.window(0.5) for _ in range(2)][-1]
+    assert later.paused == 0.0
+    assert later.throughput_per_s > tight.throughput_per_s
+    assert all_answered_once(server) > 0
+
+
 def test_a_change_with_requests_under_way(start: Start) -> None:
     """New processes load while the old ones serve; then the old ones end; nothing is lost."""
     server = start(equal(STEADY, 50.0, 4, 1))
