@@ -43,7 +43,7 @@ def h200(signal: Signal, **changes: Any) -> Card:
         sensor=sensor,
         name="NVIDIA H200",
         cores=16896,
-        memory_bus_bits=6144,
+        memory_bus_bits=6016,
         memory_clock_mhz=3201.0,
         memory_total_bytes=141 * 2**30,
         mig_capable=True,
