@@ -90,9 +90,12 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
         energies = [self._timeline.energy(key, start_s, end_s) for key in self._keys]
         return whole_window(total(energies))
 
-    def reach_s(self) -> float:
-        """Ask for new readings, and return the time until which there are readings now, s."""
+    def ask(self) -> None:
+        """Ask for new readings, which come some milliseconds later."""
         self._sampler.ask()
+
+    def reach_s(self) -> float:
+        """Return the time until which there are readings now, s."""
         return self._seen_s() or -math.inf
 
     @property

@@ -40,8 +40,12 @@ class Sensors(Protocol):
         """Return the energy between two moments."""
         ...
 
+    def ask(self) -> None:
+        """Ask for new readings, which come some milliseconds later."""
+        ...
+
     def reach_s(self) -> float:
-        """Ask for new readings, and return the time until which there are readings now, s."""
+        """Return the time until which there are readings now, s."""
         ...
 
 
@@ -270,6 +274,9 @@ class _SimulatedSensors:
     def energy(self, start_s: float, end_s: float) -> Energy:
         energy_j = self._pool.energy_j(start_s, end_s)
         return Energy(energy_j=energy_j, method="counter", coverage=1.0)
+
+    def ask(self) -> None:
+        """See ``Sensors``; the readings of a simulated GPU are never late."""
 
     def reach_s(self) -> float:
         return self._pool.now_s()
