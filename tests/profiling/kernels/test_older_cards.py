@@ -112,7 +112,7 @@ def test_the_counter_precedes(
     assert "memory_utilisation" not in found.activity
     assert found.roofline is not None
     assert not found.roofline.is_lower_bound
-    assert found.roofline.flops_per_byte == pytest.approx(5e14 / (0.3 * 4.917e12), rel=0.01)
+    assert found.roofline.flops_per_byte == pytest.approx(5e14 / (0.3 * 4.815e12), rel=0.01)
 
 
 def test_the_journal_has_the_peak(
