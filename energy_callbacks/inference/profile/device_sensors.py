@@ -108,8 +108,8 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
     def _wait_for(self, end_s: float) -> None:
         """Wait until the readings reach the end of the window."""
         limit_s = self._clock.monotonic_s() + _PATIENCE_S
-        while (self._seen_s() or -math.inf) < end_s and self._clock.monotonic_s() < limit_s:
-            self._sampler.ask()
+        while self.reach_s() < end_s and self._clock.monotonic_s() < limit_s:
+            self.ask()
             self._clock.sleep(_LOOK_S)
 
     def _power_w(self, start_s: float, end_s: float) -> list[float]:

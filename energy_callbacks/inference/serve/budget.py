@@ -19,7 +19,7 @@ _AIM: Final = 0.985
 _ROUNDING_S: Final = 1e-4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Budget:
     """The energy that may be used in a window.
 
@@ -28,14 +28,12 @@ class Budget:
         dispatcher: its tenants pause.
         cap_w: largest mean power of a window, W.
         idle_w: power of the tenants while they wait, W.
-        duty: share of time in which they work otherwise.
     """
 
     machine: Machine
     dispatcher: Dispatcher
     cap_w: float
     idle_w: float
-    duty: float
 
     def pass_window(self, start_s: float, end_s: float) -> float:
         """Let time pass until the end of a window.
@@ -78,7 +76,8 @@ class Budget:
             return end_s - now_s
         mean_w = energy_j / (seen_s - start_s)
         work_w = _RISE * max(mean_w - self.idle_w, 1.0)
+        duty = self.dispatcher.duty
         ahead_s = min(self.dispatcher.ahead_s(), end_s - now_s)
         used_j = energy_j + self.idle_w * (end_s - seen_s)
-        used_j += work_w * (now_s - seen_s + ahead_s / self.duty)
-        return (_AIM * self.cap_w * (end_s - start_s) - used_j) * self.duty / work_w
+        used_j += work_w * (now_s - seen_s + ahead_s / duty)
+        return (_AIM * self.cap_w * (end_s - start_s) - used_j) * duty / work_w

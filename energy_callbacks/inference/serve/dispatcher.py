@@ -98,6 +98,13 @@ class Dispatcher:
             self._is_paused = is_paused
         self._pool.wake()
 
+    @property
+    def duty(self) -> float:
+        """Share of time in which the present tenants work."""
+        with self._lock:
+            is_wanted = self._fleet.present == self._target
+            return self._duty if is_wanted else self._meanwhile
+
     def ahead_s(self) -> float:
         """Return for how long tenants may work after the last batch was sent, s."""
         with self._lock:
@@ -216,9 +223,8 @@ class Dispatcher:
             self._place_gates(now_s)
         wake_s = math.inf
         if now_s >= self._start_s:
-            duty = self._duty if self._fleet.present == self._target else self._meanwhile
             for worker in self._fleet.serving:
-                worker.gate.set(duty, now_s)
+                worker.gate.set(self.duty, now_s)
             for model, arrivals in self._arrivals.items():
                 self._arrive(model, arrivals, now_s)
                 wake_s = min(wake_s, self._start_s + arrivals.next_s())

@@ -134,18 +134,11 @@ class Server:
 
     def _pass_window(self, start_s: float, end_s: float) -> float:
         """Let time pass, and return the part in which tenants paused because of the budget."""
-        point = self._point
-        if point.budget_w is None:
+        cap_w = self._point.budget_w
+        if cap_w is None:
             self._machine.pass_until(end_s)
             return 0.0
-        is_other = self.dispatcher.is_changing
-        budget = Budget(
-            machine=self._machine,
-            dispatcher=self.dispatcher,
-            cap_w=point.budget_w,
-            idle_w=self._idle_w,
-            duty=self._meanwhile if is_other else point.duty,
-        )
+        budget = Budget(self._machine, self.dispatcher, cap_w, self._idle_w)
         return budget.pass_window(start_s, end_s)
 
     def _start(self, point: OperatingPoint) -> None:
