@@ -63,12 +63,12 @@ def test_a_window_above_the_cap_lowers_the_clock_at_once() -> None:
 
 
 def test_one_window_above_the_cap_lowers_the_clock_even_if_it_is_noise() -> None:
-    """One window has 10 % more: the next clock is lower, later by at most a step of 15 MHz."""
-    found = _run(LawPlant(noise=0.02, power=lambda t_s: 1.1 if t_s == 200.0 else 1.0), 300)
+    """With noise of 2 %, one window has 10 % more: the next clock is lower, and it comes back."""
+    found = _run(LawPlant(noise=0.02, power=lambda t_s: 1.1 if t_s == 200.0 else 1.0), 400)
     clocks = [window.point.configuration.sm_mhz or 0.0 for window, _ in found]
     assert found[200][0].power_mean_w > _CAP_W
     assert clocks[201] < clocks[200]
-    assert clocks[-1] >= clocks[200] - 15.0
+    assert clocks[-1] >= clocks[200]
 
 
 def test_a_lower_cap_holds_from_the_first_window() -> None:
