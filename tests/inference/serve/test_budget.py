@@ -29,6 +29,21 @@ def test_no_window_is_above_the_budget(configuration: Configuration, duty: float
     lab.all_answered_once()
 
 
+def test_the_duty_is_that_of_the_tenants_that_serve() -> None:
+    """Without a cap, the old tenants work all the time until others serve, also if never."""
+    lab = Lab()
+    lab.apply(FOUR, 0.9)
+    lab.windows(1)
+    dispatcher = lab.server.dispatcher
+    assert dispatcher.duty == 0.9
+    for batch, later in ((10**7, 1.0), (16, 0.8)):  # the first one needs too much memory
+        lab.apply(equal("resnet50", 50.0, batch, 1), 0.8)
+        assert dispatcher.duty == 1.0
+        lab.windows(8)
+        assert dispatcher.duty == later
+    assert len(dispatcher.refused) == 1
+
+
 def test_windows_below_the_budget_have_no_pause() -> None:
     """The budget is 10 % above the power: throughput is that without a budget."""
     (*_, free) = _windows(Lab(), FOUR)
