@@ -96,8 +96,12 @@ class Measured:
         return self._script.output
 
     def wait_for(self, line: str) -> None:
-        """Wait until the command has printed a line."""
-        _wait_until(lambda: line in self.output.splitlines())
+        """Wait until the command has printed a whole line.
+
+        A program that does not buffer writes the end of a line by itself. A signal before it would
+        put the handler's output into the same line.
+        """
+        _wait_until(lambda: f"\n{line}\n" in f"\n{self.output}")
 
     @property
     def report(self) -> EnergyReport:
