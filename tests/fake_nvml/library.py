@@ -117,6 +117,10 @@ class FakeNvml:
         """Set the share of its power above idle that a card uses from now on."""
         self._library.fakeNvmlSetLoad(card, load)
 
+    def begin_faults(self) -> None:
+        """Let all faults of the scenario begin now."""
+        self._library.fakeNvmlBeginFaults()
+
     def c_power_w(self, card: int, unix_s: float) -> float:
         """Return true power as the C library computes it."""
         return float(self._library.fakeNvmlSignalPower(card, unix_s))
@@ -151,6 +155,7 @@ def load_library() -> ctypes.CDLL:
     _declare(library, "fakeNvmlErrorText", ctypes.c_char_p)
     _declare(library, "fakeNvmlGpmSamples", ctypes.c_int)
     _declare(library, "fakeNvmlStepS", ctypes.c_double, ctypes.c_uint)
+    _declare(library, "fakeNvmlBeginFaults", None)
     _declare(library, "fakeNvmlSetLoad", None, ctypes.c_uint, ctypes.c_double)
     two = (ctypes.c_double, ctypes.c_double)
     _declare(library, "fakeNvmlSignalPower", ctypes.c_double, ctypes.c_uint, ctypes.c_double)

@@ -1,17 +1,23 @@
 """Helpers for trainings with two ranks on one host, and assertions on their reports."""
 
+import os
+import signal
 import socket
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from energy_callbacks import meter
+from energy_callbacks.report import build
 from energy_callbacks.report.model.schema import EnergyReport
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.library import env
 from tests.integrations.processes import Running, Script, Scripts, wait
+from tests.ports import reserved_port
 
 # Power of each fake card in W, by card index.
 POWERS_W = (300.0, 200.0)
@@ -35,10 +41,8 @@ def start_ranks(
         environment: environment variables of both ranks.
         different: additional environment variables of each rank.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    port = str(reserved_port())
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     shared |= {"NODE_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
     started = []
     for rank, own in enumerate(different):
@@ -132,6 +136,19 @@ def assert_each_card_counted_once(report: EnergyReport, cards: str) -> None:
     assert [rank.shares_gpus for rank in report.ranks] == [cards == "shared"] * 2
 
 
+def assert_rows_count_both_ranks(
+    report: EnergyReport, j_per_step: Iterable[float], j_per_sample: Iterable[float]
+) -> None:
+    """Assert that a step of both ranks has 8 samples, in each row of a curve and in the report."""
+    found = report.efficiency.gpu
+    assert found.j_per_step is not None
+    assert found.j_per_sample is not None
+    steps_j = [*j_per_step, found.j_per_step.value_j]
+    samples_j = [*j_per_sample, found.j_per_sample.value_j]
+    assert len(steps_j) > 1
+    assert [8.0 * value_j for value_j in samples_j] == pytest.approx(steps_j, rel=1e-5)
+
+
 def assert_the_second_rank_died(report: EnergyReport) -> None:
     """Assert that the report includes rank 1's journal and says that it stopped unexpectedly."""
     dead = report.attempts[1]
@@ -141,6 +158,22 @@ def assert_the_second_rank_died(report: EnergyReport) -> None:
     assert "stopped unexpectedly after" in said
     assert [rank.gpus for rank in report.ranks] == [("gpu0",), ("gpu1",)]
     assert report.ranks[1].gpu.energy_j is not None
+
+
+def wait_for_slow_ranks() -> None:
+    """Make the first rank wait for the others until they end; five seconds may be too short."""
+    meter._RANKS_S = 300.0
+
+
+def die(folder: Path, rank: int) -> None:
+    """Kill this process (-9) when its journal, in a run folder, has steps and energy of it."""
+    end_s = time.monotonic() + 60.0
+    while time.monotonic() < end_s:
+        own = (one for one in build(folder).attempts if one.rank == rank)
+        if any(one.steps and one.energy.energy_j for one in own):
+            break
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def pretend_host(name: str) -> None:

@@ -2,13 +2,14 @@
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from tests.ports import reserved_port
 
 # Of the server; clients need mlflow-skinny alone.
 _PACKAGES = ("mlflow", "sqlalchemy", "alembic", "flask", "flask_cors", "graphene")
@@ -26,7 +27,7 @@ class MlflowServer:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.url = f"http://127.0.0.1:{_free_port()}"
+        self.url = f"http://127.0.0.1:{reserved_port()}"
         self._log = (folder / "server.log").open("wb")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mlflow", "server", "--workers", "1",
@@ -66,9 +67,3 @@ def wait_until_up(url: str) -> None:
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.2)
     raise TimeoutError(f"no MLflow server at {url} after {_START_S} s")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -36,6 +36,14 @@ const Fault *fault_active(Group group, int card, FaultKind kind, int64_t t_ns, b
     return NULL;
 }
 
+/* Lets all faults begin at this moment. */
+EXPORT void fakeNvmlBeginFaults(void)
+{
+    int64_t t_ns = now_ns();
+    for (size_t i = 0; i < scenario->n_faults; i++)
+        scenario->faults[i].start_ns = t_ns;
+}
+
 static double seen_power_w(const Card *card, Group group, int64_t moment_ns, double window_s)
 {
     const Sensor *sensor = &card->sensor;

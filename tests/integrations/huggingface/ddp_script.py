@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from energy_callbacks.huggingface import GpuEnergyCallback
-from tests.integrations.ranks import cards_of, leave
+from tests.integrations.ranks import cards_of, die, leave, wait_for_slow_ranks
 
 DEATH_STEP = 60
 
@@ -43,7 +42,7 @@ class Death(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if args.process_index == self.rank and state.global_step == DEATH_STEP:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(Path(args.output_dir) / "energy", self.rank)
 
 
 if __name__ == "__main__":
@@ -54,6 +53,7 @@ if __name__ == "__main__":
     parser.add_argument("--step-s", type=float, default=0.02)
     parser.add_argument("--max-energy-wh", type=float)
     asked = parser.parse_args()
+    wait_for_slow_ranks()
     ours = GpuEnergyCallback(
         max_energy_wh=asked.max_energy_wh,
         **cards_of(asked.cards, int(os.environ["LOCAL_RANK"])),
@@ -78,7 +78,9 @@ if __name__ == "__main__":
         train_dataset=[{"input_ids": row, "labels": row[:1]} for row in rows],
         callbacks=[SlowAtTheEnd(), *deaths, ours],
     )
-    metrics = trainer.train().metrics
+    try:
+        metrics = trainer.train().metrics
+    finally:
+        leave()
     tags = [tag for tag in metrics if "/" in tag]
     (asked.folder / f"tags-{trainer.args.process_index}.txt").write_text("\n".join(tags))
-    leave()

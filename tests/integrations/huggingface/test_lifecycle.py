@@ -33,6 +33,7 @@ from tests.integrations.huggingface.training import (
     callback,
     trainer,
 )
+from tests.integrations.left import threads_left
 from tests.integrations.reading import phases
 
 FIVE_BATCHES = 5 * STEP_S
@@ -265,12 +266,11 @@ def test_nothing_is_kept_alive(tmp_path: Path) -> None:
 
 def test_no_thread_is_left(tmp_path: Path) -> None:
     """No thread of ours remains after a run in real time."""
-    before = set(threading.enumerate())
+    before = threading.enumerate()
     ours = GpuEnergyCallback()
     trainer(tmp_path, TinyModel(FakeClock()), ours, num_train_epochs=1).train()
     assert ours.wait_for_report() is not None
-    left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
-    assert left == []
+    assert threads_left(before) == []
 
 
 def test_it_can_be_pickled_and_copied(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import multiprocessing
 import random
 import weakref
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from energy_callbacks.tuning import BatchSizeResult
 from tests.integrations.huggingface.test_inner_loop import language_model, sentences
 from tests.integrations.huggingface.training import LENGTH, Rows
 from tests.integrations.huggingface.tunable import Events, Factory, Seen, Tunable, tuned
+from tests.integrations.left import children_left
 
 
 def test_what_is_found_is_what_the_model_is_then_trained_with(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_workers_end_with_the_trials(tmp_path: Path, is_lasting: bool) -> None:
 
     def count(trial: Any) -> None:
         gc.collect()
-        workers.append(len(multiprocessing.active_children()))
+        workers.append(children_left())
 
     factory = Factory(
         tmp_path,

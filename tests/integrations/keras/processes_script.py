@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.integrations.no_tensorflow import forbid_tensorflow, lean_keras
+from tests.integrations.ranks import wait_for_slow_ranks
 
 
 def main(port: str, rank: int, folder: Path, *kinds: str) -> None:
     """Train on each kind of data, in a run folder of its name, and print the results."""
     import jax
 
+    wait_for_slow_ranks()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
     print(json.dumps({data: train(data, folder / data) for data in kinds}))

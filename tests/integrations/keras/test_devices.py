@@ -1,7 +1,6 @@
 """Which GPUs and which process: each backend says it in its own words."""
 
 import json
-import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from tests.integrations.keras.training import BACKEND, IS_3_6, callback, fit, mo
 from tests.integrations.processes import Script, Scripts
 from tests.integrations.ranks import assert_ranks_end_well
 from tests.integrations.reading import training_files
+from tests.ports import reserved_port
 
 pytestmark = pytest.mark.every_backend
 
@@ -149,9 +149,7 @@ def test_two_devices_of_one_process() -> None:
 
 def two_processes(scripts: Scripts, folder: Path, *kinds: str) -> Any:
     """Return the output of the first of two JAX processes for each kind of data."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(reserved_port())
     started = []
     for rank in range(2):
         (folder / f"rank{rank}").mkdir()

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -13,14 +12,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.report import save
-from tests.integrations.ranks import cards_of, leave, pretend_host
+from tests.integrations.ranks import cards_of, die, leave, pretend_host, wait_for_slow_ranks
 
 DEATH_BATCH = 60
 
 
 class Module(pl.LightningModule):
-    def __init__(self, dying_rank: int | None, step_s: float) -> None:
+    def __init__(self, folder: Path, dying_rank: int | None, step_s: float) -> None:
         super().__init__()
+        self.folder = folder
         self.step_s = step_s
         self.layer = torch.nn.Linear(4, 1)
         self.dying_rank = dying_rank
@@ -28,7 +28,7 @@ class Module(pl.LightningModule):
     def training_step(self, batch: list, batch_idx: int) -> torch.Tensor:
         time.sleep(self.step_s)
         if self.trainer.global_rank == self.dying_rank and batch_idx == DEATH_BATCH:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(self.folder / "energy", self.dying_rank)
         loss = self.layer(batch[0]).square().mean()
         self.log("train_loss", loss)
         return loss
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--max-energy-wh", type=float)
     parser.add_argument("--beside-the-logs", action="store_true")
     asked = parser.parse_args()
+    wait_for_slow_ranks()
     if asked.nodes > 1:
         pretend_host(f"node{os.environ['NODE_RANK']}")
     folder = None if asked.beside_the_logs else asked.folder / "energy"
@@ -68,8 +69,11 @@ def main() -> None:
         enable_checkpointing=False, callbacks=[callback],
     )  # fmt: skip
     data = TensorDataset(torch.randn(800, 4))
-    trainer.fit(Module(asked.dying_rank, asked.step_s), DataLoader(data, batch_size=4))
-    leave()
+    module = Module(asked.folder, asked.dying_rank, asked.step_s)
+    try:
+        trainer.fit(module, DataLoader(data, batch_size=4))
+    finally:
+        leave()
     if asked.strategy != "ddp":  # the process that the user has started, whose ranks are gone
         save(callback.report(), asked.folder / "seen_by_the_parent")
 

@@ -2,7 +2,7 @@
 
 ``faults_script.py FAULT`` trains in the working folder, on the CPU beside a fake card of 300 W, and
 leaves what the test needs to know in ``answer.json``; without us where FAULT is ``without_us``. A
-process of its own, because a call that hangs for 30 s cannot be taken back.
+process of its own, because a call that hangs for two minutes cannot be taken back.
 """
 
 import hashlib
@@ -29,6 +29,8 @@ POWER_W = 300.0
 BATCHES = 600
 BATCH_S = 0.01
 FAULT_BATCH = 250
+HANG_S = 120.0
+NEVER_S = 1e9
 HOOKS = (
     "on_train_epoch_start", "on_train_batch_start", "on_train_batch_end", "on_train_epoch_end",
     "on_validation_start", "on_validation_end",
@@ -100,12 +102,12 @@ def timed(callback: Any) -> list[tuple[float, float]]:
     return durations_s
 
 
-def faults_of_card(fault: str, at_s: float) -> tuple[Fault, ...]:
-    """Return the faults of the NVML library from ``at_s`` on."""
+def faults_of_card(fault: str) -> tuple[Fault, ...]:
+    """Return the faults of the NVML library, which begin when they are told to."""
     lost = float(pynvml.NVML_ERROR_GPU_IS_LOST)
     known = {
-        "hang": Fault(group="*", kind="hang", start_s=at_s, value=30.0),
-        "lost": Fault(group="*", kind="error", start_s=at_s, value=lost),
+        "hang": Fault(group="*", kind="hang", start_s=NEVER_S, value=HANG_S),
+        "lost": Fault(group="*", kind="error", start_s=NEVER_S, value=lost),
     }
     return (known[fault],) if fault in known else ()
 
@@ -113,20 +115,16 @@ def faults_of_card(fault: str, at_s: float) -> tuple[Fault, ...]:
 def main(folder: Path, fault: str) -> dict[str, Any]:
     """Train, and report the result."""
     energy = folder / "energy"
+    scenario = Scenario(cards=(h200(Constant(POWER_W)),), faults=faults_of_card(fault))
+    nvml = FakeNvml(scenario, folder, virtual=False)
     begins: dict[str, Callable[[], object]] = {
+        "hang": nvml.begin_faults,
+        "lost": nvml.begin_faults,
         "disk_full": lambda: fill_disk(energy),
         "folder_deleted": lambda: shutil.rmtree(energy),
     }
     pl.seed_everything(0, verbose=False)
     module = Module(begins.get(fault, lambda: None))
-    epoch_s = float(int(time.time()))
-    at_s = time.time() - epoch_s + FAULT_BATCH * BATCH_S + 1.0
-    card = h200(Constant(POWER_W))
-    FakeNvml(
-        Scenario(cards=(card,), faults=faults_of_card(fault, at_s), epoch_unix_s=epoch_s),
-        folder,
-        virtual=False,
-    )
     callback = GpuEnergyCallback(report_dir=energy, devices=[0])
     durations_s = timed(callback)
     trainer = pl.Trainer(

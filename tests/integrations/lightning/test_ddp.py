@@ -2,7 +2,6 @@
 
 import csv
 import signal
-import statistics
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tests.integrations.ranks import (
     assert_each_card_counted_once,
     assert_host_counted_once,
     assert_ranks_end_well,
+    assert_rows_count_both_ranks,
     assert_the_second_rank_died,
     fake_cards,
     start_ranks,
@@ -28,7 +28,10 @@ RANKS = "tests.integrations.lightning.ddp_script"
 def trained(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Path:
     """Run a training like a user; Lightning starts the second rank. Returns its folder."""
     folder = tmp_path_factory.mktemp("ddp")
-    script = Script(module=RANKS, folder=folder, arguments=(str(folder),))
+    arguments = (str(folder), "--cards", "shared")
+    script = Script(
+        module=RANKS, folder=folder, arguments=arguments, environment=fake_cards(folder)
+    )
     assert wait(scripts.start(script), timeout_s=300.0) == 0, script.output
     return folder
 
@@ -44,14 +47,16 @@ def test_the_host_is_counted_once(trained: Path) -> None:
 
 
 def test_the_tags_agree_with_the_report(trained: Path) -> None:
-    """Joules per sample in the curves equal the report; samples of one rank would double them."""
-    report = load(trained / "energy" / "energy_report.json")
+    """Joules per sample count the samples of both ranks; those of one rank would double them."""
     with (trained / "lightning_logs" / "version_0" / "metrics.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["efficiency/total_j_per_sample"]]
-    # The first steps take longest, and others do while other programs run.
-    logged = statistics.median(float(row["efficiency/total_j_per_sample"]) for row in rows)
-    assert report.efficiency.total.j_per_sample is not None
-    assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
+        rows = [row for row in csv.DictReader(file) if row["efficiency/gpu_j_per_sample"]]
+    assert_rows_count_both_ranks(
+        load(trained / "energy" / "energy_report.json"),
+        *(
+            [float(row[f"efficiency/gpu_j_per_{unit}"]) for row in rows]
+            for unit in ("step", "sample")
+        ),
+    )
 
 
 def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scripts) -> None:

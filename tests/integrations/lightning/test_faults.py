@@ -27,10 +27,11 @@ FAULTS = (
         for fault in ("none", "lost", "disk_full", "folder_deleted")
     ),
 )
-# The end of a training waits six seconds at most for sensors, and writes the report; a busy machine
-# may take as long again for the rest. A call that hangs does so for 30 s.
-LONGEST_END_S = 18.0
-HANG_S = 30.0
+# A call hangs for this time. A hook or an end that takes half of it must have waited for the call,
+# because even on a busy machine none takes that long: the end of a training waits six seconds at
+# most for sensors, and writes the report.
+HANG_S = 120.0
+LONGEST_END_S = HANG_S / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def test_training_goes_on(fault: str, scripts: Scripts, tmp_path: Path) -> None:
     assert len(wall_s) > 1200
     # Python's collector may clean up the training's garbage inside any call, of ours too.
     assert cpu_s[int(0.99 * len(cpu_s))] < LONGEST_HOOK_S
-    # A busy machine holds up some of them; a card that hangs would do so for 30 s.
+    # A busy machine holds up some of them.
     assert wall_s[len(wall_s) // 2] < LONGEST_HOOK_S
     assert wall_s[-1] < HANG_S / 2
     assert found.answer["fit_s"] < 2 * without_us["fit_s"] + LONGEST_END_S

@@ -17,6 +17,7 @@ from lightning.pytorch.tuner import Tuner
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
+from tests.integrations.left import threads_left
 from tests.integrations.lightning.training import (
     BATCH_SIZE,
     POWER_W,
@@ -81,12 +82,11 @@ def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
 
 def test_no_thread_is_left(tmp_path: Path) -> None:
     """No thread of ours remains after a run in real time."""
-    before = set(threading.enumerate())
+    before = threading.enumerate()
     ours = GpuEnergyCallback()
     trainer(tmp_path, ours, max_epochs=1).fit(TinyModule(FakeClock()), loader(4))
     assert ours.wait_for_report() is not None
-    left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
-    assert left == []
+    assert threads_left(before) == []
 
 
 def test_a_second_fit_is_a_second_attempt(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import multiprocessing
 import pickle
 import random
 from pathlib import Path
@@ -29,6 +28,7 @@ from energy_callbacks.lightning import (
 )
 from energy_callbacks.tuning import Patience
 from energy_callbacks_lightning.tuning.search import check
+from tests.integrations.left import children_left
 from tests.integrations.lightning.tuning import (
     LAUNCH_S,
     POWER_W,
@@ -509,7 +509,7 @@ def test_loaders_with_workers(tmp_path: Path, is_broken: bool) -> None:
     except ZeroDivisionError as error:
         held = error
     assert (held is not None) == is_broken
-    assert not multiprocessing.active_children()
+    assert children_left() == 0
     assert loader._iterator is None
 
 
