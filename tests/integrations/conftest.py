@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.accounting import attempt
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking
@@ -26,6 +27,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Fork the server: this process has imported the framework, but computed nothing."""
     if any(item.path.is_relative_to(folder) for item in session.items for folder in FORKED):
         session.stash[SERVER] = Forking.this_process()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ends_may_take_long() -> Iterator[None]:
+    """Let a report wait for the end of its training as long as a busy machine needs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attempt, "_OVER_S", 60.0)
+        yield
 
 
 @pytest.fixture(scope="session")
