@@ -321,7 +321,7 @@ def _claims_at_once(folder: Path, launch: str | None) -> list[tuple[int, str]]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(60.0)
     assert len(claims) == 8
     return claims
 
