@@ -17,6 +17,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.profiling.lines.stack_sampler import ContextSwitches
 from energy_callbacks.report import build
 from energy_callbacks.sensing.sources.rapl import RaplSource
 from energy_callbacks.testing import FakeClock
@@ -96,14 +97,20 @@ def trained(
 def train(
     meter: EnergyMeter, clock: FakeClock, end_s: float, middle: Callable[[], object] | None = None
 ) -> list[tuple[float, float]]:
-    """Run a user's loop; measure each hook's wall time and processor time."""
-    hooks_s = []
+    """Run a user's loop; measure each hook's wall time and processor time.
+
+    The wall time of a hook that never sleeps is its processor time: the rest of the time, another
+    process had the processor.
+    """
+    hooks_s, sleeps = [], ContextSwitches()
 
     def hook(call: Callable[[], object]) -> None:
+        sleeps.since_last()
         before_s, cpu_before_s = time.perf_counter(), time.thread_time()
         call()
         cpu_s = time.thread_time() - cpu_before_s
-        hooks_s.append((time.perf_counter() - before_s, cpu_s))
+        wall_s = time.perf_counter() - before_s
+        hooks_s.append((cpu_s if sleeps.since_last() == 0 else wall_s, cpu_s))
 
     hook(lambda: meter.enter("train"))
     while clock.monotonic_s() < end_s:

@@ -28,7 +28,7 @@ from tests.core.forking import in_a_child
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 from tests.tuning.simulated import BusyClock
 
-AT_MOST_S = 10.0
+AT_MOST_S = 60.0
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
 
 
@@ -722,6 +722,8 @@ def test_a_run_on_real_threads_adds_up_and_leaves_none_behind(tmp_path: Path) ->
         attempt = meter._lifecycle.attempt
         assert attempt is not None
         until(lambda: attempt.recorder.settled_s > attempt._start_s + 0.1)
+        # Threads may begin late: the beginning is then not measured.
+        until(lambda: meter.energy(attempt._start_s, meter.now_s(), "gpu").coverage > 0.6)
         meter.step(samples=8)
         until(meter.scalars)
     totals = of(meter, "totals")[0]
@@ -732,7 +734,7 @@ def test_a_run_on_real_threads_adds_up_and_leaves_none_behind(tmp_path: Path) ->
     assert parts_j == pytest.approx(total["energy_j"], rel=1e-9)
     assert total["energy_j"] == pytest.approx(100.0 * totals["t_s"] * total["coverage"], rel=1e-6)
     assert total["coverage"] > 0.5
-    assert not [t for t in threading.enumerate() if t.name.startswith("energy_callbacks")]
+    until(lambda: not any(t.name.startswith("energy_callbacks") for t in threading.enumerate()))
 
 
 class Stuck(Steady):
@@ -904,7 +906,7 @@ def test_a_question_in_a_forked_child_does_not_hang(running: EnergyMeter) -> Non
     holder = threading.Thread(target=hold, args=(running._lifecycle.newest.timeline._lock,))
     holder.start()
     assert held.wait(AT_MOST_S)
-    code = in_a_child(lambda: running.energy(0.0, 1.0).energy_j is None, limit_s=0.5)
+    code = in_a_child(lambda: running.energy(0.0, 1.0).energy_j is None)
     release.set()
     holder.join(AT_MOST_S)
     assert code == 0

@@ -13,7 +13,7 @@ from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -81,9 +81,10 @@ def test_a_report_waits_for_the_other_ranks(
 def test_a_dead_rank_is_not_waited_for(first_rank: EnergyMeter, *, is_reaped: bool) -> None:
     """Lightning kills all ranks some seconds after one has died, so the report must not wait."""
     child = subprocess.Popen([sys.executable, "-c", ""])
-    time.sleep(0.0 if is_reaped else 1.0)
     if is_reaped:
         child.wait()
+    else:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     second_rank(first_rank, child.pid)
     assert waited_s(first_rank) < PATIENCE_S / 2
     child.wait()

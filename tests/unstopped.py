@@ -5,10 +5,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting import attempt, open_attempts
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.records import Channel, Device, Reading
 
@@ -44,10 +46,13 @@ def end(meter: EnergyMeter) -> None:
 
 
 class Impatient:
-    """A source whose last reading hangs, while the user presses Ctrl-C."""
+    """A source whose last reading hangs; the user presses Ctrl-C when the exit waits for it."""
 
     name = "impatient"
     interval_s = 0.1
+
+    def __init__(self) -> None:
+        self.is_exiting = threading.Event()
 
     def open(self) -> Sequence[Channel]:
         device = Device(key="gpu0", kind="gpu", scope="gpu", name="a GPU")
@@ -58,6 +63,7 @@ class Impatient:
 
     def finish(self) -> Sequence[Reading]:
         """See ``FinishingSource``."""
+        self.is_exiting.wait()
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait()
         return []
@@ -68,7 +74,14 @@ class Impatient:
 
 def interrupt_twice(meter: EnergyMeter) -> None:
     """Press Ctrl-C in the training, and once more while the exit waits for a sensor."""
-    meter = EnergyMeter(config=meter.config, sources=[Impatient()])
+    source, add = Impatient(), open_attempts.add
+
+    def add_told(one: ActiveAttempt, at_exit: Callable[[], object]) -> None:
+        add(one, lambda: (source.is_exiting.set(), at_exit()))
+
+    open_attempts.add = add_told
+    attempt._STOP_TIMEOUT_S = PATIENCE_S  # type: ignore[misc]
+    meter = EnergyMeter(config=meter.config, sources=[source])
     fit(meter, KeyboardInterrupt())
 
 

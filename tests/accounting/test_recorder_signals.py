@@ -16,7 +16,7 @@ from energy_callbacks.testing import FakeClock
 from tests.accounting.books import START_S, Books, wave
 
 SOURCES: Final = (recorder.__file__, phases.__file__)
-HANGS_S: Final = 5.0
+HANGS_S: Final = 30.0
 # ``trained`` has a line for each window that a handler has named.
 MOST_LINES: Final = 40
 

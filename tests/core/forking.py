@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 
-def in_a_child(work: Callable[[], object], limit_s: float = 5.0) -> int:
+def in_a_child(work: Callable[[], object], limit_s: float = 60.0) -> int:
     """Run ``work`` in a forked child; 0 if it returned true, 9 if it raised, else a signal."""
     pid = os.fork()
     if pid == 0:

@@ -73,11 +73,11 @@ def test_another_thread_sees_it_too() -> None:
     def hook() -> None:
         calls.append(find())
         inside.set()
-        leave.wait(10.0)
+        leave.wait(60.0)
 
     thread = threading.Thread(target=Handler(hook).fit)
     thread.start()
-    assert inside.wait(10.0)
+    assert inside.wait(60.0)
     assert calls[0] is not None
     assert calls[0].is_under_way()
     leave.set()

@@ -12,9 +12,16 @@ from tests.fake_nvml.library import FakeNvml
 from tests.fake_nvml.scenario import Scenario
 
 
+def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait long for the driver: on a busy machine, its thread may begin late."""
+    monkeypatch.setattr("energy_callbacks.sensing.time_limit.PATIENCE_S", 60.0)
+    monkeypatch.setattr("energy_callbacks.sensing.sources.nvidia.processes._PATIENCE_S", 60.0)
+
+
 @pytest.fixture
-def fake_nvml(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
+def fake_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeNvml]]:
     """``fake_nvml(scenario, virtual=True)`` plays a scenario in this process during the test."""
+    wait_long(monkeypatch)
     loaded: list[FakeNvml] = []
 
     def load(scenario: Scenario, *, virtual: bool = True) -> FakeNvml:

@@ -159,13 +159,14 @@ def test_driver_that_hangs_at_the_start(tmp_path: Path, monkeypatch: pytest.Monk
     """A driver that hangs does not delay the start, and the report says that it hangs."""
     monkeypatch.setattr("energy_callbacks.accounting.attempt._STOP_TIMEOUT_S", 0.1)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run"))
+    monkeypatch.setattr(time_limit, "PATIENCE_S", 60.0)  # a wait for the driver would be seen
     before_s = time.monotonic()
     meter._start(used_gpus=(0,))
     start_s = time.monotonic() - before_s
     meter.stop()
     report = meter.report()
 
-    assert start_s < 0.2
+    assert start_s < 30.0
     assert any("NVIDIA GPU did not respond" in one.message for one in report.warnings)
     assert report.energy.gpu.energy_j is None
 

@@ -25,6 +25,8 @@ _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",
 )  # fmt: skip
+# Time limit for git, s.
+_GIT_S: Final = 2.0
 
 
 def describe(*, with_command: bool = True) -> dict[str, Any]:
@@ -69,13 +71,13 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _git_commit() -> str | None:
-    """Return the git commit of the working directory; ``None`` if git finds none within 2 s."""
+    """Return the git commit of the working directory; ``None`` if git finds none in time."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"],  # noqa: S607 - git from the user's PATH
             capture_output=True,
             text=True,
-            timeout=2.0,
+            timeout=_GIT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

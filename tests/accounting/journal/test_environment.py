@@ -51,6 +51,10 @@ def test_the_commit_is_that_of_the_working_directory(
 ) -> None:
     """Inside a repository the short commit; outside ``None``."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.setattr(environment, "_GIT_S", 60.0)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # set in hooks of git
+        monkeypatch.delenv(name, raising=False)
     assert environment._git_commit() is None
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
     subprocess.run([*git, "init", "-q"], check=True)

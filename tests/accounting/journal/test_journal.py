@@ -293,8 +293,9 @@ def test_ranks_share_an_attempt(tmp_path: Path) -> None:
         assert len({run_id for _, run_id in claims}) == 1
 
 
-def test_ranks_that_race_agree(tmp_path: Path) -> None:
+def test_ranks_that_race_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight ranks that start at once find the same attempt and run."""
+    monkeypatch.setattr(journal, "_MARKER_LOOKS", 3000)  # the first one may be slow
     for repeat in range(20):
         claims = _claims_at_once(tmp_path / str(repeat), launch="4 127.0.0.1 29500")
         assert {number for number, _ in claims} == {1}
@@ -321,7 +322,7 @@ def _claims_at_once(folder: Path, launch: str | None) -> list[tuple[int, str]]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(60.0)
     assert len(claims) == 8
     return claims
 

@@ -91,10 +91,14 @@ def test_a_matrix_product_is_heard_of_at_the_next_call_and_is_still_its_own_line
             b = a @ a  # PRODUCT
             b.sum()
 
-    found, passed_s = followed(program)
-    name = program.__qualname__
-    product = found[name, scripts.line_with(program, "PRODUCT")]
-    assert product.wall_s > 0.7 * passed_s
+    line = program.__qualname__, scripts.line_with(program, "PRODUCT")
+    shares = []
+    for _ in range(3):  # a pause of this process may be in another line
+        found, passed_s = followed(program)
+        shares.append(found[line].wall_s / passed_s)
+        if shares[-1] > 0.7:
+            return
+    pytest.fail(f"shares of the product: {shares}")
 
 
 @pytest.mark.slow(reason="4 s of real loops; test_thirty_and_seventy has them in virtual time")

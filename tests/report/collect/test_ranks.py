@@ -208,7 +208,7 @@ def test_a_rank_without_a_journal_is_missed(tmp_path: Path) -> None:
 def test_a_dead_rank_that_nobody_has_reaped_is_cut_off(tmp_path: Path) -> None:
     """A zombie still has its number, and a journal whose last line may be a moment old."""
     child = subprocess.Popen([sys.executable, "-c", ""])
-    time.sleep(1.0)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     path = journal.path_for(tmp_path, 1, os.uname().nodename, 0)
     writer = journal.JournalWriter(path)
     header = {"run_id": "a", "attempt": 1, "host": os.uname().nodename, "rank": 0}

@@ -12,7 +12,7 @@ enum { NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_REA
        CAPTURE_UNSUPPORTED = 900, RELAXED = 2 };
 
 static int awake, capturing, spoiled, alive, streams, recorded, idle_stream;
-static double busy_until_s;
+static double busy_until_s, recorded_s;
 static int context;
 static _Thread_local void *current;
 static _Thread_local int depth, mode;
@@ -32,7 +32,7 @@ void fakeLaunch(double duration_s)
 }
 void fakeCapture(int on) { capturing = on; }
 void fakeUseContext(void) { current = &context; }
-double fakeBusyUntil(void) { return busy_until_s; }
+double fakeEventAt(void) { return recorded_s; }
 int fakeSpoiled(void) { return spoiled; }
 int fakeAlive(void) { return alive + streams; }
 int fakeRecorded(void) { return recorded; }
@@ -96,6 +96,8 @@ int cuEventRecord(Event *event, void *stream)
     event->at_s = now_s();
     if (stream != &idle_stream && busy_until_s > event->at_s)
         event->at_s = busy_until_s;
+    if (stream != &idle_stream)
+        recorded_s = event->at_s;
     return 0;
 }
 int cuEventQuery(Event *event)

@@ -21,7 +21,7 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 def awake():
     library = ctypes.CDLL("libcuda.so.1")
     library.fakeLaunch.argtypes = (ctypes.c_double,)
-    library.fakeBusyUntil.restype = ctypes.c_double
+    library.fakeEventAt.restype = ctypes.c_double
     library.cuInit(0)
     library.fakeUseContext()
     return library
@@ -76,7 +76,7 @@ def test_ends_on_the_journals_thread(run: Run) -> None:
     truth = []
     for _ in range(5):
         library.fakeLaunch(0.05)
-        truth.append((ends.mark(time.monotonic()), library.fakeBusyUntil()))
+        truth.append((ends.mark(time.monotonic()), library.fakeEventAt()))
     time.sleep(0.3)
     on_another_thread(ends.settle)
     for end, at_s in truth:

@@ -718,7 +718,7 @@ def test_process_of_someone_else(play: Play) -> None:
     import sys
 
     # A process whose parent has ended is nobody's child.
-    code = "import subprocess as s; print(s.Popen(['sleep', '30'], stdout=-3, stderr=-3).pid)"
+    code = "import subprocess as s; print(s.Popen(['sleep', '600'], stdout=-3, stderr=-3).pid)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     pid = int(done.stdout)
     try:
