@@ -13,7 +13,7 @@ from tests.ports import reserved_port
 
 # Of the server; clients need mlflow-skinny alone.
 _PACKAGES = ("mlflow", "sqlalchemy", "alembic", "flask", "flask_cors", "graphene")
-_START_S = 120.0
+_START_S = 600.0
 
 
 class MlflowServer:
