@@ -102,7 +102,7 @@ def _machine(
     until(lambda: not list(folder.glob("ec-*")))
 
 
-def until(is_true: Callable[[], object], limit_s: float = 20.0) -> None:
+def until(is_true: Callable[[], object], limit_s: float = 60.0) -> None:
     """Wait until something is true."""
     end_s = time.monotonic() + limit_s
     while not is_true():
