@@ -20,6 +20,8 @@ fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]
 FAKE_MPS = Path(__file__).with_name("fake_mps.py")
 STEADY = "tests.inference.profile.models:steady"
+# In the note of a row, if its tenant had no processor for the whole window.
+NO_BATCH = "has ended no batch in the window"
 SHORT = (
     *("--model", STEADY, "--share", "50", "--batch", "1"),
     *("--window", "0.1", "--warmup", "0.01"),
