@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -419,8 +420,11 @@ def assert_emissions(run: Run, *, are_known: bool) -> None:
 def journal_of(folder: Path) -> int:
     """Return the file descriptor of the open journal in a run folder."""
     (path,) = folder.rglob("*.jsonl")
-    numbers = (int(link.name) for link in Path("/proc/self/fd").iterdir() if link.exists())
-    return next(number for number in numbers if os.path.samestat(os.fstat(number), path.stat()))
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed by another thread meanwhile
+            if link.samefile(path):
+                return int(link.name)
+    raise AssertionError(f"{path} is not open")
 
 
 def fill_disk(folder: Path, clock: FakeClock, for_s: float) -> None:

@@ -19,8 +19,8 @@ RANK = "tests.powercap.ranks_script"
 # Modules that both ranks need at the start of a training.
 IMPORTED = ("torch._dynamo", "energy_callbacks.powercap.coordinator")
 FOUND_W = 700.0
-# The watchdog restores within this time after a kill, s.
-RESTORED_S = 2.0
+# The watchdog restores within this time, also on a busy machine, s.
+LONGEST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Ranks:
         ]
 
     def assert_restored(self) -> None:
-        """Both cards have the limit found, soon after the end."""
-        end_s = time.monotonic() + RESTORED_S
+        """Both cards have the limit found; how soon, ``safety/test_ends.py`` tests."""
+        end_s = time.monotonic() + LONGEST_S
         while [self.limits(card)[-1] for card in (0, 1)] != [FOUND_W, FOUND_W]:
             assert time.monotonic() < end_s
             time.sleep(0.01)

@@ -106,9 +106,13 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
         return self._timeline.seen_s(self._clock.monotonic_s()) if self._keys else None
 
     def _wait_for(self, end_s: float) -> None:
-        """Wait until the readings reach the end of the window."""
-        limit_s = self._clock.monotonic_s() + _PATIENCE_S
-        while self.reach_s() < end_s and self._clock.monotonic_s() < limit_s:
+        """Wait until the readings reach the end of the window.
+
+        Looks are counted, so that a pause of this process is no time for which it has waited.
+        """
+        for _ in range(round(_PATIENCE_S / _LOOK_S)):
+            if self.reach_s() >= end_s:
+                return
             self.ask()
             self._clock.sleep(_LOOK_S)
 

@@ -229,11 +229,18 @@ class Fleet:
         """
         worker = self._workers.pop(failed.worker)
         if worker.state != "ending":
-            if worker.state == "loading":
+            if worker.state == "loading" and not self._is_wanted(worker):
+                self._begin(self._goal)
+            elif worker.state == "loading":
                 self._not_loaded(worker, failed.status, failed.note)
             else:
                 self._crashed(failed.status, failed.note)
         return list(worker.sent)
+
+    def _is_wanted(self, worker: Worker) -> bool:
+        """Return whether a worker loads what is wanted now, and not what was wanted before."""
+        wanted = [tenant.batch for one, tenant in self._chosen if one is worker]
+        return worker.loaded_batch in wanted
 
     def _not_loaded(self, worker: Worker, status: Status, note: str) -> None:
         chosen = {one.number for one, _ in self._chosen}

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from energy_callbacks.inference.traces import write
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
 from tests.inference.profile.test_local_bench import AdminNvmlActuator, administrator, card_uuid
-from tests.powercap.safety.conftest import RESTORED_S
+from tests.powercap.safety import conftest as safety
 
 __all__ = ["administrator"]
 machine, fake_nvml = conftest.machine, conftest.fake_nvml
@@ -114,8 +113,9 @@ def test_processes_serve_and_nothing_is_left(machine: Machine) -> None:
         assert (one["source"], one["gpu"]) == ("measured", "NVIDIA H200")
         assert one["dataset"] == "noise (synthetic)"
         assert float(one["power_avg"]) == pytest.approx(300.0, rel=0.05)
-        assert float(one["throughput_total"]) > 0.0
         assert not one["timestamp"].startswith("1970")
+    # Not of each: the processes may have had no processor in a window.
+    assert max(float(one["throughput_total"]) for one in lines) > 0.0
     assert lines[0]["degraded"]
     until(lambda: not machine.left())
 
@@ -137,10 +137,10 @@ def test_kill_9(administrator: AdminNvmlActuator, machine: Machine) -> None:
     machine.jobs.append(job)
     until(lambda: part.exists() and part.read_text().count("\n") > 2)
     assert administrator.read(card_uuid(0), "limit") == 350.0
-    begin_s = time.monotonic()
+    pids = safety.family(job.pid)
     os.killpg(job.pid, signal.SIGKILL)
-    until(lambda: administrator.read(card_uuid(0), "limit") == 650.0)
-    assert time.monotonic() - begin_s < RESTORED_S
+    slept_s = safety.until(lambda: administrator.read(card_uuid(0), "limit") == 650.0, *pids)
+    assert slept_s < safety.RESTORED_S
     until(lambda: not machine.left())
     assert not path.exists()
     assert main([*words, "--resume"]) == 0

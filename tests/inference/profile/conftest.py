@@ -20,6 +20,8 @@ fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]
 FAKE_MPS = Path(__file__).with_name("fake_mps.py")
 STEADY = "tests.inference.profile.models:steady"
+# In the note of a row, if its tenant had no processor for the whole window.
+NO_BATCH = "has ended no batch in the window"
 SHORT = (
     *("--model", STEADY, "--share", "50", "--batch", "1"),
     *("--window", "0.1", "--warmup", "0.01"),
@@ -102,7 +104,7 @@ def _machine(
     until(lambda: not list(folder.glob("ec-*")))
 
 
-def until(is_true: Callable[[], object], limit_s: float = 20.0) -> None:
+def until(is_true: Callable[[], object], limit_s: float = 60.0) -> None:
     """Wait until something is true."""
     end_s = time.monotonic() + limit_s
     while not is_true():

@@ -11,7 +11,7 @@ import pytest
 from energy_callbacks.inference.profile import cleaner
 from energy_callbacks.inference.profile.run_folder import RunFolder
 from energy_callbacks.inference.traces import read
-from tests.inference.profile.conftest import SHORT, Machine, until
+from tests.inference.profile.conftest import NO_BATCH, SHORT, Machine, until
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -21,21 +21,20 @@ def test_a_signal(number: signal.Signals, machine: Machine) -> None:
     assert job.stderr is not None
     seen = [job.stderr.readline() for _ in range(2)]
     assert [line[:6] for line in seen] == ["[1/50]", "[2/50]"]
-    processes = "\n".join(machine.left())
-    assert processes.count("tenant_main") == 1
-    assert processes.count(cleaner.CONTROL) == 2  # the daemon and its server
+    until(lambda: "\n".join(machine.left()).count("tenant_main") == 1)
+    assert "\n".join(machine.left()).count(cleaner.CONTROL) == 2  # the daemon and its server
     os.killpg(job.pid, number)  # as Ctrl-C of a terminal does
-    rest = job.communicate(timeout=20.0)[1]
+    rest = job.communicate(timeout=60.0)[1]
     assert job.returncode == (130 if number == signal.SIGINT else -number)
     until(lambda: not machine.left() and not list(machine.folder.glob("ec-*")))
     shown = len(seen) + len(re.findall(r"^\[\d+/50\]", rest, re.MULTILINE))
     rows = read(machine.out)
     assert shown <= len(rows) <= shown + 1  # a row is written before it is shown
-    assert all(row.status == "ok" for row in rows)
+    assert all(row.status == "ok" or NO_BATCH in row.note for row in rows)
     if number == signal.SIGKILL:
-        count = len(rows) + 2
+        count = sum(row.status == "ok" for row in rows) + 2
         again = machine.start(*SHORT, "--iterations", str(count), "--resume")
-        log = again.communicate(timeout=30.0)[1]
+        log = again.communicate(timeout=60.0)[1]
         assert again.returncode == 0, log
         assert [row.run_id == rows[0].run_id for row in read(machine.out)] == [
             *([True] * len(rows)),
@@ -55,8 +54,8 @@ def test_a_frozen_tenant(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> N
         )
         until(lambda: len(machine.left()) == 4)
         cleaner.clean(folder.path)
-        assert stuck.wait(5.0) == -signal.SIGKILL
-        assert machine.left() == []
+        assert stuck.wait(60.0) == -signal.SIGKILL
+        until(lambda: not machine.left())
 
 
 def test_the_cleaner_is_killed(machine: Machine) -> None:

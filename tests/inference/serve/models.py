@@ -28,10 +28,31 @@ def dies_once() -> Step:
     return step
 
 
-def ends_slowly() -> Step:
-    """Return a model whose process needs a second to exit, as processes that use a GPU do."""
-    atexit.register(time.sleep, 1.0)
+def _wait_for(name: str) -> None:
+    """Wait for the file whose path an environment variable has."""
+    while not Path(os.environ[name]).exists():
+        time.sleep(0.01)
+
+
+def loads_slowly() -> Step:
+    """Return a model that is loaded only when the file ``LOADS`` exists."""
+    _wait_for("LOADS")
     return lambda samples: time.sleep(0.002 * samples)
+
+
+def ends_slowly() -> Step:
+    """Return a model whose process exits only when the file ``ENDS`` exists.
+
+    Processes that use a GPU need a second or two.
+    """
+    atexit.register(_wait_for, "ENDS")
+    return lambda samples: time.sleep(0.002 * samples)
+
+
+def stops() -> Step:
+    """Return a model whose second batch does not end."""
+    pauses_s = iter((0.0, 600.0))
+    return lambda _: time.sleep(next(pauses_s))
 
 
 def dies_often() -> Step:

@@ -224,6 +224,21 @@ def test_tenants_that_do_not_fit_at_all(caplog: pytest.LogCaptureFixture) -> Non
     lab.all_answered_once()
 
 
+@pytest.mark.parametrize("good", [FOUR, TWO])
+def test_two_tenants_that_do_not_fit(good: Configuration) -> None:
+    """They fail at the same time; only they are refused, and the old tenants go on."""
+    lab = Lab()
+    lab.apply(good)
+    lab.windows(1)
+    bad = equal("resnet50", 50.0, 10**7, 2)
+    lab.apply(bad, 0.8)
+    window = lab.windows(16)[-1]
+    assert window.point.configuration == good
+    assert window.throughput_per_s > 9000.0
+    assert lab.server.dispatcher.refused.keys() == {bad.tenants}
+    lab.all_answered_once()
+
+
 def test_first_tenants_that_do_not_fit() -> None:
     """Serving cannot begin."""
     with pytest.raises(TenantFailed, match="out of memory"):

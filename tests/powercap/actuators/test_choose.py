@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,20 +15,21 @@ from tests.fake_nvml import Constant, Mig, card_uuid, fixtures, pascal
 from tests.fake_nvml.library import load_library
 from tests.powercap.actuators.cards import UUID, Play, calls, card, playing
 from tests.powercap.actuators.test_nvidia_smi import install
-from tests.powercap.actuators.zeusd_server import zeusd
+from tests.powercap.actuators.zeusd_server import socket_path, zeusd
 
 fake_nvml = fixtures.fake_nvml
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """No permission, no daemon, no programs; returns the path of the daemon's socket."""
     monkeypatch.setattr(privilege, "is_admin", lambda: False)
     load_library()  # the compiler needs the PATH
     monkeypatch.setenv("CC", shutil.which(os.environ.get("CC", "cc")) or "cc")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("ZEUSD_SOCK_PATH", str(tmp_path / "zeusd.sock"))
-    return tmp_path / "zeusd.sock"
+    with socket_path() as path:
+        monkeypatch.setenv("ZEUSD_SOCK_PATH", str(path))
+        yield path
 
 
 def test_nvml_is_chosen_first(fake_nvml: Play, monkeypatch: pytest.MonkeyPatch) -> None:

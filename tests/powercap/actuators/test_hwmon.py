@@ -160,6 +160,9 @@ def test_a_driver_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ActuatorError, match="no answer within"):
         HwmonActuator(tmp_path).range(AMD, "limit")
     ended.set()
+    for thread in threading.enumerate():  # the next call must not find that it still runs
+        if thread.name == f"energy_callbacks power limit of {AMD}":
+            thread.join()
 
 
 def test_it_is_chosen_on_a_machine_without_nvidia(

@@ -10,7 +10,7 @@ from energy_callbacks.powercap.actuators import privilege
 from energy_callbacks.powercap.actuators.nvml import NvmlActuator
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.sensing import time_limit
-from tests.fake_nvml import Constant, Fault, Mig, card_uuid, fixtures, pascal
+from tests.fake_nvml import Constant, Mig, card_uuid, fixtures, pascal
 from tests.powercap.actuators.cards import UUID, Play, calls, card, clock_mhz, limit_w, playing
 
 fake_nvml = fixtures.fake_nvml
@@ -170,13 +170,15 @@ def test_a_driver_that_does_not_answer_ends_by_the_time_limit(
     fake_nvml: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A setter that hangs is an error after the time limit, and so is the next call."""
+    ended = threading.Event()
+    playing(fake_nvml)
     monkeypatch.setattr(time_limit, "PATIENCE_S", 0.03)
-    hang = Fault(group="setters", kind="hang", start_s=0.0, value=0.2)
-    playing(fake_nvml, faults=(hang,), virtual=False)
+    monkeypatch.setattr(pynvml, "nvmlDeviceSetPowerManagementLimit", lambda *_: ended.wait(60.0))
     actuator = NvmlActuator()
     for _ in range(2):
         with pytest.raises(ActuatorError, match="driver does not answer"):
             actuator.write(UUID, LIMIT)
+    ended.set()
     for thread in threading.enumerate():
         if thread.name == f"energy_callbacks settings of {UUID}":
             thread.join()

@@ -1,5 +1,6 @@
 """zeusd changes cards that this process may not change, and only if its numbers are ours."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.powercap.actuators.cards import (
     lock_and_release_clocks,
     playing,
 )
-from tests.powercap.actuators.zeusd_server import TOKEN, zeusd
+from tests.powercap.actuators.zeusd_server import TOKEN, socket_path, zeusd
 
 fake_nvml = fixtures.fake_nvml
 LIMIT = Setting(knob="limit", value=450.5)
@@ -26,12 +27,12 @@ NAME = "Ideal GPU"
 
 
 @pytest.fixture
-def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def socket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The path of the daemon's socket, which the environment names."""
-    path = tmp_path / "zeusd.sock"
-    monkeypatch.setenv("ZEUSD_SOCK_PATH", str(path))
     monkeypatch.delenv("ZEUSD_TOKEN", raising=False)
-    return path
+    with socket_path() as path:
+        monkeypatch.setenv("ZEUSD_SOCK_PATH", str(path))
+        yield path
 
 
 def test_the_daemon_changes_the_card_for_us(fake_nvml: Play, socket: Path) -> None:

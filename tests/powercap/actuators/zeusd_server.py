@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -65,6 +66,13 @@ class Daemon(BaseHTTPRequestHandler):
 
     def address_string(self) -> str:
         return "unix"
+
+
+@contextmanager
+def socket_path() -> Iterator[Path]:
+    """Yield the path of a socket, which may have 107 bytes; that of ``tmp_path`` may be longer."""
+    with tempfile.TemporaryDirectory(prefix="ec-test-", dir="/tmp") as folder:
+        yield Path(folder) / "zeusd.sock"
 
 
 @contextmanager

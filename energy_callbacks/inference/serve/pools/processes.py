@@ -67,7 +67,8 @@ class ProcessPool:
     @property
     def pids(self) -> Mapping[int, int]:
         """Process id of each worker."""
-        return {number: one.process.pid for number, one in self._workers.items()}
+        workers = list(self._workers.items())  # another thread may add and remove some meanwhile
+        return {number: one.process.pid for number, one in workers}
 
     def now_s(self) -> float:
         """See ``Pool``; the time of batches is that of the same clock in the tenants."""
@@ -103,7 +104,9 @@ class ProcessPool:
 
     def end(self, worker: int) -> None:
         """See ``Pool``."""
-        one = self._workers[worker]
+        one = self._workers.get(worker)
+        if one is None:
+            return
         one.is_ending = True
         self._selector.unregister(one.process)  # its exit is polled
         # A tenant that still loads ends after that.

@@ -80,7 +80,10 @@ class Pool(Protocol):
         ...
 
     def end(self, worker: int) -> None:
-        """End a worker after its batches; ``Ended`` follows."""
+        """End a worker after its batches; ``Ended`` follows.
+
+        A worker that has failed is ignored: its ``Failed`` may not have been handled yet.
+        """
         ...
 
     def wait(self, until_s: float) -> Sequence[Event]:

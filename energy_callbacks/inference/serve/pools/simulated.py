@@ -102,7 +102,8 @@ class SimulatedPool:
 
     def end(self, worker: int) -> None:
         """See ``Pool``."""
-        self._workers[worker].is_ending = True
+        if worker in self._workers:
+            self._workers[worker].is_ending = True
 
     def wait(self, until_s: float) -> Sequence[Event]:
         """See ``Pool``."""
