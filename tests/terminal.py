@@ -86,8 +86,9 @@ def terminal(
     (folder / "raw").touch()
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
     # The pipe is opened before the command begins; its exit code is written when it has ended.
+    # Without the trap, Ctrl-C would also end a shell such as dash.
     script = (
-        f"tmux wait-for begin; {shlex.join(words)}; echo $? > {shlex.quote(str(folder / 'code'))}; "
+        f"trap : INT; tmux wait-for begin; {shlex.join(words)}; echo $? > {shlex.quote(str(folder / 'code'))}; "
         "printf '\\000'; sleep 600"
     )
     subprocess.run(

@@ -14,6 +14,7 @@ from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
+
 @pytest.fixture
 def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
     """The meter of the first of two ranks, which has ended."""

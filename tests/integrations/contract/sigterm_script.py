@@ -25,8 +25,8 @@ from tests.integrations.no_tensorflow import (
 )
 
 EPOCHS, EPOCH_STEPS, STEP_S = 3, 20, 0.1
-# SIGTERM is sent at this batch, which waits for the file ``SENT``. The steps of the last second may be lost; those
-# of the first epoch are in the journal by then.
+# SIGTERM is sent at this batch, which waits for the file ``SENT``. The steps of the last second may
+# be lost; those of the first epoch are in the journal by then.
 LAST_BATCH: Final = 35
 SENT: Final = "sent"
 _LAST_BATCH_S: Final = 600.0
