@@ -88,8 +88,8 @@ def terminal(
     # The pipe is opened before the command begins; its exit code is written when it has ended.
     # Without the trap, Ctrl-C would also end a shell such as dash.
     script = (
-        f"trap : INT; tmux wait-for begin; {shlex.join(words)}; echo $? > {shlex.quote(str(folder / 'code'))}; "
-        "printf '\\000'; sleep 600"
+        f"trap : INT; tmux wait-for begin; {shlex.join(words)}; "
+        f"echo $? > {shlex.quote(str(folder / 'code'))}; printf '\\000'; sleep 600"
     )
     subprocess.run(
         [*shown._tmux, "new-session", "-d", "-x", str(width), "-y", str(height), script],
