@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from pathlib import Path
 
 # Variables of the tests' own terminal must not reach the command.
 _OURS = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "TMUX")
+# Written after the output of the command; terminals ignore this character.
+_END = b"\0"
 
 
 class Terminal:
@@ -32,9 +35,12 @@ class Terminal:
         )  # fmt: skip
         return done.stdout
 
-    def wait(self) -> int:
-        """Wait until the command has ended; return its exit code."""
-        self.tmux("wait-for", "ended")
+    def wait(self, timeout_s: float = 600.0) -> int:
+        """Wait until the command has ended and all its output is there; return its exit code."""
+        end_s = time.monotonic() + timeout_s
+        while not self._raw.read_bytes().endswith(_END):
+            assert time.monotonic() < end_s, self.lines
+            time.sleep(0.02)
         return int((self._raw.parent / "code").read_text())
 
     @property
@@ -50,8 +56,8 @@ class Terminal:
 
     @property
     def raw(self) -> str:
-        """Return everything that was written, including escape sequences."""
-        return self._raw.read_text(encoding="utf-8")
+        """Return everything that was written so far, including escape sequences."""
+        return self._raw.read_text(encoding="utf-8", errors="replace")
 
 
 @contextmanager
@@ -80,9 +86,10 @@ def terminal(
     (folder / "raw").touch()
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
     # The pipe is opened before the command begins; its exit code is written when it has ended.
+    # Without the trap, Ctrl-C would also end a shell such as dash.
     script = (
-        f"tmux wait-for begin; {shlex.join(words)}; echo $? > {shlex.quote(str(folder / 'code'))}; "
-        "tmux wait-for -S ended; sleep 600"
+        f"trap : INT; tmux wait-for begin; {shlex.join(words)}; "
+        f"echo $? > {shlex.quote(str(folder / 'code'))}; printf '\\000'; sleep 600"
     )
     subprocess.run(
         [*shown._tmux, "new-session", "-d", "-x", str(width), "-y", str(height), script],

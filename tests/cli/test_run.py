@@ -182,12 +182,12 @@ def test_sigterm_reaches_a_command_that_ignores_it(measured: Measured) -> None:
 
 
 def test_a_signal_before_the_command_has_begun(measured: Measured) -> None:
-    """It arrives while sensors open, which takes a second: the command never starts."""
-    process = measured("sh", "-c", "touch began; sleep 30")
-    while not list(measured.out.glob("attempts/1/*.jsonl")):
-        assert not (measured.folder / "began").exists()
-        time.sleep(0.001)
+    """It arrives while sensors open: the command never starts."""
+    sent = measured.folder / "sent"
+    process = measured("sh", "-c", "touch began; sleep 30", BEGINS_AFTER=str(sent))
+    _wait_until(lambda: list(measured.out.glob("attempts/1/*.jsonl")))
     os.kill(process.pid, signal.SIGTERM)
+    sent.touch()
     assert wait(process) == -signal.SIGTERM
     assert not (measured.folder / "began").exists()
 
@@ -283,7 +283,8 @@ def test_a_command_that_forks(measured: Measured) -> None:
         "if os.fork() == 0:\n"
         "    if os.fork() == 0:\n"
         f"        held = bytearray(300 * {MIB})\n"
-        "        time.sleep(4.0)\n"
+        "        while not os.path.exists('seen'):\n"
+        "            time.sleep(0.01)\n"
         "        os._exit(0)\n"
         "    os.wait()\n"
         "    os._exit(0)\n"
@@ -292,6 +293,8 @@ def test_a_command_that_forks(measured: Measured) -> None:
         "    os.close(1), os.close(2)\n"
         "    time.sleep(60.0)\n"
     )
+    _wait_until(lambda: _peak_bytes(measured.out) > 300 * MIB)
+    (measured.folder / "seen").touch()
     assert wait(process) == 0
     peak_bytes = measured.report.memory.host_rss_peak_bytes
     assert peak_bytes is not None
@@ -319,6 +322,13 @@ def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
     lived_s = ended_unix_s - report.run.started_unix_s
     assert report.run.duration_s <= lived_s
     assert known_j <= report.energy.gpu.energy_j <= POWER_W * lived_s
+
+
+def _peak_bytes(folder: Path) -> int:
+    """Return the largest memory of processes in a report of the run so far."""
+    with contextlib.suppress(EnergyCallbacksError):  # no journal exists yet
+        return build(folder).memory.host_rss_peak_bytes or 0
+    return 0
 
 
 def _known_j(folder: Path) -> float:
@@ -395,20 +405,26 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
     assert not (measured.folder / "ignored").exists()
 
 
-# Waits until two processes have begun to wait; their arguments begin with a folder.
+# ``meet`` waits until it was called in two processes; their arguments begin with a folder.
 MEETING = """
 import os, pathlib
 folder = pathlib.Path(sys.argv.pop(1))
-(folder / f"{os.getpid()}.ready").touch()
-while len(list(folder.glob("*.ready"))) < 2:
-    time.sleep(0.01)
+
+def meet():
+    (folder / f"{os.getpid()}.ready").touch()
+    while len(list(folder.glob("*.ready"))) < 2:
+        time.sleep(0.01)
+
 """
 
 
 def test_trainings_at_once_are_said(measured: Measured, tmp_path: Path) -> None:
     """Energy is counted once for all; a warning says which training the phases are of."""
     python = f'{sys.executable} -c "$0" "$1" 30'
-    trainings = TRAININGS.replace("time.sleep(1.0)", MEETING)
+    inside = "for _ in range(count):"
+    trainings = MEETING.join(TRAININGS.split("time.sleep(1.0)\n", 1)).replace(
+        inside, f"meet()\n                {inside}"
+    )
     wait(measured("sh", "-c", f"{python} & {python}; wait", trainings, str(tmp_path)))
     report = measured.report
     assert "trainings_at_once" in [warning.code for warning in report.warnings]
@@ -422,15 +438,18 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
 ) -> None:
     """One of two visible cards counts; if no use was seen on any, both count."""
     fake_nvml(Scenario(cards=(h200(Constant(100.0)), h200(Constant(POWER_W)))), virtual=False)
-    cards = {}
+    cards, asked = {}, tmp_path / "asked"
+    command = ("sh", "-c", f"until rm {asked} 2>/dev/null; do sleep 0.1; done; sleep 1")
     for name, seen_on in (("one", "1"), ("both", "none")):
 
         def processes(uuid: str, on: str = seen_on) -> tuple[CardProcess, ...]:
+            if uuid.endswith("1"):
+                asked.touch()
             mine = psutil.Process().children() if uuid.endswith(on) else ()
             return tuple(CardProcess(pid=one.pid, name=None, memory_bytes=None) for one in mine)
 
         monkeypatch.setattr(run, "card_processes", processes)
-        assert main(["run", "--out", str(tmp_path / name), "--", "sleep", "1.5"]) == 0
+        assert main(["run", "--out", str(tmp_path / name), "--", *command]) == 0
         report = load(tmp_path / name / "energy_report.json")
         cards[name] = [device.key for device in report.devices if device.kind == "gpu"]
     assert cards == {"one": ["gpu1"], "both": ["gpu0", "gpu1"]}

@@ -97,7 +97,10 @@ def test_the_monitor(kind: dict[str, str], cards: dict[str, str], tmp_path: Path
             while not re.search(seen, "\n".join(shown.lines)):
                 assert time.monotonic() < until_s, shown.lines
                 time.sleep(0.2)
-        time.sleep(1.0)
+        tables = shown.raw.count("Press Ctrl-C")
+        while shown.raw.count("Press Ctrl-C") == tables:
+            assert time.monotonic() < until_s, shown.lines
+            time.sleep(0.2)
         shown.tmux("send-keys", "C-c")
         assert shown.wait() == 0
         text = look(shown, kind)

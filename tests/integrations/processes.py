@@ -160,7 +160,9 @@ class Forking:
             "arguments": script.arguments,
             "environment": SHARED | script.environment,
         }
-        return Fork(self._ask({"start": content}), self)
+        pid = self._ask({"start": content})
+        self._ended.pop(pid, None)  # an earlier fork may have had the same process id
+        return Fork(pid, self)
 
     def status_of(self, pid: int) -> int | None:
         """Return the exit status of a fork, or ``None`` while it runs."""

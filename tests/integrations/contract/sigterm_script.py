@@ -25,9 +25,11 @@ from tests.integrations.no_tensorflow import (
 )
 
 EPOCHS, EPOCH_STEPS, STEP_S = 3, 20, 0.1
-# SIGTERM is sent at this batch. The steps of the last second may be lost; those of the first epoch
-# are in the journal by then.
+# SIGTERM is sent at this batch, which waits for the file ``SENT``. The steps of the last second may
+# be lost; those of the first epoch are in the journal by then.
 LAST_BATCH: Final = 35
+SENT: Final = "sent"
+_LAST_BATCH_S: Final = 600.0
 WITHOUT_US, CATCHES, HANGS, RESUMES = "without us", "catches", "hangs", "resumes"
 
 
@@ -40,7 +42,10 @@ class RealTime(SystemClock):
 
 
 class Card(ScriptedSource):
-    """A sensor of constant power whose reads never return once ``hangs`` is true."""
+    """A sensor of constant power whose reads never return once ``hangs`` is true.
+
+    It writes the time of its first reading, before which no energy is known, to the file ``first``.
+    """
 
     hangs = False
 
@@ -48,7 +53,10 @@ class Card(ScriptedSource):
         """See ``ScriptedSource``."""
         if self.hangs:
             threading.Event().wait()
-        return list(super().read())
+        readings = list(super().read())
+        if not Path("first").exists():
+            Path("first").write_text(f"{time.time()}")
+        return readings
 
 
 def train(lab: Lab, options: list[str]) -> None:
@@ -63,6 +71,10 @@ def train(lab: Lab, options: list[str]) -> None:
     def before_batch(batch: int) -> None:
         card.hangs = HANGS in options and batch >= LAST_BATCH - 5
         Path("batch").write_text(f"{batch}")
+        if batch == LAST_BATCH and RESUMES not in options:
+            end_s = time.monotonic() + _LAST_BATCH_S
+            while not Path(SENT).exists() and time.monotonic() < end_s:
+                time.sleep(0.01)
 
     # Logs are off, because the TensorBoard callback of Keras imports TensorFlow.
     plan = Plan(

@@ -33,7 +33,8 @@ class Session:
         framework: ``keras`` or ``huggingface``.
 
     Attributes:
-        fit_s: how long the last call of fit took.
+        began_s: when the last call of fit began.
+        fit_s: how long it took.
     """
 
     def __init__(self, framework: str) -> None:
@@ -45,19 +46,19 @@ class Session:
         self.callback = self._lab.callback(meter=EnergyMeter(sources=sources, clock=self.clock))
         self._threads = set(threading.enumerate())
         self.times_s: list[float] = []
-        self.fit_s = 0.0
+        self.began_s = self.fit_s = 0.0
         self.interruption: Any = None
 
     def fit(self, interruption: Any = None) -> None:
         """Train for two epochs of ten batches; something happens in place of the sixteenth."""
         self.times_s.clear()
-        began_s = self.clock.monotonic_s()
+        self.began_s = self.clock.monotonic_s()
         self.interruption = interruption
         plan = Plan(step_s=0.1, logs=False, before_batch=self._before_batch)
         try:
             self._lab.training(Path("user"), self.clock, plan, self.callback).fit()
         finally:
-            self.fit_s = self.clock.monotonic_s() - began_s
+            self.fit_s = self.clock.monotonic_s() - self.began_s
 
     def _before_batch(self, batch: int) -> None:
         self.times_s.append(self.clock.monotonic_s())
