@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("platforms")
     command = [sys.executable, "-m", "tests.platforms.script", str(path), *PLATFORMS]
     environment = {**os.environ, **SHARED, "KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=300.0)
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=900.0)
     return path
 
 

@@ -89,7 +89,7 @@ def trained(forking: Forking, folder: Path, dying: int) -> Ranks:
             environment=shared | own,
         )
         ranks.append(forking.start(script))
-    return Ranks(folder, [wait(rank, 120.0) for rank in ranks])
+    return Ranks(folder, [wait(rank) for rank in ranks])
 
 
 def test_two_ranks_agree_on_every_setting(forking: Forking, tmp_path: Path) -> None:

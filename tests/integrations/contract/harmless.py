@@ -22,6 +22,7 @@ from tests.integrations.contract.lab import (
     Plan,
     constant,
 )
+from tests.integrations.left import threads_left
 
 # What a broken sensor returns in the place of its readings.
 GARBAGE: dict[str, Callable[[list[Reading]], Any]] = {
@@ -103,16 +104,13 @@ class HarmlessContract:
 
     def test_default_settings_leave_no_thread(self, bench: Bench) -> None:
         """With this machine's sensors in real time, a report is made and no thread remains."""
-        before = set(threading.enumerate())
+        before = threading.enumerate()
         ours = bench.lab.callback()
         bench.fit(Plan(epochs=1), ours)
         assert ours.report().run.status == "finished"
         assert ours.report().throughput.samples == 10 * BATCH_SIZE
         assert ours.wait_for_report() is not None
-        left = [t for t in set(threading.enumerate()) - before if "energy" in t.name]
-        for thread in left:  # one that has done its work may not have ended yet
-            thread.join(60.0)
-        assert [thread.name for thread in left if thread.is_alive()] == []
+        assert threads_left(before) == []
 
     def test_an_internal_error_does_not_end_the_training(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -21,6 +21,7 @@ def run_cells(forking: Forking, folder: Path, sources: Iterable[str]) -> list[li
     running = forking.start(script)
     client = BlockingKernelClient(connection_file=connection)
     client.load_connection_file()
+    client.hb_channel.time_to_dead = 60.0  # s; on a busy machine, a kernel that lives may be slow
     client.start_channels()
     try:
         client.wait_for_ready(timeout=600.0)
@@ -40,5 +41,5 @@ def _outputs(client: BlockingKernelClient, source: str) -> list[Any]:
         if message["header"]["msg_type"] in _OUTPUTS:
             found.append(output_from_msg(message))
 
-    client.execute_interactive(source, timeout=300.0, output_hook=keep, allow_stdin=False)
+    client.execute_interactive(source, timeout=600.0, output_hook=keep, allow_stdin=False)
     return found

@@ -51,7 +51,7 @@ def test_the_notebook_runs_and_shows_its_figures(
 @pytest.mark.slow(reason="trains a ResNet-50 and three other models on the processor: 30 s")
 def test_the_notebook_as_it_is(tmp_path: Path, notebook: Any) -> None:
     """Likewise with the models that it names, in a process of its own."""
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3")
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3")
     client.execute(cwd=str(tmp_path), env=environment(tmp_path) | {"OMP_NUM_THREADS": "1"})
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert_figures(outputs, tmp_path)

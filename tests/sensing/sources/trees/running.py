@@ -76,7 +76,7 @@ class RunningTree:
         """End the updates."""
         if self._job is not None:
             self._job.ask_to_stop()
-            self._job.wait(10.0)
+            self._job.wait(60.0)
 
     def update(self) -> None:
         """Write the files of all devices as they are now."""
