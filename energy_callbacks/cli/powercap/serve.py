@@ -117,7 +117,11 @@ def _add_requests(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve, and print the report; return 0."""
+    """Serve, and print the report; return 0.
+
+    Raises:
+        KeyboardInterrupt: after the report, if Ctrl-C has ended the serving.
+    """
     plan = None if arguments.plan is None else Plan.read(arguments.plan)
     chosen = _Chosen(arguments, plan)
     open_bench.check_models(arguments, chosen.models)
@@ -139,6 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
         options.print_json(report.as_json())
     else:
         print(report.text())
+    if len(report.windows) < arguments.seconds:
+        raise KeyboardInterrupt
     return 0
 
 

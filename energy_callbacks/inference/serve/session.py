@@ -31,7 +31,7 @@ def serve(
     seconds: int,
     on_window: Callable[[Window, float], None] = lambda _window, _cap_w: None,
 ) -> ServeReport:
-    """Serve for some time, and return what it has shown.
+    """Serve for some time, and return what it has shown; ``KeyboardInterrupt`` ends it earlier.
 
     Args:
         server: the server, before its first window.
@@ -45,14 +45,19 @@ def serve(
         ValueError: if ``seconds`` is less than 1, or if the first controller cannot work.
         PowerCapError: if a setting cannot be changed.
         TenantFailed: if tenants cannot be kept running.
+        KeyboardInterrupt: before the first window has ended.
     """
     if seconds < 1:
         raise ValueError(f"seconds must be at least 1, got {seconds}")
     planner = Replanning(server, controller)
     windows: list[tuple[Window, float]] = []
-    for window, cap_w in loop.run(planner, server, schedule, windows=seconds):
-        windows.append((window, cap_w))
-        on_window(window, cap_w)
+    try:
+        for window, cap_w in loop.run(planner, server, schedule, windows=seconds):
+            windows.append((window, cap_w))
+            on_window(window, cap_w)
+    except KeyboardInterrupt:
+        if not windows:
+            raise
     return _report(server, planner.present, windows)
 
 

@@ -19,6 +19,7 @@ from energy_callbacks.inference.predictor.predictor import Predictor
 from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.profile.sweeps import anchor, designed
 from energy_callbacks.inference.records import Tenant
+from energy_callbacks.inference.serve.server import Server
 from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import read
 from energy_callbacks.powercap.settings import KnobRange
@@ -80,6 +81,25 @@ def test_every_algorithm(
     found = json.loads(capsys.readouterr().out)
     assert (found["algorithm"], found["degraded"]) == (algorithm, "")
     assert found["total"]["answered"] > 1000
+
+
+def test_ctrl_c(
+    params: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report of the windows so far is printed; without a window there is none."""
+    words = [*SERVE, *RESNET, *params, "--seconds", "40", "--json"]
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serve, "_progress", interrupt)
+    assert main(words) == 130
+    shown = capsys.readouterr()
+    assert "powercap: interrupted" in shown.err
+    assert len(json.loads(shown.out)["windows"]) == 1
+    monkeypatch.setattr(Server, "window", interrupt)
+    assert main(words) == 130
+    assert capsys.readouterr().out == ""
 
 
 def test_requests_at_random(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
