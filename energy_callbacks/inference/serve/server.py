@@ -245,7 +245,7 @@ class Server:
     def _duty_below_cap(self) -> float:
         allowed_w = _MEANWHILE * self.cap_w - self._idle_w
         needed_w = max(self._full_w - self._idle_w, 1e-9)
-        duty: float = max(allowed_w / needed_w, 0.0) ** (1.0 / _EXPONENT)
+        duty = max(allowed_w / needed_w, 0.0) ** (1.0 / _EXPONENT)
         return min(max(duty, LEAST_DUTY), 1.0)
 
 
