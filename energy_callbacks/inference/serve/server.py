@@ -23,12 +23,9 @@ from energy_callbacks.inference.serve.tenant_energy import TenantEnergyMeter
 _IDLE_S: Final = 1.0
 # How often the start looks whether all tenants have loaded, s.
 _LOOK_S: Final = 0.05
-# Until a new plan is made, and while new tenants load, the old ones pause so that the power is this
-# part of the cap: the margin for the power of loading.
-_MEANWHILE: Final = 0.95
-# The power of work is proportional to duty ** 0.7 to duty ** 1.0 (one to eight tenants on the
-# simulated H200): while one pauses, the others work faster.
-_EXPONENT: Final = 0.7
+# While new tenants load, the old ones pause so that the power is this part of the cap: the margin
+# for the power of loading.
+_WHILE_LOADING: Final = 0.95
 # A window is steady if its point was set at the latest after this part of it: the controller needs
 # some time to answer, and a change of the duty acts at once.
 _LATE: Final = 0.1
@@ -102,19 +99,12 @@ class Server:
         if not 0.0 < point.duty <= 1.0:
             raise ValueError(f"duty must be above 0 and at most 1, got {point.duty:g}")
         self._machine.apply(point.configuration)
-        self._set(point)
+        self._point = point
+        self._points.append((self._machine.pool.now_s(), point))
         if self._end_s is None:
             self._start(point)
-
-    def change_cap(self, cap_w: float) -> None:
-        """Take another cap, W.
-
-        Planning for it may take seconds. Until ``apply``, the tenants pause so that the power is
-        below a lower cap.
-        """
-        is_lower, self.cap_w = cap_w < self.cap_w, cap_w
-        if self._end_s is not None and is_lower:
-            self._set(replace(self._point, duty=min(self._point.duty, self._duty_below_cap())))
+            return
+        self._guard()
 
     def window(self, duration_s: float) -> Window:
         """See ``Plant``. Each window begins where the previous one has ended.
@@ -151,14 +141,10 @@ class Server:
         budget = Budget(self._machine, self.dispatcher, cap_w, self._idle_w)
         return budget.pass_window(start_s, end_s)
 
-    def _set(self, point: OperatingPoint) -> None:
-        self._point = point
-        self._points.append((self._machine.pool.now_s(), point))
-        self._guard()
-
     def _start(self, point: OperatingPoint) -> None:
         """Load the first tenants, measure them while they wait, and let requests arrive."""
         pool = self._machine.pool
+        self.dispatcher.request(point.configuration.tenants, point.duty)
         self._machine.serve(self.dispatcher)
         while self.dispatcher.is_changing:
             self._machine.pass_until(pool.now_s() + _LOOK_S)
@@ -232,21 +218,17 @@ class Server:
         """Learn the power without pauses, and pause enough while other tenants serve."""
         is_other = seen.tenants != self._point.configuration.tenants
         duty = self._meanwhile if is_other else window.point.duty
-        self._full_w = self._idle_w + max(window.power_mean_w - self._idle_w, 0.0) / duty**_EXPONENT
+        self._full_w = self._idle_w + max(window.power_mean_w - self._idle_w, 0.0) / duty
         self._guard()
 
     def _guard(self) -> None:
         """Tell the dispatcher tenants and duty, and the duty of the old tenants meanwhile."""
-        self._meanwhile = self._duty_below_cap()
+        allowed_w = _WHILE_LOADING * self.cap_w - self._idle_w
+        needed_w = max(self._full_w - self._idle_w, 1e-9)
+        self._meanwhile = min(max(allowed_w / needed_w, LEAST_DUTY), 1.0)
         self.dispatcher.request(
             self._point.configuration.tenants, self._point.duty, self._meanwhile
         )
-
-    def _duty_below_cap(self) -> float:
-        allowed_w = _MEANWHILE * self.cap_w - self._idle_w
-        needed_w = max(self._full_w - self._idle_w, 1e-9)
-        duty = max(allowed_w / needed_w, 0.0) ** (1.0 / _EXPONENT)
-        return min(max(duty, LEAST_DUTY), 1.0)
 
 
 def tenants_text(configuration: Configuration) -> str:

@@ -89,7 +89,7 @@ class Replanning:
 
     def cap_changed(self, cap_w: float) -> OperatingPoint:
         """See ``Controller``."""
-        self._server.change_cap(cap_w)
+        self._server.cap_w = cap_w
         return self._followed(self.present.cap_changed(cap_w))
 
     def step(self, window: Window) -> OperatingPoint:
