@@ -27,6 +27,7 @@ from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from tests.core.forking import in_a_child
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 from tests.tuning.simulated import BusyClock
+from tests.waiting import until
 
 AT_MOST_S = 60.0
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
@@ -634,14 +635,6 @@ def real_meter(folder: Path, *sources: Any, **settings: Any) -> EnergyMeter:
     """A meter on real time."""
     config = EnergyConfig(report_dir=folder / "energy", sample_interval_s=0.05)
     return EnergyMeter(config=config, sources=sources or [Steady()], **settings)
-
-
-def until(is_true: Callable[[], object]) -> None:
-    """Wait for another thread, with a limit."""
-    pause, end_s = threading.Event(), SystemClock().monotonic_s() + AT_MOST_S
-    while not is_true():
-        assert SystemClock().monotonic_s() < end_s, "waited too long"
-        pause.wait(0.002)
 
 
 def test_a_bug_on_the_real_writers_thread_is_one_warning(

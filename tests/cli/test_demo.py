@@ -21,6 +21,7 @@ from energy_callbacks.cli import demo, main
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.core.extras import install_command
 from energy_callbacks.report import EnergyReport, build
+from tests.waiting import until
 
 RUN = Path("demo/lightning_logs/version_0/energy")
 ROOT = Path(__file__).parents[2]
@@ -184,7 +185,7 @@ def test_a_killed_demo_has_a_report(tmp_path: Path, capsys: pytest.CaptureFixtur
         [sys.executable, "-c", KILLED],
         cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        before = _wait_for(lambda: _up_to_date(tmp_path / RUN))
+        before = until(lambda: _up_to_date(tmp_path / RUN))
         process.send_signal(signal.SIGKILL)
         process.wait()
         killed_unix_s = time.time()
@@ -212,11 +213,3 @@ def test_no_epochs(capsys: pytest.CaptureFixture[str]) -> None:
     """--epochs 0 is refused."""
     assert main(["demo", "--epochs", "0"]) == 2
     assert "--epochs" in capsys.readouterr().err
-
-
-def _wait_for(find: Callable[[], EnergyReport | None], patience_s: float = 600.0) -> EnergyReport:
-    deadline_s = time.monotonic() + patience_s
-    while (found := find()) is None:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    return found

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from energy_callbacks.cli import main
 from energy_callbacks.report import EnergyReport, load
 from tests.fake_nvml import Constant, Scenario, env, h200
 from tests.integrations.processes import SHARED, Forking, Running, Script, wait
+from tests.waiting import until
 
 POWER_W = 300.0
 HOST_ONLY = ("--no-kernels", "--no-lines", "--host")
@@ -177,10 +177,7 @@ def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
 def test_a_signal_ends_it_as_ever(profiled: Profiled, number: signal.Signals) -> None:
     """The signal ends the script and ``profile``."""
     process = profiled.start("import time\nprint('ready', flush=True)\ntime.sleep(60)")
-    end_s = time.monotonic() + 600.0
-    while "ready" not in profiled.output:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    until(lambda: "ready" in profiled.output)
     os.kill(process.pid, number)
     assert wait(process) == -number
     assert profiled.report.run.status == "interrupted"

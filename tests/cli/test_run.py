@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +26,7 @@ from energy_callbacks.report.render import html
 from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
 from tests.integrations.processes import SHARED, Forking, Running, Script, wait
+from tests.waiting import until
 
 fake_nvml = fixtures.fake_nvml
 
@@ -101,7 +102,7 @@ class Measured:
         A program that does not buffer writes the end of a line by itself. A signal before it would
         put the handler's output into the same line.
         """
-        _wait_until(lambda: f"\n{line}\n" in f"\n{self.output}")
+        until(lambda: f"\n{line}\n" in f"\n{self.output}")
 
     @property
     def report(self) -> EnergyReport:
@@ -112,13 +113,6 @@ class Measured:
         """Kill a process that a failed test has left."""
         if self._running is not None and self._running.poll() is None:
             os.kill(self._running.pid, signal.SIGKILL)
-
-
-def _wait_until(is_so: Callable[[], object], patience_s: float = 60.0) -> None:
-    end_s = time.monotonic() + patience_s
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 def test_exit_code_and_output_are_the_commands_own(tmp_path: Path) -> None:
@@ -185,7 +179,7 @@ def test_a_signal_before_the_command_has_begun(measured: Measured) -> None:
     """It arrives while sensors open: the command never starts."""
     sent = measured.folder / "sent"
     process = measured("sh", "-c", "touch began; sleep 30", BEGINS_AFTER=str(sent))
-    _wait_until(lambda: list(measured.out.glob("attempts/1/*.jsonl")))
+    until(lambda: list(measured.out.glob("attempts/1/*.jsonl")))
     os.kill(process.pid, signal.SIGTERM)
     sent.touch()
     assert wait(process) == -signal.SIGTERM
@@ -210,7 +204,7 @@ def test_a_signal_that_our_parent_ignores() -> None:
         assert hold.first is None
         process = Child(["sleep", "0.2"], os.environ, hold.mask_before)
     process.send_signal(signal.SIGINT)
-    _wait_until(lambda: process.poll() == 0)
+    until(lambda: process.poll() == 0)
 
 
 def test_the_terminals_signal_arrives_once(tmp_path: Path) -> None:
@@ -283,7 +277,8 @@ def test_a_command_that_forks(measured: Measured) -> None:
         "if os.fork() == 0:\n"
         "    if os.fork() == 0:\n"
         f"        held = bytearray(300 * {MIB})\n"
-        "        while not os.path.exists('seen'):\n"
+        "        for _ in range(6000):\n"
+        "            if os.path.exists('seen'): break\n"
         "            time.sleep(0.01)\n"
         "        os._exit(0)\n"
         "    os.wait()\n"
@@ -293,7 +288,7 @@ def test_a_command_that_forks(measured: Measured) -> None:
         "    os.close(1), os.close(2)\n"
         "    time.sleep(60.0)\n"
     )
-    _wait_until(lambda: _peak_bytes(measured.out) > 300 * MIB)
+    until(lambda: _peak_bytes(measured.out) > 300 * MIB)
     (measured.folder / "seen").touch()
     assert wait(process) == 0
     peak_bytes = measured.report.memory.host_rss_peak_bytes
@@ -308,9 +303,9 @@ def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
     """
     process = measured("sleep", "600")
     wrapper = psutil.Process(process.pid)
-    _wait_until(lambda: [one for one in wrapper.children() if one.name() == "sleep"])
+    until(lambda: [one for one in wrapper.children() if one.name() == "sleep"])
     [child] = wrapper.children()
-    _wait_until(lambda: _known_j(measured.out) > 3.0 * POWER_W)
+    until(lambda: _known_j(measured.out) > 3.0 * POWER_W)
     known_j = _known_j(measured.out)
     os.kill(process.pid, signal.SIGKILL)
     assert wait(process) == -signal.SIGKILL
@@ -439,7 +434,8 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
     """One of two visible cards counts; if no use was seen on any, both count."""
     fake_nvml(Scenario(cards=(h200(Constant(100.0)), h200(Constant(POWER_W)))), virtual=False)
     cards, asked = {}, tmp_path / "asked"
-    command = ("sh", "-c", f"until rm {asked} 2>/dev/null; do sleep 0.1; done; sleep 1")
+    until_asked = f"until rm {asked} 2>/dev/null; do sleep 0.1; done; sleep 1"
+    command = ("timeout", "60", "sh", "-c", until_asked)
     for name, seen_on in (("one", "1"), ("both", "none")):
 
         def processes(uuid: str, on: str = seen_on) -> tuple[CardProcess, ...]:

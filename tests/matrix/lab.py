@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -141,11 +140,3 @@ class Ended:
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
-
-
-def until(is_so: Callable[[], Any], timeout_s: float = 600.0) -> None:
-    """Wait until a condition is true that another process changes."""
-    end_s = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < end_s, "it has not come"
-        time.sleep(0.02)

@@ -1,7 +1,6 @@
 """Two ranks under DDP: the same settings everywhere, and no card stays changed."""
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,13 @@ from tests.fake_nvml import Constant, PowerModel, Scenario, h200
 from tests.fake_nvml.changes import read_changes
 from tests.fake_nvml.library import env
 from tests.integrations.processes import Forking, Script, wait
+from tests.waiting import until
 
 pytest.importorskip("torch")
 RANK = "tests.powercap.ranks_script"
 # Modules that both ranks need at the start of a training.
 IMPORTED = ("torch._dynamo", "energy_callbacks.powercap.coordinator")
 FOUND_W = 700.0
-# The watchdog restores within this time, also on a busy machine, s.
-LONGEST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,7 @@ class Ranks:
 
     def assert_restored(self) -> None:
         """Both cards have the limit found; how soon, ``safety/test_ends.py`` tests."""
-        end_s = time.monotonic() + LONGEST_S
-        while [self.limits(card)[-1] for card in (0, 1)] != [FOUND_W, FOUND_W]:
-            assert time.monotonic() < end_s
-            time.sleep(0.01)
+        until(lambda: [self.limits(card)[-1] for card in (0, 1)] == [FOUND_W, FOUND_W])
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         options.print_json(report.as_json())
     else:
         print(report.text())
-    if len(report.windows) < arguments.seconds:
+    if report.is_interrupted:
         raise KeyboardInterrupt
     return 0
 

@@ -108,7 +108,7 @@ class DeviceSensors(AbstractContextManager["DeviceSensors"]):
     def _wait_for(self, end_s: float) -> None:
         """Wait until the readings reach the end of the window.
 
-        Looks are counted, so that a pause of this process is no time for which it has waited.
+        Looks are counted instead of time, so that a process that was paused does not give up.
         """
         for _ in range(round(_PATIENCE_S / _LOOK_S)):
             if self.reach_s() >= end_s:

@@ -238,7 +238,7 @@ class Fleet:
         return list(worker.sent)
 
     def _is_wanted(self, worker: Worker) -> bool:
-        """Return whether a worker loads what is wanted now, and not what was wanted before."""
+        """Return whether a worker loads a tenant of the present goal, not of the one before."""
         wanted = [tenant.batch for one, tenant in self._chosen if one is worker]
         return worker.loaded_batch in wanted
 

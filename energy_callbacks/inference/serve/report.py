@@ -46,6 +46,7 @@ class ServeReport:
         refused: why tenants could not be loaded.
         energies: energies of the tenants.
         tuned: what the shadow tuner has done; empty without one.
+        is_interrupted: whether Ctrl-C has ended it.
     """
 
     algorithm: str
@@ -60,6 +61,7 @@ class ServeReport:
     refused: Sequence[str]
     energies: TenantEnergies
     tuned: Sequence[str] = ()
+    is_interrupted: bool = False
 
     @property
     def duration_s(self) -> float:
@@ -94,6 +96,7 @@ class ServeReport:
             "degraded": self.degraded,
             "source": self.source,
             "device": self.device,
+            "interrupted": self.is_interrupted,
             "duration_s": self.duration_s,
             "throughput_per_s": self.throughput_per_s,
             "energy_j": self.energy_j,
@@ -116,7 +119,8 @@ class ServeReport:
 
     def _lines(self) -> Iterator[str]:
         simulated = " (simulated)" if self.source == "simulated" else ""
-        yield f"{self.algorithm} on {self.device}, {formatting.duration(self.duration_s)}"
+        end = ", interrupted" if self.is_interrupted else ""
+        yield f"{self.algorithm} on {self.device}, {formatting.duration(self.duration_s)}{end}"
         if self.degraded:
             yield f"degraded: {self.degraded}"
         head = ("model", "requests", "answered", "waiting", "p50 ms", "p95 ms", "p99 ms")

@@ -1,6 +1,7 @@
 """Lets a controller hold a power cap while a server answers requests."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from energy_callbacks.core.guard import logger
@@ -31,7 +32,9 @@ def serve(
     seconds: int,
     on_window: Callable[[Window, float], None] = lambda _window, _cap_w: None,
 ) -> ServeReport:
-    """Serve for some time, and return what it has shown; ``KeyboardInterrupt`` ends it earlier.
+    """Serve for ``seconds`` windows, or until Ctrl-C, and return what it has shown.
+
+    After Ctrl-C, the present window is completed; with a second Ctrl-C, nothing is returned.
 
     Args:
         server: the server, before its first window.
@@ -45,12 +48,13 @@ def serve(
         ValueError: if ``seconds`` is less than 1, or if the first controller cannot work.
         PowerCapError: if a setting cannot be changed.
         TenantFailed: if tenants cannot be kept running.
-        KeyboardInterrupt: before the first window has ended.
+        KeyboardInterrupt: if Ctrl-C comes before the end of the first window, or twice.
     """
     if seconds < 1:
         raise ValueError(f"seconds must be at least 1, got {seconds}")
     planner = Replanning(server, controller)
     windows: list[tuple[Window, float]] = []
+    is_interrupted = False
     try:
         for window, cap_w in loop.run(planner, server, schedule, windows=seconds):
             windows.append((window, cap_w))
@@ -58,7 +62,9 @@ def serve(
     except KeyboardInterrupt:
         if not windows:
             raise
-    return _report(server, planner.present, windows)
+        is_interrupted = True
+        windows.append((server.window(loop.WINDOW_S), server.cap_w))
+    return replace(_report(server, planner.present, windows), is_interrupted=is_interrupted)
 
 
 class Replanning:

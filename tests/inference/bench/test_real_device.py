@@ -21,9 +21,10 @@ from energy_callbacks.inference.records import MeasuredWindow, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import write
 from tests.inference.profile import conftest
-from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
+from tests.inference.profile.conftest import ROOT, STEADY, Machine
 from tests.inference.profile.test_local_bench import AdminNvmlActuator, administrator, card_uuid
 from tests.powercap.safety import conftest as safety
+from tests.waiting import until
 
 __all__ = ["administrator"]
 machine, fake_nvml = conftest.machine, conftest.fake_nvml
@@ -139,7 +140,7 @@ def test_kill_9(administrator: AdminNvmlActuator, machine: Machine) -> None:
     assert administrator.read(card_uuid(0), "limit") == 350.0
     pids = safety.family(job.pid)
     os.killpg(job.pid, signal.SIGKILL)
-    slept_s = safety.until(lambda: administrator.read(card_uuid(0), "limit") == 650.0, *pids)
+    slept_s = safety.slept_until(lambda: administrator.read(card_uuid(0), "limit") == 650.0, *pids)
     assert slept_s < safety.RESTORED_S
     until(lambda: not machine.left())
     assert not path.exists()

@@ -15,6 +15,7 @@ import pytest
 from energy_callbacks.inference.profile import cleaner
 from tests.fake_nvml import Constant, FakeNvml, Scenario, fixtures, h200
 from tests.fake_nvml.build import build
+from tests.waiting import until
 
 fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]
@@ -102,11 +103,3 @@ def _machine(
         job.communicate()
     until(lambda: not one.left())
     until(lambda: not list(folder.glob("ec-*")))
-
-
-def until(is_true: Callable[[], object], limit_s: float = 60.0) -> None:
-    """Wait until something is true."""
-    end_s = time.monotonic() + limit_s
-    while not is_true():
-        assert time.monotonic() < end_s, "it does not become true"
-        time.sleep(0.02)

@@ -12,7 +12,7 @@ from energy_callbacks.cli import main
 from energy_callbacks.cli.powercap import open_bench, serve
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.inference.control.controllers import create
-from energy_callbacks.inference.control.protocols import Controller
+from energy_callbacks.inference.control.protocols import Controller, Window
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.predictor.predictor import Predictor
@@ -86,19 +86,36 @@ def test_every_algorithm(
 def test_ctrl_c(
     params: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The report of the windows so far is printed; without a window there is none."""
-    words = [*SERVE, *RESNET, *params, "--seconds", "40", "--json"]
+    """The present window is completed, so that the report is that of four windows."""
+    words = [*SERVE, *RESNET, *params, "--json", "--seconds"]
+    assert main([*words, "4"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    window, left = Server.window, iter([3, 2, 1])
 
-    def interrupt(*_: object) -> None:
+    def interrupted(server: Server, duration_s: float) -> Window:
+        if next(left, 0):
+            return window(server, duration_s)
+        monkeypatch.setattr(Server, "window", window)
+        server._machine.pass_until(server._machine.pool.now_s() + duration_s / 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(serve, "_progress", interrupt)
-    assert main(words) == 130
+    monkeypatch.setattr(Server, "window", interrupted)
+    assert main([*words, "40"]) == 130
     shown = capsys.readouterr()
     assert "powercap: interrupted" in shown.err
-    assert len(json.loads(shown.out)["windows"]) == 1
-    monkeypatch.setattr(Server, "window", interrupt)
-    assert main(words) == 130
+    assert json.loads(shown.out) == expected | {"interrupted": True}
+
+
+def test_ctrl_c_before_the_first_window(
+    params: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to report."""
+
+    def interrupted(*_: object) -> Window:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "window", interrupted)
+    assert main([*SERVE, *RESNET, *params, "--json"]) == 130
     assert capsys.readouterr().out == ""
 
 

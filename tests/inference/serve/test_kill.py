@@ -18,9 +18,10 @@ from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_fil
 from energy_callbacks.powercap.settings import Setting
 from tests.fake_nvml import card_uuid
 from tests.inference.profile import conftest
-from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
+from tests.inference.profile.conftest import ROOT, STEADY, Machine
 from tests.powercap.safety import conftest as safety
 from tests.powercap.safety.file_cards import AdminNvmlActuator
+from tests.waiting import until
 
 fake_nvml, machine = conftest.fake_nvml, conftest.machine
 
@@ -81,7 +82,7 @@ def test_a_signal(
     assert processes.count(cleaner.CONTROL) == 2  # the daemon and its server
     pids = safety.family(job.pid)
     os.killpg(job.pid, number)
-    slept_s = safety.until(lambda: administrator.read(uuid, "limit") == 650.0, *pids)
+    slept_s = safety.slept_until(lambda: administrator.read(uuid, "limit") == 650.0, *pids)
     assert slept_s < safety.RESTORED_S
     until(lambda: not machine.left() and not list(machine.folder.glob("ec-*")))
     job.communicate(timeout=60.0)

@@ -20,7 +20,8 @@ from energy_callbacks.inference.serve.server import Server
 from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
 from tests.fake_nvml import card_uuid
 from tests.inference.profile import conftest
-from tests.inference.profile.conftest import ROOT, STEADY, Machine, until
+from tests.inference.profile.conftest import ROOT, STEADY, Machine
+from tests.waiting import until
 
 fake_nvml, machine = conftest.fake_nvml, conftest.machine
 

@@ -147,11 +147,13 @@ class FaultsContract:
             with monkeypatch.context() as patch:
                 patch.setattr(Latch, "wait", noted)
                 training.fit()
+            ended_s = time.monotonic()
             report = ours.report()
         finally:
             source.let_go.set()
         _assert_same(training, bench.without_us(Plan()))
         assert max(after - before for before, after in pairwise(began_s)) < HANG_S / 2
+        assert ended_s - began_s[-1] < HANG_S / 2
         own_waits_s = [wait_s for is_own, wait_s in tuple(waits_s) if is_own]
         assert 0.0 < max(own_waits_s) < 1.0, "the driver is waited for on another thread"
         assert report.run.status == "finished"

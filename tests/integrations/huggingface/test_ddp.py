@@ -82,7 +82,7 @@ def test_only_the_first_rank_writes_rows(trained: Path) -> None:
     assert (trained / "tags-1.txt").read_text() == ""
 
 
-def test_the_tags_agree_with_the_report(trained: Path) -> None:
+def test_joules_per_sample_count_the_samples_of_both_ranks(trained: Path) -> None:
     """Joules per sample count the samples of both ranks; those of one rank would double them."""
     rows = scalars(trained / "energy")
     assert_rows_count_both_ranks(

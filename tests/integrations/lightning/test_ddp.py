@@ -46,7 +46,7 @@ def test_the_host_is_counted_once(trained: Path) -> None:
     assert_host_counted_once(load(trained / "energy" / "energy_report.json"))
 
 
-def test_the_tags_agree_with_the_report(trained: Path) -> None:
+def test_joules_per_sample_count_the_samples_of_both_ranks(trained: Path) -> None:
     """Joules per sample count the samples of both ranks; those of one rank would double them."""
     with (trained / "lightning_logs" / "version_0" / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["efficiency/gpu_j_per_sample"]]

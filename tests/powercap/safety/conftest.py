@@ -103,7 +103,7 @@ class Job:
     def kill_watchdog(self) -> None:
         """Kill the watchdog, and wait for its end."""
         os.kill(self.watchdog, signal.SIGKILL)
-        until(lambda: state(self.watchdog) == "Z")
+        slept_until(lambda: state(self.watchdog) == "Z")
 
 
 def state(pid: int) -> str:
@@ -119,7 +119,7 @@ def family(pid: int) -> list[int]:
     return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
 
 
-def until(is_done: Callable[[], bool], *pids: int) -> float:
+def slept_until(is_done: Callable[[], bool], *pids: int) -> float:
     """Wait until something is the case, and return for how long these processes have slept, s.
 
     That is the time in which none of them works, or waits for a processor or the disk, for which

@@ -10,7 +10,7 @@ from energy_callbacks.core.errors import CardInUse
 from energy_callbacks.powercap.safety import gpu_lock
 from energy_callbacks.powercap.safety.state_file import all_files
 from energy_callbacks.powercap.settings import Setting
-from tests.powercap.safety.conftest import EVERY_KIND, RESTORED_S, Job, Machine, state, until
+from tests.powercap.safety.conftest import EVERY_KIND, RESTORED_S, Job, Machine, slept_until, state
 
 Start = Callable[..., Job]
 FOUND = (700.0, 700.0)
@@ -24,7 +24,7 @@ def test_a_signal(number: signal.Signals, start: Start, machine: Machine) -> Non
     job = start(count=2)
     assert machine.limits == (500.0, 500.0)
     job.kill(number)
-    assert until(lambda: machine.limits == (700.0, 600.0), job.watchdog) < RESTORED_S
+    assert slept_until(lambda: machine.limits == (700.0, 600.0), job.watchdog) < RESTORED_S
     assert "limit 700 W restored, after limit 500 W" in job.end()
     assert not list(all_files(machine.folder))
 
@@ -36,16 +36,16 @@ def test_the_end_of_the_interpreter(ending: str, code: int, start: Start, machin
     job = start(ending)
     job.end()
     assert job.process.returncode == code
-    assert until(lambda: machine.limits == FOUND, job.watchdog) < RESTORED_S
-    until(lambda: not list(all_files(machine.folder)))
+    assert slept_until(lambda: machine.limits == FOUND, job.watchdog) < RESTORED_S
+    slept_until(lambda: not list(all_files(machine.folder)))
 
 
 def test_a_forked_worker_outlives_the_job(start: Start, machine: Machine) -> None:
     """The worker holds neither the watchdog's pipe nor the lock."""
     job = start("forks")
     job.kill()
-    assert until(lambda: machine.limits == FOUND, job.watchdog) < RESTORED_S
-    until(lambda: state(job.watchdog) == "Z")
+    assert slept_until(lambda: machine.limits == FOUND, job.watchdog) < RESTORED_S
+    slept_until(lambda: state(job.watchdog) == "Z")
     assert start().has_changed
 
 
@@ -55,7 +55,7 @@ def test_the_watchdog_is_in_a_session_of_its_own(start: Start, machine: Machine)
     assert os.getsid(job.watchdog) == job.watchdog
     os.kill(job.watchdog, signal.SIGTERM)
     job.kill()
-    assert until(lambda: machine.limits == FOUND, job.watchdog) < RESTORED_S
+    assert slept_until(lambda: machine.limits == FOUND, job.watchdog) < RESTORED_S
 
 
 @EVERY_KIND

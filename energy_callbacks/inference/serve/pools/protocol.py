@@ -82,7 +82,7 @@ class Pool(Protocol):
     def end(self, worker: int) -> None:
         """End a worker after its batches; ``Ended`` follows.
 
-        A worker that has failed is ignored: its ``Failed`` may not have been handled yet.
+        Nothing happens if the worker has failed, also if its ``Failed`` was not handled yet.
         """
         ...
 

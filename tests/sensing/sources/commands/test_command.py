@@ -3,8 +3,6 @@
 import os
 import resource
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from energy_callbacks.core.errors import SourceLost, SourceUnavailable
 from energy_callbacks.sensing.sources.commands.command import Command
 from tests.sensing.sources.commands.recordings import python, refused
+from tests.waiting import until
 
 # Starts a child that writes now and then, writes the process ids of both, ignores the polite
 # signal, and sleeps.
@@ -65,7 +64,7 @@ def test_a_command_that_hangs_is_killed_with_its_children() -> None:
     with pytest.raises(SourceLost, match=r"has not ended within 0.1 s"):
         command.output(0.1)
     assert not psutil.pid_exists(pid)
-    _await(lambda: not is_running(child))
+    until(lambda: not is_running(child))
     command.close()
 
 
@@ -111,10 +110,4 @@ def test_a_command_ends_if_this_process_is_killed() -> None:
     )
     killed = subprocess.run(python(script), stdout=subprocess.PIPE, check=False)
     assert killed.returncode == -9
-    _await(lambda: not is_running(int(killed.stdout)))
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 30.0
-    while not condition():
-        assert time.monotonic() < end_s
+    until(lambda: not is_running(int(killed.stdout)))
