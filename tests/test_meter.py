@@ -25,9 +25,9 @@ from energy_callbacks.sensing.frameworks import cuda_events
 from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from tests.core.forking import in_a_child
+from tests.core.waiting import until
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 from tests.tuning.simulated import BusyClock
-from tests.waiting import until
 
 AT_MOST_S = 60.0
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")

@@ -21,7 +21,7 @@ from energy_callbacks.cli import demo, main
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.core.extras import install_command
 from energy_callbacks.report import EnergyReport, build
-from tests.waiting import until
+from tests.core.waiting import until
 
 RUN = Path("demo/lightning_logs/version_0/energy")
 ROOT = Path(__file__).parents[2]

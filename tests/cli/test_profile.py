@@ -13,9 +13,9 @@ import pytest
 
 from energy_callbacks.cli import main
 from energy_callbacks.report import EnergyReport, load
+from tests.core.waiting import until
 from tests.fake_nvml import Constant, Scenario, env, h200
 from tests.integrations.processes import SHARED, Forking, Running, Script, wait
-from tests.waiting import until
 
 POWER_W = 300.0
 HOST_ONLY = ("--no-kernels", "--no-lines", "--host")

@@ -24,9 +24,9 @@ from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.model.schema import from_json
 from energy_callbacks.report.render import html
 from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
+from tests.core.waiting import until
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
 from tests.integrations.processes import SHARED, Forking, Running, Script, wait
-from tests.waiting import until
 
 fake_nvml = fixtures.fake_nvml
 

@@ -16,8 +16,8 @@ from energy_callbacks.report import build
 from energy_callbacks.report.model.schema import EnergyReport
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.library import env
+from tests.integrations.ports import reserved_port
 from tests.integrations.processes import Running, Script, Scripts, wait
-from tests.ports import reserved_port
 
 # Power of each fake card in W, by card index.
 POWERS_W = (300.0, 200.0)

@@ -12,10 +12,10 @@ import pytest
 
 from energy_callbacks.matrix.attempts import AlreadyRunning, Results
 from energy_callbacks.report import load
+from tests.core.waiting import until
 from tests.fake_nvml import Constant, FakeNvml, Scenario, card_uuid, h200
 from tests.matrix.lab import Lab
 from tests.matrix.launcher import Launcher
-from tests.waiting import until
 
 NAMED = "{a}-{b}-{repeat}"
 # Ends a second after the first signal, by when a second signal would have arrived.

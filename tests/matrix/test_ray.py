@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from energy_callbacks.matrix.engines.ray import RayEngine, fits, needs
+from tests.core.waiting import until
 from tests.matrix.lab import Lab
 from tests.matrix.launcher import Launcher
-from tests.waiting import until
 
 pytest.importorskip("ray")
 NODES = [

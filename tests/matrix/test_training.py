@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from energy_callbacks.report import load
+from tests.core.waiting import until
 from tests.matrix.lab import ROOT, Lab
-from tests.waiting import until
 
 # The second run does not end before the matrix is called again.
 LOOP = """

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE
+from tests.core.waiting import until
 from tests.fake_nvml import Constant, PowerModel, Scenario, h200
 from tests.fake_nvml.changes import read_changes
 from tests.fake_nvml.library import env
 from tests.integrations.processes import Forking, Script, wait
-from tests.waiting import until
 
 pytest.importorskip("torch")
 RANK = "tests.powercap.ranks_script"

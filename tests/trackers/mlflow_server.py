@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.ports import reserved_port
+from tests.integrations.ports import reserved_port
 
 # Of the server; clients need mlflow-skinny alone.
 _PACKAGES = ("mlflow", "sqlalchemy", "alembic", "flask", "flask_cors", "graphene")

@@ -20,11 +20,11 @@ from energy_callbacks.inference.profile.open_device import LocalDevice
 from energy_callbacks.inference.records import MeasuredWindow, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
 from energy_callbacks.inference.traces import write
+from tests.core.waiting import until
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine
 from tests.inference.profile.test_local_bench import AdminNvmlActuator, administrator, card_uuid
 from tests.powercap.safety import conftest as safety
-from tests.waiting import until
 
 __all__ = ["administrator"]
 machine, fake_nvml = conftest.machine, conftest.fake_nvml

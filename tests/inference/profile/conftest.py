@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from energy_callbacks.inference.profile import cleaner
+from tests.core.waiting import until
 from tests.fake_nvml import Constant, FakeNvml, Scenario, fixtures, h200
 from tests.fake_nvml.build import build
-from tests.waiting import until
 
 fake_nvml = fixtures.fake_nvml
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ import pytest
 from energy_callbacks.inference.profile import cleaner
 from energy_callbacks.inference.profile.run_folder import RunFolder
 from energy_callbacks.inference.traces import read
+from tests.core.waiting import until
 from tests.inference.profile.conftest import NO_BATCH, SHORT, Machine
-from tests.waiting import until
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

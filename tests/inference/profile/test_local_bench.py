@@ -21,10 +21,10 @@ from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mo
 from energy_callbacks.powercap.actuators import choose
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
 from energy_callbacks.powercap.settings import Setting
+from tests.core.waiting import until
 from tests.fake_nvml import card_uuid
 from tests.inference.profile.conftest import NO_BATCH, ROOT, SHORT, STEADY, Machine
 from tests.powercap.safety.file_cards import AdminNvmlActuator
-from tests.waiting import until
 
 MODELS = "tests.inference.profile.models"
 HOST = LocalDevice(uuid=None, name="CPU")

@@ -16,12 +16,12 @@ from energy_callbacks.inference.records import Interval, Prediction
 from energy_callbacks.inference.traces import read
 from energy_callbacks.powercap.safety.state_file import FOLDER_VARIABLE, all_files
 from energy_callbacks.powercap.settings import Setting
+from tests.core.waiting import until
 from tests.fake_nvml import card_uuid
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine
 from tests.powercap.safety import conftest as safety
 from tests.powercap.safety.file_cards import AdminNvmlActuator
-from tests.waiting import until
 
 fake_nvml, machine = conftest.fake_nvml, conftest.machine
 

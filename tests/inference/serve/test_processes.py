@@ -18,10 +18,10 @@ from energy_callbacks.inference.serve.pools import processes
 from energy_callbacks.inference.serve.pools.protocol import Event, Failed
 from energy_callbacks.inference.serve.server import Server
 from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
+from tests.core.waiting import until
 from tests.fake_nvml import card_uuid
 from tests.inference.profile import conftest
 from tests.inference.profile.conftest import ROOT, STEADY, Machine
-from tests.waiting import until
 
 fake_nvml, machine = conftest.fake_nvml, conftest.machine
 

@@ -12,10 +12,10 @@ from energy_callbacks.testing import FakeClock
 from energy_callbacks_keras import devices
 from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND, IS_3_6, callback, fit, model
+from tests.integrations.ports import reserved_port
 from tests.integrations.processes import Script, Scripts
 from tests.integrations.ranks import assert_ranks_end_well
 from tests.integrations.reading import training_files
-from tests.ports import reserved_port
 
 pytestmark = pytest.mark.every_backend
 

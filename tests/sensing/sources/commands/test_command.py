@@ -11,8 +11,8 @@ import pytest
 
 from energy_callbacks.core.errors import SourceLost, SourceUnavailable
 from energy_callbacks.sensing.sources.commands.command import Command
+from tests.core.waiting import until
 from tests.sensing.sources.commands.recordings import python, refused
-from tests.waiting import until
 
 # Starts a child that writes now and then, writes the process ids of both, ignores the polite
 # signal, and sleeps.
