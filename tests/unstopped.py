@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -13,6 +12,7 @@ from energy_callbacks.accounting import attempt, open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.records import Channel, Device, Reading
+from tests.core.waiting import until
 
 PATIENCE_S = 60.0
 
@@ -30,10 +30,7 @@ def catch(meter: EnergyMeter) -> None:
     """Continue after the exception until the meter has detected it."""
     with suppress(RuntimeError):
         fit(meter, RuntimeError("boom"))
-    end_s = time.monotonic() + PATIENCE_S
-    while [thread for thread in threading.enumerate() if "energy_callbacks" in thread.name]:
-        assert time.monotonic() < end_s, "threads of ours are left"
-        time.sleep(0.05)
+    until(lambda: not any("energy_callbacks" in one.name for one in threading.enumerate()))
     assert not meter.is_running
 
 

@@ -1,5 +1,6 @@
 """Waits for what another thread or process does."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,3 +20,10 @@ def until(find: Callable[[], T | None], timeout_s: float = 300.0) -> T:
         assert time.monotonic() < end_s, f"not true after {timeout_s:g} s"
         time.sleep(0.01)
     return found
+
+
+def until_ended(thread_name: str) -> None:
+    """Wait until the threads of a name have ended."""
+    for thread in threading.enumerate():
+        if thread.name == thread_name:
+            thread.join()

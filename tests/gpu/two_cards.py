@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import numpy as np
 import pynvml
 
 from energy_callbacks.report import EnergyReport, build, save
+from tests.integrations.ports import reserved_port
 
 # The counter ticks every 100 ms and is read every 500 ms, while power changes at a run's ends.
 BAR: Final = 0.02
@@ -141,16 +141,10 @@ def command(part: Part, folder: Path, seconds: float, *, is_fake: bool) -> list[
     if part.kind != "lightning":
         launcher = [
             *("-m", "torch.distributed.run", "--nproc-per-node=2", "--nnodes=1"),
-            *("--master-addr=127.0.0.1", f"--master-port={_free_port()}", "-m", _RANKS),
+            *("--master-addr=127.0.0.1", f"--master-port={reserved_port()}", "-m", _RANKS),
         ]
     options = ["--seconds", str(part.share * seconds), *(["--fake"] if is_fake else [])]
     return [sys.executable, *launcher, part.kind, str(folder), *options]
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _variables(mask: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
 from energy_callbacks.testing import FakeClock
+from tests.core.waiting import until_ended
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
 from tests.fake_nvml.scenario import Card, Scenario, card_uuid
@@ -148,9 +149,7 @@ def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr(pynvml, "nvmlInit", hanging_init)
     yield
     is_over.set()
-    for thread in threading.enumerate():
-        if thread.name == "energy_callbacks NVML":
-            thread.join()
+    until_ended("energy_callbacks NVML")
     nvml.close()
 
 

@@ -4,6 +4,7 @@ import time
 import pytest
 
 from energy_callbacks.sensing.time_limit import within
+from tests.core.waiting import until_ended
 
 
 def test_answer() -> None:
@@ -40,7 +41,5 @@ def test_nobody_waits_twice_for_the_same_silence() -> None:
     with pytest.raises(TimeoutError, match="an earlier call has no answer yet"):
         within(60.0, threading.get_ident, "twice")
     release.set()
-    for thread in threading.enumerate():
-        if thread.name == "energy_callbacks twice":
-            thread.join()
+    until_ended("energy_callbacks twice")
     assert within(60.0, threading.get_ident, "twice")

@@ -1,7 +1,6 @@
 """Lets a controller hold a power cap while a server answers requests."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from energy_callbacks.core.guard import logger
@@ -64,7 +63,7 @@ def serve(
             raise
         is_interrupted = True
         windows.append((server.window(loop.WINDOW_S), server.cap_w))
-    return replace(_report(server, planner.present, windows), is_interrupted=is_interrupted)
+    return _report(server, planner.present, windows, is_interrupted=is_interrupted)
 
 
 class Replanning:
@@ -140,7 +139,11 @@ def _text(rates: Rates) -> str:
 
 
 def _report(
-    server: Server, controller: Controller, windows: Sequence[tuple[Window, float]]
+    server: Server,
+    controller: Controller,
+    windows: Sequence[tuple[Window, float]],
+    *,
+    is_interrupted: bool,
 ) -> ServeReport:
     dispatcher = server.dispatcher
     counts = dispatcher.counts()
@@ -168,4 +171,5 @@ def _report(
         refused=list(dispatcher.refused.values()),
         energies=server.energies.found,
         tuned=controller.tried if isinstance(controller, ShadowTuner) else (),
+        is_interrupted=is_interrupted,
     )

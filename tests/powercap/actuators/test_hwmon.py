@@ -14,6 +14,7 @@ from energy_callbacks.powercap.actuators.hwmon import HwmonActuator
 from energy_callbacks.powercap.settings import KnobRange, Setting
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.sources.sysfs.family import SYSFS_VARIABLE
+from tests.core.waiting import until_ended
 from tests.powercap.actuators.hwmon_cards import ADDRESSES, amd_card, intel_card, set_unique_id
 
 AMD, INTEL = ADDRESSES
@@ -160,9 +161,7 @@ def test_a_driver_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ActuatorError, match="no answer within"):
         HwmonActuator(tmp_path).range(AMD, "limit")
     ended.set()
-    for thread in threading.enumerate():  # the next call must not find that it still runs
-        if thread.name == f"energy_callbacks power limit of {AMD}":
-            thread.join()
+    until_ended(f"energy_callbacks power limit of {AMD}")  # for the next call
 
 
 def test_it_is_chosen_on_a_machine_without_nvidia(

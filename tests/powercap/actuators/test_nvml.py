@@ -10,6 +10,7 @@ from energy_callbacks.powercap.actuators import privilege
 from energy_callbacks.powercap.actuators.nvml import NvmlActuator
 from energy_callbacks.powercap.settings import Knob, KnobRange, Setting
 from energy_callbacks.sensing import time_limit
+from tests.core.waiting import until_ended
 from tests.fake_nvml import Constant, Mig, card_uuid, fixtures, pascal
 from tests.powercap.actuators.cards import UUID, Play, calls, card, clock_mhz, limit_w, playing
 
@@ -179,9 +180,7 @@ def test_a_driver_that_does_not_answer_ends_by_the_time_limit(
         with pytest.raises(ActuatorError, match="driver does not answer"):
             actuator.write(UUID, LIMIT)
     ended.set()
-    for thread in threading.enumerate():
-        if thread.name == f"energy_callbacks settings of {UUID}":
-            thread.join()
+    until_ended(f"energy_callbacks settings of {UUID}")
 
 
 def test_success_without_effect_is_an_error(
