@@ -110,8 +110,10 @@ def test_ctrl_c_before_the_first_window(
     params: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is nothing to report."""
+    window = Server.window
 
     def interrupted(*_: object) -> Window:
+        monkeypatch.setattr(Server, "window", window)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Server, "window", interrupted)

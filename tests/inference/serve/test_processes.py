@@ -231,6 +231,7 @@ def test_two_tenants_that_fail_at_the_same_time(
     bad = equal("tests.inference.profile.models:hungry", 25.0, 8, 2)
     server.apply(OperatingPoint(configuration=bad))
     until(lambda: server.dispatcher.refused or server.dispatcher.failure)
+    assert server.dispatcher.failure is None
     until_more_are_answered(server)
     assert server.dispatcher.failure is None
     assert server.dispatcher.refused.keys() == {bad.tenants}
