@@ -97,7 +97,7 @@ class CounterCheck:
         self._noise = keep**2 * self._noise + sum(row[iv.NOISE] for row in segment)
 
 
-class CounterFit:
+class FitToCounter:
     """Compares the energy counter of a device with its power readings, segment by segment.
 
     Attributes:

@@ -27,7 +27,7 @@ from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.beats import Beats
 from energy_callbacks.sensing.estimation.counted_intervals import CountedIntervals, Shaped
-from energy_callbacks.sensing.estimation.counter_fit import CounterFit
+from energy_callbacks.sensing.estimation.counter_fit import FitToCounter
 from energy_callbacks.sensing.estimation.cumulative_energy import JUMP, CumulativeEnergy, Intervals
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals, Row
@@ -68,7 +68,9 @@ class EnergyCurve:
         self._beats = Beats(power)
         self._has_counter = counter is not None
         is_checked = sensor is not None and sensor.is_checked
-        self._counter = CounterFit(self._shape, has_power=power is not None, is_checked=is_checked)
+        self._counter = FitToCounter(
+            self._shape, has_power=power is not None, is_checked=is_checked
+        )
         self._shape_method: Method = "model" if is_estimated else "power"
         self._anchored_method: Method = "counter+samples" if is_buffered else "counter+power"
         self._relative_error = sensor.relative_error if sensor else 0.0
