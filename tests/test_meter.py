@@ -13,7 +13,7 @@ import pytest
 
 import energy_callbacks
 from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
-from energy_callbacks.accounting import attempt as attempt_module
+from energy_callbacks.accounting import journal_thread
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.callback import meter_from
@@ -558,7 +558,7 @@ SABOTAGE: list[Any] = [
     ("recorder", "steps", lambda m: m.data_ready()),
     ("board", "take", lambda m: m.log(1)),
     ("recorder", "finish", lambda m: m.stop()),
-    ("", "ask_to_end", lambda m: m.stop()),
+    ("thread", "ask_to_end", lambda m: m.stop()),
     ("timeline", "finish", lambda m: m.stop()),
 ]
 
@@ -581,8 +581,7 @@ def test_a_bug_of_ours_is_one_warning_and_the_end_of_measuring(
     meter = meter_of(tmp_path, clock)
     meter.start()
     clock.advance(1.0)
-    broken: Any = meter._lifecycle.attempt if not part else getattr(meter._lifecycle.attempt, part)
-    setattr(broken, method, _broken)
+    setattr(getattr(meter._lifecycle.attempt, part), method, _broken)
     call(meter)
     use(meter)
     clock.advance(5.0)
@@ -648,7 +647,7 @@ def test_a_bug_on_the_real_writers_thread_is_one_warning(
     until(lambda: attempt.recorder.settled_s > attempt._start_s)
     attempt.recorder.update = _broken  # type: ignore[method-assign]
     until(lambda: not meter.is_running)
-    assert attempt._periodic.wait(AT_MOST_S)
+    assert attempt.thread._periodic.wait(AT_MOST_S)
     attempt._sampler.stop(AT_MOST_S)
     assert len(caplog.records) == 1
 
@@ -751,15 +750,15 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``stop`` returns in bounded time, totals are written, and a warning names the source."""
-    monkeypatch.setattr(attempt_module, "_STOP_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(attempt_module, "_HUNG_S", 0.0)
+    monkeypatch.setattr(journal_thread, "_STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(journal_thread, "_HUNG_S", 0.0)
     stuck = Stuck()
     meter = real_meter(tmp_path, stuck)
     meter.start()
     attempt = meter._lifecycle.attempt
     assert attempt is not None
     assert stuck.hangs.wait(AT_MOST_S)
-    until(lambda: attempt._known_hung)
+    until(lambda: attempt.thread._known_hung)
     use_s = SystemClock().monotonic_s()
     meter.enter("train")
     meter.step(samples=8)
