@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.core.errors import PowerCapError
 from energy_callbacks.core.guard import logger
-from energy_callbacks.powercap.coordinator import Coordinator, Decision, Why, decision_after
+from energy_callbacks.powercap.coordinator import (
+    Coordinator,
+    Decision,
+    Why,
+    decision_after,
+    post_end,
+)
 from energy_callbacks.powercap.exchange import Exchange, FolderExchange, MemoryExchange
 from energy_callbacks.powercap.leader import Leader
 from energy_callbacks.powercap.objective import ObjectiveOverTime
@@ -92,8 +98,10 @@ class PowerLimitRun:
             waits_s = [next(script, None) for script in self._scripts]
         except Exception as error:
             self._close()
-            self._warn(f"{type(error).__name__}: {error}")
+            problem = f"{type(error).__name__}: {error}"
+            self._warn(problem)
             logger.debug("power limit", exc_info=True)
+            self._scripts = [self._report(problem)]
             return POLL_S
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=1.0)
 
@@ -103,6 +111,17 @@ class PowerLimitRun:
         for script in scripts:
             with contextlib.suppress(PowerCapError):
                 script.close()
+
+    def _report(self, problem: str) -> Script:
+        """Tell the other ranks that the search has ended; try again until that succeeds."""
+        while True:
+            with contextlib.suppress(OSError):
+                if self._process.rank == 0:
+                    post_end(self._exchange, f"{self._attempt.host}: {problem}")
+                else:  # rank 0 then ends the search
+                    self._post(round=0, uuids=[], error=problem)
+                return
+            yield POLL_S
 
     def _warn(self, problem: str) -> None:
         message = f"The search for a power limit has ended: {problem}"
