@@ -40,10 +40,10 @@ class TwoHosts:
         self.meters += [self._started(rank, patch) for rank in RANKS]
 
     def _started(self, rank: int, patch: pytest.MonkeyPatch) -> EnergyMeter:
-        card = self.cards[rank]
-        optimizer = PowerLimitOptimizer(actuator=card, allow_changes=True)
+        own = self.cards[rank]
+        optimizer = PowerLimitOptimizer(actuator=own, allow_changes=True)
         meter = EnergyMeter(
-            sources=[card.source()],
+            sources=[own.source()],
             clock=self.clock,
             report_dir=self.folder,
             power_limit=optimizer,
@@ -55,12 +55,12 @@ class TwoHosts:
 
     def train(self, duration_s: float) -> None:
         """Make steps on both hosts; the slower card counts."""
-        for card in self.cards:
-            card.settle()
-            card.is_training = True
+        for one in self.cards:
+            one.settle()
+            one.is_training = True
         until_s = self.clock.monotonic_s() + duration_s
         while self.clock.monotonic_s() < until_s:
-            self.clock.advance(max(card.step_s() for card in self.cards))
+            self.clock.advance(max(one.step_s() for one in self.cards))
             for meter in self.meters:
                 meter.step(samples=8)
 
@@ -72,7 +72,7 @@ class TwoHosts:
     @property
     def limits_w(self) -> list[float]:
         """The limits now."""
-        return [card.limit_w for card in self.cards]
+        return [one.limit_w for one in self.cards]
 
     def warnings(self, rank: int) -> list[str]:
         """The warnings about the power limit in the journal of a rank."""
@@ -82,9 +82,9 @@ class TwoHosts:
 
     def assert_ended(self, problem: str) -> None:
         """Both cards are restored while the training goes on, and each rank warns once."""
-        writes = [len(card.writes) for card in self.cards]
+        writes = [len(one.writes) for one in self.cards]
         self.train(60.0)
-        assert [len(card.writes) for card in self.cards] == writes
+        assert [len(one.writes) for one in self.cards] == writes
         assert self.limits_w == [FOUND_W, FOUND_W]
         for rank in RANKS:
             (message,) = self.warnings(rank)
