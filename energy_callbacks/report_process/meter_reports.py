@@ -44,10 +44,11 @@ class MeterReports:
 
     def wait(self, attempt: "ActiveAttempt", timeout_s: float) -> Path | None:
         """Wait for the report of an attempt; see ``EnergyMeter.wait_for_report``."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
         if attempt.thread.is_ending:
             attempt.thread.wait_for_journal(timeout_s)
         if self._job is not None:
-            queue.reports.wait(self._job, timeout_s)
+            queue.reports.wait(self._job, max(deadline_s - self._clock.monotonic_s(), 0.0))
         path = attempt.run_folder / "energy_report.html"
         return path if path.is_file() else None
 
