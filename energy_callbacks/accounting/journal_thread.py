@@ -78,7 +78,7 @@ class JournalThread:
     """Updates the parts of one attempt on a thread of its own, and ends the attempt.
 
     The training thread never waits for a lock of an attempt, so that a signal handler may call any
-    method. An attempt ends in steps, of which the journal's thread does all work::
+    method. The journal's thread does all the work of ending an attempt::
 
         training thread                     journal's thread
         ask_to_end (takes the time)
@@ -103,8 +103,8 @@ class JournalThread:
         call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
         on_left: called on this thread when ``call`` has ended and the attempt has not.
         alive_s: last moment at which the training was known to run, in monotonic time.
-        power: control of the GPUs' power, which restores it when the attempt ends; ``None`` if
-            there is none.
+        power: changes power limits, and restores them when the attempt ends; ``None`` if there is
+            none.
         is_let_go: whether ``let_go`` was called.
         over: set when the journal has ended, also because of an error in this package.
     """
@@ -214,7 +214,7 @@ class JournalThread:
         return self._end is not None
 
     def ask_to_end(self, error: BaseException | None) -> None:
-        """End the attempt now, and read every source once more, on its own thread.
+        """End the attempt now, and read every source once more, on the source's thread.
 
         If the attempt has already ended, nothing happens.
 

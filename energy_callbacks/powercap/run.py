@@ -45,11 +45,12 @@ class PowerLimitRun:
         attempt: provides the steps, the energies and the clock.
 
     Attributes:
-        pacer: what sleeps on the training thread with the knob ``duty``; otherwise ``None``.
+        pacer: makes the training thread sleep, for the knob ``duty``; otherwise ``None``.
     """
 
     def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
-        with contextlib.suppress(ImportError):  # for actuators, whose threads must not import it
+        # Actuators need it, and the thread of the search must not import modules.
+        with contextlib.suppress(ImportError):
             import pynvml  # noqa: F401
         self._optimizer = optimizer
         self._attempt = attempt
