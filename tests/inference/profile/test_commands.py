@@ -202,8 +202,10 @@ def test_verify(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -
     assert [row.phase for row in read(out)] == ["online"] * 10
 
 
-def test_verify_of_a_plan_that_cannot_run(tmp_path: Path) -> None:
-    """A failure ends the verification, and the plan does not hold."""
+def test_verify_of_a_plan_that_cannot_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failure ends the verification, and the plan does not hold; nothing unknown is printed."""
     one = plan(rate=1.0, power_w=1.0, cap_w=1000.0)
     tenant = Tenant(model="resnet50", share_pct=50.0, batch=10**6)
     broken = replace(one, configuration=Configuration(tenants=(tenant,)))
@@ -211,6 +213,13 @@ def test_verify_of_a_plan_that_cannot_run(tmp_path: Path) -> None:
     assert found.windows == 0
     assert found.failure.startswith("oom")
     assert not found.holds(0.0)
+    path = tmp_path / "plan.json"
+    broken.write(path)
+    assert main(["powercap", "verify", str(path), "--gpu", "sim:h200"]) == 1
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first == "0 windows of 1 s on a simulated GPU"
+    assert second.startswith("failed with status oom")
+    assert last == "the plan does not hold"
 
 
 def test_verify_refuses_models_that_do_not_exist(
