@@ -117,6 +117,7 @@ def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--gpu", "cpu", "--model", "resnet50", "--share", "60", "60"], "at most 100 together"),
         (["--gpu", "cpu", "--model", "resnet50", "--sweep", "clock"], "needs --sm-mhz"),
         (["--gpu", "cpu", "--model", "resnet50", "--data", "/nowhere"], "there are no images"),
+        ([*SIM, "--data", "images"], "sim:h200 reads no images; remove --data images"),
         (["--gpu", "5", "--model", "resnet50"], ""),
         ([*SIM, "--share-step", "0"], "step between shares must be above 0"),
         ([*SIM, "--batch", "0"], "batches must be at least 1, got [0]"),
@@ -141,6 +142,7 @@ def test_wrong_arguments(
         (["profile", *SIM, "--window", "nan"], "must be a positive number of seconds, got 'nan'"),
         (["profile", *SIM, "--warmup=-1"], "must be 0 or a positive number of seconds, got '-1'"),
         (["verify", "plan.json", "--warmup", "x"], "must be 0 or a positive number of seconds"),
+        (["profile", *SIM, "--load-timeout=-1"], "must be a positive number of seconds, got '-1'"),
     ],
 )
 def test_wrong_times(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
