@@ -147,12 +147,15 @@ def opened(
             them.
         ActuatorError: if they cannot be changed.
     """
+    values = {pair for one in configurations for pair in needed(one).items()}
     if is_simulated(arguments):
-        yield simulated(arguments)
+        gpu = simulated(arguments)
+        for knob, value in values:
+            gpu.range(knob).check(value)
+        yield gpu
         return
     where = announced_device(arguments)
     settings = None
-    values = {pair for one in configurations for pair in needed(one).items()}
     if values:
         knobs: list[Knob] = sorted({knob for knob, _ in values})
         if not arguments.yes:

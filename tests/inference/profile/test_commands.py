@@ -122,6 +122,8 @@ def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> No
         ([*SIM, "--share-step", "0"], "step between shares must be above 0"),
         ([*SIM, "--batch", "0"], "batches must be at least 1, got [0]"),
         ([*SIM, "--sweep", "clock", "--sm-mhz", "1200", "--batch", "0"], "batches must be"),
+        ([*SIM, "--sm-mhz", "1395", "1400"], "clock must be one of the card's values, got 1400"),
+        ([*SIM, "--limit-w", "5"], "limit must be between 200 and 700 W, got 5"),
         ([*SIM, "--tenants", "0"], "numbers of tenants must be at least 1, got [0]"),
         ([*SIM, "--points", "0"], "--points must be at least 1, got 0"),
         ([*SIM, "--share", "nan"], "shares must be positive"),
