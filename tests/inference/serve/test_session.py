@@ -148,6 +148,19 @@ def test_other_rates_need_another_plan(has_plan: bool, caplog: pytest.LogCapture
     assert ("the present one stays" in caplog.text) is not has_plan
 
 
+def test_models_without_tenants_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A closed loop does not demand a tenant; the warning names the model that has none."""
+    report = serve(
+        server({"resnet50": ClosedLoop(), "mobilenet_v2": ClosedLoop(5)}),
+        lambda _: Proportional(),
+        CapSchedule(((0.0, 400.0), (2.0, 300.0))),
+        seconds=4,
+    )
+    assert report.requests["mobilenet_v2"].waiting == 5
+    assert caplog.text.count("leave out mobilenet_v2, whose requests wait") == 1
+    assert "leave out resnet50" not in caplog.text
+
+
 def test_fixed() -> None:
     """It changes nothing, and needs what its configuration sets."""
     report = serve(server(), lambda _: Fixed(FOUR), CapSchedule.fixed(300.0), seconds=3)
