@@ -31,8 +31,7 @@ from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger,
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
-from energy_callbacks.report_process import queue, summary
-from energy_callbacks.report_process.job import ReportJob
+from energy_callbacks.report_process import meter_reports, summary
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
 
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
     from energy_callbacks.report_process.pages import Pages
 
-# Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
-# not delay the report for long.
-_RANKS_S = 5.0
 # Maximum wait in seconds for the energies of phases in the report of a running meter. Computing
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
@@ -143,7 +139,7 @@ class EnergyMeter:
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
         self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
-        self._job: ReportJob | None = None
+        self._reports = meter_reports.MeterReports(self._clock)
 
     def now_s(self) -> float:
         """Return the monotonic time in seconds, which is ``time.monotonic()``.
@@ -287,7 +283,7 @@ class EnergyMeter:
     @harmless
     def _control_power(self, attempt: "ActiveAttempt", control: "PowerControl") -> None:
         run = control.begin(attempt)
-        attempt.power = run
+        attempt.thread.power = run
         if run.pacer is not None:
             self._profilers.add(run.pacer)
 
@@ -708,7 +704,7 @@ class EnergyMeter:
     @harmless
     def _begin_ending(self, error: BaseException | None) -> None:
         if (attempt := self._lifecycle.ask_to_end(error)) is not None:
-            attempt.wait_for_last_row(_LAST_ROW_S)
+            attempt.thread.wait_for_last_row(_LAST_ROW_S)
 
     @harmless
     def _close(
@@ -717,14 +713,14 @@ class EnergyMeter:
         # Does nothing, unless a signal handler raised before the attempt was asked to end.
         self._lifecycle.ask_to_end(error)
         self._announce(attempt)
-        self._lifecycle.close(attempt, lambda: self._make_report(attempt, pages))
-        if not _has_exit_handlers():
-            attempt.wait_until_over()
+        self._lifecycle.close(attempt, lambda: self._reports.make(attempt, pages))
+        if not meter_reports.has_exit_handlers():
+            attempt.thread.wait_until_over()
             self.wait_for_report()
 
     def _on_left(self, attempt: "ActiveAttempt") -> None:
         self._announce(attempt)
-        self._make_report(attempt, None)
+        self._reports.make(attempt)
 
     def _announce(self, attempt: "ActiveAttempt") -> None:
         """Print a summary on rank 0."""
@@ -732,17 +728,6 @@ class EnergyMeter:
             path = attempt.run_folder / "energy_report.html"
             line = summary.line(attempt.board.whole(), attempt.devices, path, self.config)
             self._messages.call(lambda: self._say(line))
-
-    def _make_report(self, attempt: "ActiveAttempt", pages: "Pages | None") -> None:
-        """Have the report made, on rank 0; runs on the journal's thread."""
-        if attempt.rank != 0:
-            return
-        attempt.wait_for_ranks(_RANKS_S)
-        job = self._job = ReportJob(attempt.run_folder, pages, attempt.on_report, attempt.run_id)
-        if isinstance(self._clock, SystemClock) and _has_exit_handlers():
-            queue.reports.make(job)
-        else:  # in virtual time, a report is made at once
-            queue.make_here(job)
 
     def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
         """Wait for the report of the last attempt, which another process makes after the training.
@@ -760,14 +745,7 @@ class EnergyMeter:
         """
         self._lifecycle.end_if_left()
         last = self._lifecycle.own
-        if last is None:
-            return None
-        if last.is_ending:
-            last.wait_for_journal(timeout_s)
-        if self._job is not None:
-            queue.reports.wait(self._job, timeout_s)
-        path = last.run_folder / "energy_report.html"
-        return path if path.is_file() else None
+        return None if last is None else self._reports.wait(last, timeout_s)
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again afterwards.
@@ -799,10 +777,10 @@ class EnergyMeter:
     def _complete_journals(self) -> None:
         """Write what the report needs; after the end of the attempt, wait for all ranks."""
         if attempt := self._lifecycle.running:
-            attempt.write_phases(_PHASES_S)
+            attempt.thread.write_phases(_PHASES_S)
         elif last := self._lifecycle.own:
-            last.wait_until_over()
-            last.wait_for_ranks(_RANKS_S)
+            last.thread.wait_until_over()
+            meter_reports.wait_for_ranks(last)
 
     @harmless
     def save_report(self) -> str | None:
@@ -813,24 +791,12 @@ class EnergyMeter:
             occurred.
         """
         if (last := self._lifecycle.own) is not None:
-            return self._save(last)
+            self._lifecycle.end_if_left()
+            self._complete_journals()
+            return meter_reports.save(last.run_folder)
         if not is_disabled():
             logger.warning("no report is written: %s", _NOT_STARTED)
         return None
-
-    def _save(self, last: "ActiveAttempt") -> str | None:
-        from energy_callbacks.report import build, save
-        from energy_callbacks.report.render.text import summary_line
-
-        self._lifecycle.end_if_left()
-        self._complete_journals()
-        try:
-            report = build(last.run_folder)
-            paths = save(report, last.run_folder)
-        except (OSError, JournalError) as error:
-            queue.warn(last.run_folder, error)
-            return None
-        return summary_line(report, paths[0])
 
     def __enter__(self) -> Self:
         return self.start()
@@ -842,19 +808,9 @@ class EnergyMeter:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or pickle, without attempts, threads and open files."""
         state = self.__dict__.copy()
-        state.update(_lifecycle=Lifecycle(), _say=logger.info, _job=None)
+        state.update(_lifecycle=Lifecycle(), _say=logger.info)
+        state["_reports"] = meter_reports.MeterReports(self._clock)
         return state
-
-
-def _has_exit_handlers() -> bool:
-    """Return whether this process calls the handlers of ``atexit`` when it ends.
-
-    Child processes of ``multiprocessing`` do not (Python 3.11 to 3.13, ``popen_fork._launch``), so
-    that nothing may be left to do after the training.
-    """
-    # A child has imported multiprocessing; the import takes 10 ms.
-    process = sys.modules.get("multiprocessing.process")
-    return process is None or process.parent_process() is None
 
 
 def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConfig:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import attempt, open_attempts
+from energy_callbacks.accounting import journal_thread, open_attempts
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.records import Channel, Device, Reading
@@ -77,7 +77,7 @@ def interrupt_twice(meter: EnergyMeter) -> None:
         add(one, lambda: (source.is_exiting.set(), at_exit()))
 
     open_attempts.add = add_told
-    attempt._STOP_TIMEOUT_S = PATIENCE_S  # type: ignore[misc]
+    journal_thread._STOP_TIMEOUT_S = PATIENCE_S  # type: ignore[misc]
     meter = EnergyMeter(config=meter.config, sources=[source])
     fit(meter, KeyboardInterrupt())
 

@@ -110,7 +110,7 @@ class Lifecycle:
         attempt = self.running
         if attempt is not None:
             self._profilers.stop()
-            attempt.ask_to_end(error)
+            attempt.thread.ask_to_end(error)
             self._forget(attempt)
         return attempt
 
@@ -131,7 +131,7 @@ class Lifecycle:
             finally:
                 open_attempts.remove(attempt)
 
-        attempt.let_go(finish)
+        attempt.thread.let_go(finish)
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the running attempt, and wait a few seconds until its journal is closed.
@@ -145,15 +145,15 @@ class Lifecycle:
         if (attempt := self.ask_to_end(error)) is not None:
             self.close(attempt)
         newest = self.own
-        if newest is None or not newest.is_ending:
+        if newest is None or not newest.thread.is_ending:
             return
-        if not newest.wait_until_over():
+        if not newest.thread.wait_until_over():
             folder = newest.run_folder
             logger.warning(
                 "the energy journal in %s cannot be written; energy is no longer measured", folder
             )
         elif attempt is not None:
-            attempt.wait_for_journal(_DISK_S)
+            attempt.thread.wait_for_journal(_DISK_S)
 
     def end_if_left(self) -> None:
         """End the running attempt if the user's ``fit`` or similar call has ended."""
@@ -173,11 +173,11 @@ class Lifecycle:
         if attempt is None:
             return
         self._profilers.stop()
-        attempt.ask_to_end_left()
+        attempt.thread.ask_to_end_left()
         self._forget(attempt)
         self._close_left(attempt)
         if not on_own_thread:
-            attempt.wait_until_over()
+            attempt.thread.wait_until_over()
 
     def _close_left(self, attempt: "ActiveAttempt") -> None:
         on_left = self._on_left
@@ -187,10 +187,10 @@ class Lifecycle:
         """When the interpreter exits, end an attempt, and wait for its journal and report."""
         if self.attempt is attempt:
             self.end_left()
-        elif not attempt.is_let_go:  # an exception came between ``ask_to_end`` and ``close``
+        elif not attempt.thread.is_let_go:  # an exception came between ``ask_to_end`` and ``close``
             self._close_left(attempt)
-        if attempt.wait_until_over():
-            attempt.wait_for_journal(open_attempts.REPORT_S)
+        if attempt.thread.wait_until_over():
+            attempt.thread.wait_for_journal(open_attempts.REPORT_S)
         if attempt.on_report is not None and open_attempts.is_open(attempt):
             logger.warning(
                 "the energy report of %s may be missing in the run of your experiment tracker: the "
@@ -206,7 +206,7 @@ class Lifecycle:
         if attempt is not None:
             open_attempts.remove(attempt)
             self._profilers.stop()
-            attempt.abandon()
+            attempt.thread.abandon()
 
     def _forget(self, attempt: "ActiveAttempt") -> None:
         if self.attempt is attempt:

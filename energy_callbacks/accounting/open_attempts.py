@@ -62,7 +62,7 @@ def wait_for_journals(path: Path) -> None:
         path: run folder of the attempts, a file in it, or a folder that contains it.
     """
     for attempt in _ending(path):
-        attempt.wait_until_over()
+        attempt.thread.wait_until_over()
 
 
 def wait_for_reports(path: Path) -> None:
@@ -72,13 +72,13 @@ def wait_for_reports(path: Path) -> None:
         path: as for ``wait_for_journals``.
     """
     for attempt in _ending(path):
-        attempt.wait_for_journal(REPORT_S)
+        attempt.thread.wait_for_journal(REPORT_S)
 
 
 def _ending(path: Path) -> Iterator["ActiveAttempt"]:
     place = path.resolve()
     for attempt, (_, generation) in tuple(_open.items()):
-        if generation == forks.generation and attempt.is_ending:
+        if generation == forks.generation and attempt.thread.is_ending:
             folder = attempt.run_folder.resolve()
             if folder.is_relative_to(place) or place.is_relative_to(folder):
                 yield attempt

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Protocol
 
-from energy_callbacks.accounting.attempt import ActiveAttempt, PowerControlRun
+from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.accounting.journal_thread import PowerControlRun
 from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.core.config import EnergyConfig
 

@@ -1,25 +1,25 @@
 """Writes events and energies to the journal of an attempt.
 
 The training thread only puts events into queues. ``JournalRecorder.update`` runs periodically on
-the journal's thread. It asks the timeline for the energy of those spans for which all sensors have
-readings, and writes the lines.
+the journal's thread. It writes the queued lines, and those of ``MeasuredLines`` for which all
+sensors have readings.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter, Record
-from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
+from energy_callbacks.accounting.measured_lines import MeasuredLines
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
-from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
+from energy_callbacks.accounting.metrics.step_counts import StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, joined, without
 from energy_callbacks.core import formatting
-from energy_callbacks.core.records import Channel, Device, Energy, Quantity
+from energy_callbacks.core.records import Channel, Device, Energy
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
@@ -27,22 +27,11 @@ from energy_callbacks.sensing.timeline import Timeline
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
-# Minimum time that a ``steps`` line covers (except the last line), s. The report computes the
-# energy between the ends of these lines; in a shorter time, there are too few readings.
-_POOL_S = 0.5
 # Number of seconds for which ``settled_s`` and ``seen_s`` wait for a device without readings. Lines
 # with energies may wait longer, see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
-# Time between two ``so_far`` lines with the total energy, as a share of the time since the start,
-# and the longest such time, s. The report of a running process ends with the newest of these lines,
-# and the report of a killed process takes its errors from it.
-_SO_FAR_SHARE = 0.1
-_SO_FAR_S = 10.0
-_SHORTEST_S = 0.1
 # Number of spans and windows that ``trained`` knows; older ones are forgotten.
 _MOST_SPANS = 10_000
-# A device whose first reading is later than this after the start of the attempt begins late, s.
-_LATE_S = 1.0
 # Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
 # written. A few such steps are normal: the last steps may still run on the device when the training
 # ends.
@@ -51,31 +40,6 @@ _FEW_HOST_MARKS = 0.05
 # Relative change of the mean period of the steps above which the timeline receives the new period.
 # ``sensing.estimation.beats`` assumes a standard error of 0.5 %.
 _PERIOD_CHANGE = 0.01
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean of a few values; for one or two values, NumPy takes ten times as long."""
-    return sum(values) / len(values)
-
-
-# For each quantity in ``series`` lines, except power and energy: the quantity's key in the journal,
-# and the function that reduces all values since the previous line to one value.
-_SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
-    "utilisation": ("utilisation", mean),
-    "sm_active": ("sm_active", mean),
-    "sm_occupancy": ("sm_occupancy", mean),
-    "tensor_active": ("tensor_active", mean),
-    "dram_active": ("dram_active", mean),
-    "memory_utilisation": ("memory_utilisation", mean),
-    "temperature": ("temperature_c", max),
-    "clock": ("clock_hz", mean),
-    "memory_clock": ("memory_clock_hz", mean),
-    "memory_used": ("memory_used_bytes", max),
-    "rss": ("rss_bytes", max),
-    "allocated": ("allocated_bytes", max),
-    "peak_allocated": ("peak_allocated_bytes", max),
-    "throttled": ("throttled_s", max),
-}
 
 
 class JournalRecorder:
@@ -106,7 +70,7 @@ class JournalRecorder:
     ) -> None:
         self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)
-        self._waiting = DataWaitEnergy(timeline, self.steps, start_s)
+        self._measured = MeasuredLines(timeline, self.steps, writer, start_s)
         self._by_phase = PhaseEnergy(timeline)
         self.timeline = timeline
         self._writer = writer
@@ -116,13 +80,8 @@ class JournalRecorder:
         self._named: deque[PhaseSpan] = deque()
         self._new_windows: deque[PhaseSpan] = deque()
         self._lines: deque[Record | Callable[[], Record | None]] = deque()
-        self._pooled = StepCounts(t_s=start_s)
         self._period_s = 0.0
-        self._written = {"samples": 0.0, "tokens": 0.0}
-        self._row_s = start_s
-        self._so_far_s = start_s
         self.is_asked = False
-        self._row_ends: dict[str, float] = {}
         self._trained: list[PhaseSpan] = []
         self._renamed: deque[PhaseSpan] = deque(maxlen=_MOST_SPANS)
         self.settled_s = self.seen_s = start_s
@@ -222,18 +181,20 @@ class JournalRecorder:
         self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
         self.seen_s = now_s if is_final else self._later(self.seen_s, seen_s, now_s)
         self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.start_s
+        final_s = min(self.settled_s, self._complete_s)
         self._write_queued()
-        self._write_spans(self._closed, "span", "phase")
-        has_windows = self._write_spans(self._named, "window", "name")
-        self._write_steps(is_final=is_final)
+        self._measured.write_spans(self._closed, final_s, "span", "phase")
+        has_windows = self._measured.write_spans(self._named, final_s, "window", "name")
+        self._measured.write_steps(self.seen_s, is_final=is_final)
         self._note_period()
-        self._write_series(now_s)
+        until_s = now_s if self._end_s is None else math.inf  # the last readings are after the end
+        self._measured.write_series(now_s, until_s)
         self._writer.flush()  # before all that may take long while the training runs Python code
-        self._by_phase.update(min(self.settled_s, self._complete_s), is_final=is_final)
+        self._by_phase.update(final_s, is_final=is_final)
         is_asked = self.is_asked
-        self._write_so_far(now_s, is_due=has_windows or is_asked)
+        self._measured.write_so_far(now_s, final_s, is_due=has_windows or is_asked)
         if is_asked and not is_final:
-            self._write_phases(self._so_far_s, self._by_phase.energies_until)
+            self._write_phases(self._measured.so_far_s, self._by_phase.energies_until)
         self._writer.flush()
         self.is_asked = self.is_asked and not is_asked
 
@@ -286,11 +247,8 @@ class JournalRecorder:
             )
             self._write_queued()
         self._write_phases(now_s, lambda _: self._by_phase.energies())
-        self._waiting.update(now_s, is_final=True)
         self._by_phase.give_up()  # the meter keeps this object; the sums take 0.2 MB for each phase
-        energy = self._energies(self.start_s, now_s)
-        values = self._waiting.record() | values
-        self._writer.write(journal.totals(now_s - self.start_s, status, error, energy, **values))
+        self._measured.write_totals(now_s, status, error, **values)
         self._writer.close()
 
     def _write_queued(self) -> None:
@@ -313,23 +271,6 @@ class JournalRecorder:
         if reached_s is None:
             return now_s if now_s - self.start_s > _PATIENCE_S else before_s
         return max(reached_s, before_s)
-
-    def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> bool:
-        """Write the spans whose energy is final, and return whether there are any."""
-        has_any = False
-        while spans and spans[0].end_s <= min(self.settled_s, self._complete_s):
-            span, has_any = spans.popleft(), True
-            self._writer.write(
-                {
-                    "type": "event",
-                    "kind": kind,
-                    name_key: span.name,
-                    "start_s": span.start_s - self.start_s,
-                    "end_s": span.end_s - self.start_s,
-                    "energy": self._energies(span.start_s, span.end_s),
-                }
-            )
-        return has_any
 
     def _take_changes(self) -> None:
         """Take the changes of phase and the windows that the training thread has queued."""
@@ -375,109 +316,11 @@ class JournalRecorder:
             line = {key: journal.energies_as_json(by_name) for key, by_name in phases.items()}
             self._writer.write({"type": "phases", "t_s": end_s - self.start_s, "energy": line})
 
-    def _write_steps(self, *, is_final: bool) -> None:
-        tally, before = self.steps.advance(self.seen_s), self._pooled
-        if tally == before or (tally.t_s - before.t_s < _POOL_S and not is_final):
-            return
-        self._pooled = tally
-        self._writer.write(
-            {
-                "type": "event",
-                "kind": "steps",
-                "start_s": before.t_s - self.start_s,
-                "end_s": tally.t_s - self.start_s,
-                "end_error_s": tally.t_error_s,
-                "steps": tally.steps - before.steps,
-                "samples": self._since_written("samples", tally.samples),
-                "tokens": self._since_written("tokens", tally.tokens),
-                "last_step": tally.steps,
-                "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
-            }
-        )
-
     def _note_period(self) -> None:
         period_s = self.steps.period_s
         if period_s and abs(period_s - self._period_s) > _PERIOD_CHANGE * self._period_s:
             self._period_s = period_s
             self.timeline.note_period(period_s)
-
-    def _since_written(self, name: str, count: float | None) -> float | None:
-        """Return the count since the previous line with a known count; ``None`` if unknown."""
-        if count is None:
-            return None
-        before, self._written[name] = self._written[name], count
-        return count - before
-
-    def _energies(self, start_s: float, end_s: float) -> Record:
-        keys = self.timeline.metered if end_s > start_s else ()
-        energies = {key: self.timeline.energy(key, start_s, end_s) for key in keys}
-        return journal.energies_as_json(energies)
-
-    def _write_series(self, now_s: float) -> None:
-        if now_s <= self._row_s:
-            return
-        self._write_rows({key: {"seen_s": t_s} for key, t_s in self._late_starts()}, now_s)
-        rows = {device.key: self._row(device.key, now_s) for device in self.timeline.devices}
-        self._row_s = now_s
-        self._write_rows(rows, now_s)
-
-    def _write_rows(self, rows: Mapping[str, Mapping[str, float | None]], now_s: float) -> None:
-        if known := {key: journal.row_as_json(row) for key, row in rows.items() if row}:
-            t_s = round(now_s - self.start_s, 6)
-            self._writer.write({"type": "series", "t_s": t_s, "rows": known})
-
-    def _late_starts(self) -> Iterator[tuple[str, float]]:
-        """Yield devices whose readings have begun late, and the time of their first reading, s.
-
-        A row with only ``seen_s`` tells the report that the energy before is not known.
-        """
-        for key in self.timeline.metered:
-            if key in self._row_ends:
-                continue
-            first_s = self.timeline.start_s(key)
-            if first_s is not None and first_s - self.start_s > _LATE_S:
-                self._row_ends[key] = first_s
-                yield key, first_s - self.start_s
-
-    def _write_so_far(self, now_s: float, *, is_due: bool) -> None:
-        """Write a ``so_far`` line if the last one is old or ``is_due`` is set.
-
-        The line is due after a window: then no window ends after the newest line.
-        """
-        end_s = min(self.settled_s, self._complete_s)
-        wait_s = min(_SO_FAR_SHARE * (end_s - self.start_s), _SO_FAR_S)
-        if is_due or end_s - self._so_far_s >= max(wait_s, _SHORTEST_S):
-            self._so_far_s = end_s
-            self._waiting.update(now_s)
-            energies = self._energies(self.start_s, end_s)
-            line = {"type": "so_far", "t_s": end_s - self.start_s, "energy": energies}
-            self._writer.write(line | self._waiting.record())
-
-    def _row(self, key: str, now_s: float) -> dict[str, float | None]:
-        row: dict[str, float | None] = {}
-        newest_s = self.timeline.newest_s(key)
-        if newest_s is not None and newest_s > self.start_s:
-            newest_s = min(newest_s, now_s)
-            row["energy_j"], _ = self.timeline.seen(key, self.start_s, newest_s)
-            row["seen_s"] = newest_s - self.start_s
-            row["power_w"] = self._mean_power_w(key, newest_s)
-        until_s = now_s if self._end_s is None else math.inf  # the last readings are after the end
-        for quantity, values in self.timeline.gauges(key, self._row_s, until_s).items():
-            if quantity in _SERIES:
-                name, reduce = _SERIES[quantity]
-                row[name] = reduce(values)
-        return row
-
-    def _mean_power_w(self, key: str, end_s: float) -> float | None:
-        """Return the mean power of the device ``key`` since its previous row, W.
-
-        Time without readings is left out.
-        """
-        start_s = self._row_ends.get(key, self.start_s)
-        self._row_ends[key] = end_s
-        if end_s <= start_s:
-            return None
-        return mean_power_w(*self.timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
         """Return the parts of the time from ``start_s`` to ``end_s`` in phase ``train``.
@@ -497,14 +340,3 @@ class JournalRecorder:
             for s in spans
         )
         return without(joined(span for span in inside if span.end_s > span.start_s), renamed)
-
-
-def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
-    """Return the mean power in the part of a time span with readings, W.
-
-    Args:
-        energy_j: energy of the part with readings, J; if ``None``, the result is ``None``.
-        coverage: length of this part, as a share of the time span.
-        duration_s: length of the whole time span, s.
-    """
-    return None if energy_j is None else energy_j / (duration_s * coverage)

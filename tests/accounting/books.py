@@ -120,3 +120,8 @@ def train(books: Books, epochs: int = 3, steps: int = 40, step_s: float = 0.37) 
         books.leave("checkpoint")
         books.leave("validation")
     books.leave("train")
+
+
+def energy_j(line: dict[str, Any], key: str = "gpu0") -> float:
+    """Joules of one device in a journal line."""
+    return float(line["energy"][key]["energy_j"])

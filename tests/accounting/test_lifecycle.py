@@ -26,7 +26,7 @@ class Call:
 
 @dataclass(eq=False)
 class FakeAttempt:
-    """An attempt that only records its calls; ``while_ending`` is called while it ends."""
+    """An attempt, also its thread, that only records calls; ``while_ending`` runs at its end."""
 
     call: Call | None = field(default_factory=Call)
     heard: list[Any] = field(default_factory=list)
@@ -36,6 +36,10 @@ class FakeAttempt:
     is_ending: bool = False
     is_let_go: bool = False
     on_report: Callable[..., object] | None = None
+
+    @property
+    def thread(self) -> "FakeAttempt":
+        return self
 
     def ask_to_end(self, error: BaseException | None) -> None:
         self.is_ending = True

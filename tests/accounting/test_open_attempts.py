@@ -19,6 +19,7 @@ class FakeAttempt:
         self.run_folder = run_folder
         self.is_ending = is_ending
         self.heard: list[object] = []
+        self.thread = self
 
     def wait_until_over(self) -> None:
         self.heard.append("journal")

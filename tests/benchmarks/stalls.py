@@ -168,7 +168,7 @@ def ask_for_phases(meter: EnergyMeter) -> None:
     attempt = meter._lifecycle.running
     assert attempt is not None
     attempt.recorder.is_asked = True
-    attempt._update()
+    attempt.thread._update()
 
 
 def first_starts_ms(count: int) -> list[tuple[float, float]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting import attempt
+from energy_callbacks.accounting import journal_thread
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking
@@ -33,7 +33,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _ends_may_take_long() -> Iterator[None]:
     """Let a report wait for the end of its training as long as a busy machine needs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempt, "_OVER_S", 60.0)
+        patch.setattr(journal_thread, "_OVER_S", 60.0)
         yield
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks import meter
 from energy_callbacks.report import build
 from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report_process import meter_reports
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.library import env
 from tests.integrations.ports import reserved_port
@@ -162,7 +162,7 @@ def assert_the_second_rank_died(report: EnergyReport) -> None:
 
 def wait_for_slow_ranks() -> None:
     """Make the first rank wait for the others until they end; five seconds may be too short."""
-    meter._RANKS_S = 300.0
+    meter_reports._RANKS_S = 300.0
 
 
 def die(folder: Path, rank: int) -> None:

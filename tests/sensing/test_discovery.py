@@ -156,7 +156,7 @@ def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.mark.usefixtures("hanging_driver")
 def test_driver_that_hangs_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that hangs does not delay the start, and the report says that it hangs."""
-    monkeypatch.setattr("energy_callbacks.accounting.attempt._STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("energy_callbacks.accounting.journal_thread._STOP_TIMEOUT_S", 0.1)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run"))
     monkeypatch.setattr(time_limit, "PATIENCE_S", 60.0)  # a wait for the driver would be seen
     before_s = time.monotonic()

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
+from energy_callbacks.accounting.measured_lines import mean, mean_power_w
 from energy_callbacks.accounting.metrics import pooling
 from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
 from energy_callbacks.accounting.metrics.newest_energy import newest_energy
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
-from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
+from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 from energy_callbacks.sensing.scopes import SCOPES

@@ -23,44 +23,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.beats import Beats
 from energy_callbacks.sensing.estimation.counted_intervals import CountedIntervals, Shaped
-from energy_callbacks.sensing.estimation.counter_check import CounterCheck
+from energy_callbacks.sensing.estimation.counter_fit import FitToCounter
 from energy_callbacks.sensing.estimation.cumulative_energy import JUMP, CumulativeEnergy, Intervals
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals, Row
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.estimation.step_waves import follow_steps
 
-# If a device has power readings, a counter reading is used only if the uncertainty of the time
-# since the previous anchor is at most this fraction of that time. Other counter readings would add
-# more error than they remove: on an H200, power readings and counter agree within 0.7 %
-# (docs/how-it-measures.md, seven load patterns).
-_ANCHOR_SHARE: Final = 0.01
-# The same where counter readings are as frequent as power readings (see _DENSE), so that power
-# readings are not used: dropping a counter reading there adds more error than its time. A time
-# error of 10 % of a segment moves at most 10 % of its energy to the adjacent segment.
-_DENSE_ANCHOR_SHARE: Final = 0.1
-# Plausible ratios of the counter's rise to the energy of the power readings. If counter and power
-# readings of a card differ by more than a factor of two, one of them is wrong. The wide range
-# applies to power readings that determine only the order of magnitude: readings that average over
-# only a part of the time (a quarter on some cards), and readings that are hardly more frequent than
-# anchors.
-_FACTOR_RANGE: Final = (0.5, 2.0)
-_WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
-# Once the factor is known, power readings and counter agree within 1 % (H200). A difference of more
-# than 10 % plus six standard errors is implausible.
-_UNUSUAL: Final = 0.1
-_UNUSUAL_ERRORS: Final = 6.0
-# Standard deviation of the relative change of the factor from one segment to the next.
-_SCALE_NOISE: Final = 0.001
-# Time constant of the exponential average of the factor, s. On an H200, the average of ten segments
-# of 1 s reduces the scatter of the factor from 0.7 % to 0.2 %.
-_FACTOR_MEMORY_S: Final = 10.0
 # After this number of seconds without an anchor, power readings are used alone. The number is a
 # little more than twice the longest interval between two reads of the counter (4 s), so that a
 # single unusable counter reading has no effect.
@@ -68,23 +41,8 @@ _COUNTER_SILENT_S: Final = 9.0
 # A counter reading waits until power readings reach its time, but not if the newest power reading
 # is older than the newest counter reading by more than this number of seconds.
 _POWER_SILENT_S: Final = 2.0
-# If a segment is at most this many times as long as the time resolution of the power readings, the
-# counter alone is used, because it is more accurate.
-_DENSE: Final = 1.25
 # New readings are processed at the next query, or earlier if there are more of them than this.
 _MOST_UNREAD: Final = 500
-# In a segment with fewer intervals than this, anchors reduce the variance EDGE
-# (``power_intervals``). It is then multiplied by (number of intervals) / _LONG_SEGMENT.
-_LONG_SEGMENT: Final = 18
-# Number of segments over which variances and the length of segments are averaged.
-_VARIANCE_MEMORY: Final = 10.0
-# The observed variance of a segment's energy is the squared difference between counter and power
-# readings; the stated variance is what ``PowerIntervals`` computes. NOISE is multiplied by their
-# ratio. _VARIANCE_PRIOR is the weight, relative to the observations, of the assumption that the
-# ratio is 1. _LEAST_RATIO is the smallest ratio that is used, however well readings and counter
-# agree.
-_VARIANCE_PRIOR: Final = 0.2
-_LEAST_RATIO: Final = 0.8
 
 
 class EnergyCurve:
@@ -108,9 +66,11 @@ class EnergyCurve:
         is_buffered = power_sensor is not None and power_sensor.is_buffered
         self._shape = PowerIntervals(power)
         self._beats = Beats(power)
-        self._has_power = power is not None
         self._has_counter = counter is not None
-        self._check = CounterCheck() if sensor and sensor.is_checked else None
+        is_checked = sensor is not None and sensor.is_checked
+        self._counter = FitToCounter(
+            self._shape, has_power=power is not None, is_checked=is_checked
+        )
         self._shape_method: Method = "model" if is_estimated else "power"
         self._anchored_method: Method = "counter+samples" if is_buffered else "counter+power"
         self._relative_error = sensor.relative_error if sensor else 0.0
@@ -118,14 +78,8 @@ class EnergyCurve:
         self._committed = 0
         self._anchor: Reading | None = None
         self._waiting: list[Reading] = []
-        self._factor: float | None = None
-        self._known_j = np.zeros(2)
         self._counted = CountedIntervals(self._shape.window_s if power else math.inf)
-        self._variances = np.zeros(2)  # of a segment's energy: mean observed, mean stated
-        self._variance_ratio = 1.0
-        self._segment_s = 1.0
         self._unread = 0
-        self._disagreements = 0
 
     @property
     def settled_s(self) -> float | None:
@@ -160,7 +114,7 @@ class EnergyCurve:
         those for which ``CounterCheck`` found that the counter must not be used.
         """
         self.process()
-        return self._disagreements
+        return self._counter.disagreements
 
     @property
     def shape(self) -> Shape:
@@ -175,9 +129,7 @@ class EnergyCurve:
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Return the energy from ``start_s`` to the later time ``end_s``, with its errors."""
         self.process()
-        width_s = end_s - start_s
-        is_scaled = self._factor is not None
-        scale_error = _SCALE_NOISE * min(width_s, self._segment_s) / width_s if is_scaled else 0.0
+        scale_error = self._counter.scale_error(end_s - start_s)
         energy = self._knots.energy(start_s, end_s, self._relative_error, scale_error)
         return self._with_beats(energy, start_s, end_s) if self._beats.is_known else energy
 
@@ -186,7 +138,7 @@ class EnergyCurve:
         if energy.energy_j is None:
             return energy
         edge_j = self._beats.edge_j(
-            energy, start_s, end_s, knots=self._knots, counted_s=self._segment_s
+            energy, start_s, end_s, knots=self._knots, counted_s=self._counter.segment_s
         )
         return energy if edge_j == energy.edge_j else replace(energy, edge_j=edge_j)
 
@@ -280,15 +232,15 @@ class EnergyCurve:
         return is_ahead
 
     def _add_waiting(self, before: Reading) -> None:
-        if self._check is not None and not self._check.agrees:
+        if not self._counter.agrees:
             return
         for anchor in self._waiting:
             width_s, rise_j = anchor.t_s - before.t_s, anchor.value - before.value
-            if not (self._is_dense(width_s) and self._is_usable(before, anchor)):
+            if not (self._counter.is_dense(width_s) and self._counter.is_usable(before, anchor)):
                 continue
             rows = self._shape.open()
             seen = [r for r in rows if r[iv.START] >= before.t_s and r[iv.END] <= anchor.t_s]
-            if self._is_plausible(rise_j, width_s, seen, is_dense=True):
+            if self._counter.is_plausible(rise_j, width_s, seen, is_dense=True):
                 point = _anchor_variance(before, anchor)
                 self._counted.add(before.t_s, anchor.t_s, rise_j, point, seen)
                 before = anchor
@@ -314,29 +266,21 @@ class EnergyCurve:
         if anchor.t_s < self._used_s:
             return
         if before is not None:
-            if not self._is_usable(before, anchor):
+            if not self._counter.is_usable(before, anchor):
                 return
             self._commit_segment(before, anchor)
         self._anchor = anchor
-
-    def _is_usable(self, before: Reading, anchor: Reading) -> bool:
-        """Return whether the times of two counter readings are known well enough."""
-        width_s = anchor.t_s - before.t_s
-        t_error_s = math.hypot(anchor.t_error_s, before.t_error_s)
-        share = _DENSE_ANCHOR_SHARE if self._is_dense(width_s) else _ANCHOR_SHARE
-        return width_s > 0.0 and not (self._has_power and t_error_s > share * width_s)
 
     def _commit_segment(self, before: Reading, anchor: Reading) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)
         rise_j, width_s = anchor.value - before.value, anchor.t_s - before.t_s
         is_covered = sum(row[iv.SEEN] for row in segment) >= 0.5 * width_s
-        is_dense = self._is_dense(width_s)
+        is_dense = self._counter.is_dense(width_s)
         compared = segment if is_covered else segment[:0]
-        if not self._is_believed(rise_j, width_s, compared, is_dense):
+        if not self._counter.is_believed(rise_j, width_s, compared, is_dense):
             self._commit_shape(lead + segment, "power")
             return
         self._counted.see(rise_j / width_s)
-        self._segment_s += (width_s - self._segment_s) / _VARIANCE_MEMORY
         point = _anchor_variance(before, anchor)
         if is_dense or not is_covered:
             if len(lead):
@@ -348,11 +292,8 @@ class EnergyCurve:
             return
         shape = iv.table(segment)
         self._follow_steps(shape)
-        factor = self._learn_factor(rise_j, float(shape[:, iv.AREA].sum()), width_s)
+        factor = self._counter.fit(shape, rise_j, width_s, point)
         self._commit_shape(lead, self._tail_method())
-        self._rescale_errors(shape, rise_j / factor, point)
-        _cover_gaps(shape)
-        _fit(shape, rise_j / factor)
         self._append_fitted(shape, factor, point)
 
     def _follow_steps(self, segment: Array) -> None:
@@ -365,81 +306,6 @@ class EnergyCurve:
         spacing_s, response_s = self._shape.resolution_s, self._shape.shape.response_s
         if period_s is not None and response_s:
             follow_steps(segment[1:-1], period_s, spacing_s=spacing_s, response_s=response_s)
-
-    def _is_dense(self, width_s: float) -> bool:
-        """Return whether anchors this far apart are as frequent as the power readings."""
-        return self._check is not None or width_s <= _DENSE * self._shape.resolution_s
-
-    def _is_believed(
-        self, rise_j: float, width_s: float, segment: Sequence[Row], is_dense: bool
-    ) -> bool:
-        """Return whether the counter is used in a segment, and count disagreements.
-
-        Args:
-            rise_j: rise of the counter in the segment.
-            width_s: duration of the segment.
-            segment: intervals of the power readings; empty if they cover too little of it.
-            is_dense: see ``_is_dense``.
-        """
-        is_believed = self._is_plausible(rise_j, width_s, segment, is_dense)
-        if is_believed and self._check is not None:
-            self._check.add(rise_j, width_s, segment)
-            is_believed = self._check.agrees
-        self._disagreements += not is_believed
-        return is_believed
-
-    def _is_plausible(
-        self, rise_j: float, width_s: float, segment: Sequence[Row], is_dense: bool
-    ) -> bool:
-        if not 0.0 <= rise_j <= iv.MOST_POWER_W * width_s:
-            return False
-        if not segment:
-            return True
-        if is_dense or self._shape.is_sparse:
-            return _agree(rise_j, segment, _WIDE_FACTOR_RANGE)
-        return _agree(rise_j, segment, _FACTOR_RANGE) and self._is_usual(rise_j, segment)
-
-    def _is_usual(self, rise_j: float, segment: Sequence[Row]) -> bool:
-        """Return whether the counter's rise agrees with the readings' energy times the factor.
-
-        The two differ, for example, if the counter stopped for a while. Returns ``True`` if this
-        cannot be checked: before the factor is known, or if the segment has gaps.
-        """
-        has_holes = any(row[iv.SEEN] == 0.0 for row in segment)
-        if self._factor is None or has_holes:
-            return True
-        expected_j = self._factor * sum(row[iv.AREA] for row in segment)
-        noise = self._variance_ratio * sum(row[iv.NOISE] for row in segment)
-        noise_j = self._factor * math.sqrt(noise)
-        return abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j
-
-    def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
-        """Update the variance ratio, multiply NOISE by it, and reduce EDGE in a short segment.
-
-        Args:
-            segment: intervals of the power readings between two anchors, changed in place.
-            energy_j: energy of the segment according to the counter, divided by the factor.
-            point: variance of C at the anchors, J^2.
-        """
-        off_j = energy_j - segment[:, iv.AREA].sum()
-        stated = segment[:, iv.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
-        newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])
-        self._variances += (newest - self._variances) / _VARIANCE_MEMORY
-        prior = _VARIANCE_PRIOR * self._variances[1]
-        ratio = (self._variances[0] + prior) / max(self._variances[1] + prior, 1e-30)
-        self._variance_ratio = max(ratio, _LEAST_RATIO)
-        segment[:, iv.NOISE] *= self._variance_ratio
-        segment[:, iv.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
-
-    def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:
-        """Update and return the factor.
-
-        It is an average over recent segments, because the factor of one segment is less accurate.
-        """
-        keep = np.exp(-width_s / _FACTOR_MEMORY_S)
-        self._known_j = keep * self._known_j + np.array([rise_j, area_j])
-        self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
-        return self._factor or 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[list[Row], list[Row]]:
         """Remove and return the power intervals before a segment, and those in the segment.
@@ -455,7 +321,7 @@ class EnergyCurve:
         return lead, segment
 
     def _tail_method(self) -> Method:
-        return self._anchored_method if self._factor is not None else self._shape_method
+        return self._anchored_method if self._counter.factor is not None else self._shape_method
 
     def _commit_shape(self, intervals: Sequence[Row], method: Method) -> None:
         """Make intervals final without fitting them to anchors; gaps reduce the coverage."""
@@ -489,7 +355,7 @@ class EnergyCurve:
     def _as_knots(self, rows: Sequence[Row], method: Method) -> Array:
         intervals = iv.table(rows)
         intervals[intervals[:, iv.SEEN] == 0.0, iv.AREA] = 0.0  # gaps reduce the coverage
-        return self._knots.following(intervals, self._factor or 1.0, method)
+        return self._knots.following(intervals, self._counter.factor or 1.0, method)
 
 
 def _gap(start_s: float, end_s: float, neighbour: Row) -> Row:
@@ -499,49 +365,6 @@ def _gap(start_s: float, end_s: float, neighbour: Row) -> Row:
     row[iv.START], row[iv.END] = start_s, end_s
     row[iv.AREA] = neighbour[iv.AREA] / width_s * (end_s - start_s)
     return row
-
-
-def _agree(rise_j: float, segment: Sequence[Row], factors: tuple[float, float]) -> bool:
-    """Return whether the counter's rise, divided by the energy of the readings, is in a range.
-
-    The energy of the readings is uncertain by ``slack_j``, because power may have jumped at any
-    time between two readings.
-
-    Args:
-        rise_j: rise of the counter in the segment.
-        segment: intervals of the power readings in the segment.
-        factors: lowest and highest ratio.
-    """
-    area_j = sum(row[iv.AREA] for row in segment)
-    slack_j = sum(abs(row[iv.BEND] * row[iv.SEEN]) for row in segment) / 2.0
-    low, high = factors
-    return low * (area_j - slack_j) <= rise_j <= high * (area_j + slack_j)
-
-
-def _fit(intervals: Array, energy_j: float) -> None:
-    """Change the intervals so that their energies sum to ``energy_j``.
-
-    Intervals with a larger NOISE change more. If the energy of an interval would become negative,
-    all energies are multiplied by the same number instead.
-    """
-    area, noise = intervals[:, iv.AREA], intervals[:, iv.NOISE]
-    total_j = area.sum()
-    if not total_j:
-        return
-    by_noise = noise.sum() / (noise.sum() + (_SCALE_NOISE * total_j) ** 2)
-    shares = by_noise * noise / (noise.sum() or 1.0) + (1.0 - by_noise) * area / total_j
-    moved = area + (energy_j - total_j) * shares
-    area[:] = moved if (moved >= 0.0).all() else area * (energy_j / total_j)
-
-
-def _cover_gaps(intervals: Array) -> None:
-    """Mark gaps as covered, because the counter covers them.
-
-    In a gap, INSIDE allows for any distribution of the power.
-    """
-    is_gap = intervals[:, iv.SEEN] == 0.0
-    intervals[is_gap, iv.INSIDE] = np.abs(intervals[is_gap, iv.AREA]) / np.sqrt(3.0)
-    intervals[:, iv.SEEN] = intervals[:, iv.END] - intervals[:, iv.START]
 
 
 def _anchor_variance(before: Reading, anchor: Reading) -> float:

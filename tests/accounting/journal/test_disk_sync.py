@@ -122,7 +122,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         release.wait(60.0)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr("energy_callbacks.accounting.attempt._DISK_S", 0.05)
+    monkeypatch.setattr("energy_callbacks.accounting.journal_thread._DISK_S", 0.05)
     yield waiting
     release.set()
 

@@ -146,7 +146,7 @@ def test_waits_that_are_accounted_for_are_forgotten(tmp_path: Path, clock: FakeC
     books = Books(tmp_path, scripted(clock), clock=clock)
     books.timeline.register(scripted(clock, key="gpu1").open())
     loop(books, steps=3000, wait_s=0.05, work_s=0.05)
-    assert len(books.recorder._waiting._waits) <= 10 * 121
+    assert len(books.recorder._measured._waiting._waits) <= 10 * 121
     assert len(books.recorder.steps._waits) <= 10
 
 

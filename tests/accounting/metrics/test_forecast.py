@@ -240,7 +240,8 @@ def test_all_hosts_and_earlier_attempts_are_in_it(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four ranks on two hosts use twice as much as one host; earlier attempts are added."""
-    monkeypatch.setattr("energy_callbacks.meter._RANKS_S", 0.0)  # the other ranks are not there
+    # The other ranks are not there.
+    monkeypatch.setattr("energy_callbacks.report_process.meter_reports._RANKS_S", 0.0)
     first, card = measured(tmp_path, clock)
     used_j = train(first, card, epochs=2).energy.total.energy_j
     again, card = measured(tmp_path, clock)

@@ -68,13 +68,6 @@ def test_a_gauge_alone_states_the_error_of_a_step(at_s: float) -> None:
     assert energy.error_j < 0.05 * truth_j
 
 
-def test_a_steep_step_does_not_make_a_good_counter_look_broken() -> None:
-    """A step late between two readings does not make the counter implausible."""
-    curve = measured(step(low_w=20.0, high_w=700.0, at_s=5.09), [GAUGE, COUNTER], TIMES_S, 0.5)
-    assert curve.disagreements == 0
-    assert joules(curve.energy(5.0, 5.1)) == pytest.approx(0.09 * 20.0 + 0.01 * 700.0, rel=1e-9)
-
-
 def test_a_steep_step_does_not_scale_what_follows_it() -> None:
     """After a step the provisional part keeps the scale of many segments, not of one."""
     load = step(low_w=20.0, high_w=700.0, at_s=5.09)
@@ -297,23 +290,6 @@ def test_a_gap_at_the_edge_counts_by_its_share() -> None:
     assert energy.coverage == pytest.approx(0.5, rel=1e-9)
 
 
-@pytest.mark.parametrize("channels", [[COUNTER], [GAUGE, COUNTER]], ids=["alone", "with power"])
-def test_a_counter_that_starts_again_is_not_believed(channels: list[Channel]) -> None:
-    """A counter reset adds no energy and is counted as a disagreement."""
-    readings = [r for of in channels for r in readings_of(constant(), of, TIMES_S)]
-    reset = [
-        Reading(r.channel, r.t_s, r.value - 2000.0) if r.channel is COUNTER and r.t_s > 10.05 else r
-        for r in readings
-    ]
-    curve = EnergyCurve(channels)
-    feed(curve, reset)
-    curve.finish()
-    assert curve.disagreements == 1
-    hidden_j = 20.0 if channels == [COUNTER] else 0.0
-    assert joules(curve.energy(1.0, 19.0)) == pytest.approx(3600.0 - hidden_j, rel=1e-9)
-    assert joules(curve.energy(11.0, 19.0)) == pytest.approx(1600.0, rel=1e-9)
-
-
 def test_a_counter_alone_that_starts_again_leaves_a_hole() -> None:
     """With a counter alone, the energy around its reset is unknown."""
     readings = [Reading(COUNTER, t, v) for t, v in [(0, 500.0), (1, 700.0), (2, 0.0), (3, 200.0)]]
@@ -323,36 +299,6 @@ def test_a_counter_alone_that_starts_again_leaves_a_hole() -> None:
     assert joules(curve.energy(2.0, 3.0)) == pytest.approx(200.0, rel=1e-9)
     assert joules(curve.energy(0.0, 3.0)) == pytest.approx(400.0, rel=1e-9)
     assert curve.energy(0.0, 3.0).coverage == pytest.approx(2.0 / 3.0, rel=1e-9)
-
-
-def test_a_frozen_counter_is_not_believed() -> None:
-    """A frozen counter is replaced by power readings and counted as a disagreement."""
-    readings = readings_of(constant(), GAUGE, TIMES_S)
-    readings += [Reading(COUNTER, float(t), 5000.0) for t in TIMES_S[::10]]
-    curve = EnergyCurve([GAUGE, COUNTER])
-    feed(curve, readings)
-    curve.finish()
-    energy = curve.energy(1.0, 19.0)
-    assert joules(energy) == pytest.approx(3600.0, rel=1e-9)
-    assert energy.method == "power"
-    assert curve.disagreements == 20
-
-
-@pytest.mark.parametrize("only_once", [True, False])
-def test_a_jump_of_the_counter_is_not_believed(only_once: bool) -> None:
-    """A jump of the counter by a million joules is not added to the energy."""
-    readings = [r for of in (GAUGE, COUNTER) for r in readings_of(constant(), of, TIMES_S)]
-    jumped = [
-        Reading(r.channel, r.t_s, r.value + 1e6)
-        if r.channel is COUNTER and r.t_s > 10.05 and (r.t_s < 10.15 or not only_once)
-        else r
-        for r in readings
-    ]
-    curve = EnergyCurve([GAUGE, COUNTER])
-    feed(curve, jumped)
-    curve.finish()
-    assert joules(curve.energy(1.0, 19.0)) == pytest.approx(3600.0, rel=1e-6)
-    assert curve.disagreements == (2 if only_once else 1)
 
 
 def test_a_counter_that_falls_silent_gives_way_and_comes_back() -> None:
@@ -480,17 +426,6 @@ def test_the_scatter_of_the_scale_averages_out() -> None:
     assert half.stderr_j == pytest.approx(0.04, rel=0.2)
     assert 0.08 < second.stderr_j < 0.2
     assert ten.stderr_j == pytest.approx(second.stderr_j, rel=0.05)
-
-
-def test_an_anchor_of_uncertain_time_waits_for_a_longer_segment() -> None:
-    """Known to 20 ms each second: used each three seconds, when that is 1 % of the segment."""
-    curve = EnergyCurve([GAUGE, COUNTER])
-    settled = set()
-    for readings in zip(*[iter(readings_of(constant(), GAUGE, TIMES_S))] * 10, strict=False):
-        t_s = readings[-1].t_s
-        curve.add([*readings, Reading(COUNTER, t_s, 200.0 * t_s, 0.02)])
-        settled.add(round(curve.settled_s or 0.0, 6))
-    assert sorted(settled) == pytest.approx([0.0, 3.9, 6.9, 9.9, 12.9, 15.9, 18.9])
 
 
 def test_a_short_gap_inside_a_segment_is_filled_by_the_counter() -> None:

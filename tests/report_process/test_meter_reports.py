@@ -12,6 +12,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.report_process import meter_reports
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 
@@ -43,14 +44,15 @@ def second_rank(meter: EnergyMeter, pid: int, *, has_ended: bool = False) -> Non
 def waited_s(meter: EnergyMeter) -> float:
     """Return how long the first rank waits."""
     start_s = time.monotonic()
-    meter._lifecycle.newest.wait_for_ranks(0.3)
+    with mock.patch.object(meter_reports, "_RANKS_S", 0.3):
+        meter_reports.wait_for_ranks(meter._lifecycle.newest)
     return time.monotonic() - start_s
 
 
 def assert_no_wait(meter: EnergyMeter) -> None:
     """Assert that the first rank looks once at the journals, and does not sleep."""
     with mock.patch.object(time, "sleep") as sleep:
-        meter._lifecycle.newest.wait_for_ranks(1.0)
+        meter_reports.wait_for_ranks(meter._lifecycle.newest)
     sleep.assert_not_called()
 
 
