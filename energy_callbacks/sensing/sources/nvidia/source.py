@@ -145,7 +145,9 @@ class NvmlSource:
             try:
                 readings += read(reader)
             except card.nvml.NVMLError as error:
-                self._failing[reader.channels[0].quantity] = error
+                quantity = reader.channels[0].quantity
+                self._failing.pop(quantity, None)  # keeps the newest error last
+                self._failing[quantity] = error
                 if card.is_gone(error):
                     if not readings:
                         raise _failed(card, error) from error
