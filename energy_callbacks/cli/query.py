@@ -108,13 +108,11 @@ def _cell(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Convert a value to types that JSON supports; NaN and infinity become ``None``."""
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, dt.date):
         return value.isoformat()
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
